@@ -1,0 +1,82 @@
+# Every recipe does its own set-up: a virtual environment in .venv, the pinned
+# requirements, and this package. Nothing is needed before but make and Python 3.11.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+READY := $(VENV)/.package-installed
+
+# More arguments for the tool that a recipe runs: make test ARGS="-k split"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format docs bench lock clean
+
+help: ## List the recipes.
+	@echo "make RECIPE, where RECIPE is one of"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Store a year of flights and read them by key: a tour in a minute.
+	@$(BIN)/python examples/flights_demo.py $(ARGS)
+
+test: $(READY) ## Run every test. ARGS="-k split" runs some.
+	@$(BIN)/python -m pytest --quiet --numprocesses=auto --dist=worksteal --durations=5 $(ARGS)
+
+check: $(READY) ## Check form, types, walls and house rules.
+	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m pytest --quiet tests/house
+
+format: $(READY) ## Format the code and mend what ruff can mend safely.
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --quiet .
+
+docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
+	@$(BIN)/python tools/make_docs.py $(ARGS)
+
+bench: $(READY) ## Measure speed on this machine.
+	@$(BIN)/python -m bench $(ARGS)
+
+# Pins hold names, versions and hashes; no option below lets an address through.
+COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	--no-header --annotation-style=line --no-emit-options --no-emit-index-url \
+	--no-emit-find-links --no-emit-trusted-host
+
+lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
+	@for name in build run dev; do \
+		echo "pinning requirements/$$name.txt"; \
+		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
+	done
+
+clean: ## Remove the virtual environment and everything that tools left behind.
+	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---------------------------------------------------------------- set-up
+
+$(BIN)/python:
+	@command -v $(PYTHON) > /dev/null || { \
+		echo "There is no '$(PYTHON)' here. Install Python 3.11 or newer, or name one: make PYTHON=python3.12"; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$$($(PYTHON) --version) is too old: Sleeper needs 3.11 or newer. Name a newer one: make PYTHON=python3.12"; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+		echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv"; \
+		exit 1; }
+	@echo "Setting up $(VENV), once: about a minute."
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# Builders come first, so that nothing below fetches one that is not pinned.
+$(VENV)/.requirements-installed: requirements/build.txt requirements/dev.txt | $(BIN)/python
+	@$(PIP) --require-hashes --requirement requirements/build.txt
+	@$(PIP) --require-hashes --no-build-isolation --requirement requirements/dev.txt
+	@touch $@
+
+$(READY): $(VENV)/.requirements-installed pyproject.toml
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@

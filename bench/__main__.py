@@ -1,0 +1,38 @@
+"""`make bench`: every benchmark, small enough for a small machine; each runs alone at any size.
+
+python -m bench                     all of them
+python -m bench lookup commits      some
+python -m bench.lookup --rows N     one, at another size
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = {
+    "ingest": ["--rows", "10000000", "--leaves", "64"],
+    "lookup": ["--rows", "10000000", "--leaves", "64"],
+    "state": ["--references", "100000"],
+    "open_table": ["--references", "100000"],
+    "commits": [],
+}
+
+
+def main(names: list[str]) -> int:
+    """Run the benchmarks of these names, or all; return the number that failed."""
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        return 2
+    failed = 0
+    for name in names or BENCHMARKS:
+        print(f"\n== {name} {' '.join(BENCHMARKS[name])}", flush=True)
+        command = [sys.executable, "-m", f"bench.{name}", *BENCHMARKS[name]]
+        failed += bool(subprocess.run(command, cwd=Path(__file__).parent.parent).returncode)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

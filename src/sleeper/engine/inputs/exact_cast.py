@@ -1,0 +1,127 @@
+"""Casts between Arrow types that change no value, or say which one they would change."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def castable(given: pa.DataType, want: pa.DataType) -> bool:
+    """True when some values of one type are exactly values of another, and mean the same."""
+    have, is_ = plain_type(given), pa.types
+    if have == want or is_.is_null(have):
+        return True
+    if is_.is_integer(want) or is_.is_floating(want):
+        return bool(is_.is_integer(have) or is_.is_floating(have))
+    if is_text(want) or is_bytes(want):
+        return is_text(have) or is_bytes(have)
+    if is_.is_date(want):
+        return bool(is_.is_date(have))
+    if is_.is_timestamp(want):
+        return bool(is_.is_timestamp(have) and (have.tz is None) == (want.tz is None))
+    if is_.is_decimal(want):
+        return bool(is_.is_decimal(have) or is_.is_integer(have))
+    if is_.is_list(want):
+        return is_list(have) and castable(have.value_type, want.value_type)
+    if is_.is_map(want):
+        pair = _pair_types(have)
+        return pair is not None and (
+            castable(pair[0], want.key_type) and castable(pair[1], want.item_type)
+        )
+    return False
+
+
+def _pair_types(kind: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
+    """The types of key and value of a map, or of a list of pairs, as polars has maps."""
+    if pa.types.is_map(kind):
+        return kind.key_type, kind.item_type
+    if not is_list(kind) or not pa.types.is_struct(kind.value_type):
+        return None
+    pair = kind.value_type
+    return (pair[0].type, pair[1].type) if pair.num_fields == 2 else None
+
+
+def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
+    """Return an array as exactly the wanted type, every value unchanged.
+
+    Raises:
+        pa.ArrowInvalid: a value would change; the message shows one.
+    """
+    chunk = _decoded(chunk)
+    have, is_ = chunk.type, pa.types
+    if have == want:
+        return chunk
+    if is_.is_map(want) and is_list(have):
+        chunk = _as_map(chunk)
+    if have == pa.float64() and want == pa.float32():
+        return _shorter_floats(chunk)
+    return chunk.cast(want)
+
+
+def _decoded(chunk: pa.Array) -> pa.Array:
+    """Return the values themselves, without extension type, dictionary, run ends or views."""
+    if isinstance(chunk.type, pa.BaseExtensionType):
+        return _decoded(chunk.storage)
+    if pa.types.is_run_end_encoded(chunk.type):
+        return _decoded(pc.run_end_decode(chunk))
+    if pa.types.is_dictionary(chunk.type):
+        values = _decoded(chunk.dictionary)
+        if values.type == pa.string_view():  # has no take yet
+            values = values.cast(pa.string())
+        if values.type == pa.binary_view():
+            values = values.cast(pa.binary())
+        return values.take(chunk.indices)
+    return chunk
+
+
+def _as_map(chunk: pa.Array) -> pa.Array:
+    """Return a list of pairs as a map, the first of each pair as its key."""
+    pair = chunk.type.value_type
+    listed = chunk.cast(pa.list_(pair))
+    keys, values = (pc.struct_field(listed.values, [place]) for place in (0, 1))
+    if keys.null_count:
+        raise pa.ArrowInvalid("a key of a map is null")
+    mask = listed.is_null() if listed.null_count else None
+    offsets = listed.offsets
+    return pa.MapArray.from_arrays(offsets, keys, values, mask=mask)
+
+
+def _shorter_floats(chunk: pa.Array) -> pa.Array:
+    short = chunk.cast(pa.float32())
+    changed = pc.and_(pc.not_equal(short.cast(pa.float64()), chunk), pc.invert(pc.is_nan(chunk)))
+    if pc.any(changed).as_py():
+        example = chunk.filter(changed)[0]
+        raise pa.ArrowInvalid(f"{example} has no exact float; declare DoubleType, or round it")
+    return short
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """True for strings of any layout."""
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """True for bytes of any layout."""
+    fixed: bool = pa.types.is_fixed_size_binary(kind)
+    return fixed or kind in (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """True for lists of any layout; a map is none."""
+    is_ = pa.types
+    return bool(
+        is_.is_list(kind)
+        or is_.is_large_list(kind)
+        or is_.is_fixed_size_list(kind)
+        or is_.is_list_view(kind)
+        or is_.is_large_list_view(kind)
+    )
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Look through extension types, dictionaries and run ends at the type of the values."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    return kind

@@ -1,0 +1,225 @@
+"""Parquet files and folders of them, as input: found, checked by their footers, then read.
+
+A path is a file or a folder, never a prefix: `b/a` does not take `b/ab.parquet`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sleeper.engine.arrow_schema import check_columns
+from sleeper.errors import InputNotFound, InputUnreadable
+
+_BATCH_ROWS_MAX = 131_072
+_BATCH_BYTES_MAX = 32 << 20
+_READ_BYTES = 1 << 20  # read ahead in each column; without it whole column chunks are held
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+AnyPath = str | bytes | os.PathLike[Any]
+
+
+def find_files(paths: Iterable[AnyPath]) -> tuple[str, ...]:
+    """Return the Parquet files that paths name, in the order given, folders sorted.
+
+    Raises:
+        InputNotFound: a path names nothing, a folder has no `*.parquet` below it, a URL has
+            another scheme than `file`, or a file is named twice, which would double its rows.
+    """
+    files: list[str] = []
+    for path in map(_local_path, paths):
+        if Path(path).is_dir():
+            below = sorted(_files_below(path, set()))
+            if not below:
+                raise InputNotFound(f"the folder {shown(path)} has no *.parquet file below it")
+            files += below
+        elif Path(path).exists():
+            files.append(path)
+        else:
+            raise InputNotFound(f"there is no file or folder {shown(path)}")
+    _refuse_repeats(files)
+    return tuple(files)
+
+
+def shown(path: str) -> str:
+    """Return a path for a message, in quotes; bytes that are no UTF-8 are written as escapes."""
+    return repr(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """What a file's footer tells."""
+
+    schema: pa.Schema
+    row_count: int
+
+
+class InputFiles:
+    """The rows of Parquet files, file after file.
+
+    Attributes:
+        files: Their paths.
+        name: What to call them in messages.
+        origin: The file that is being read.
+        schema: None: each file has its own, checked against the table's.
+    """
+
+    def __init__(self, files: tuple[str, ...], arrow_schema: pa.Schema) -> None:
+        self.files = files
+        self.name = shown(files[0]) if len(files) == 1 else f"{len(files)} files"
+        self.origin = self.name
+        self.schema: pa.Schema | None = None
+        self._arrow_schema = arrow_schema
+        self._footers: list[_Footer] | None = None
+        self._checked = False
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows of all files, from their footers."""
+        return sum(footer.row_count for footer in self._read_footers())
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Open every file, and compare its columns with the table's."""
+        for path, footer in zip(self.files, self._read_footers(), strict=True):
+            check_columns(
+                footer.schema,
+                self._arrow_schema,
+                ignore_extra_columns=ignore_extra_columns,
+                origin=shown(path),
+            )
+        self._checked = True
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, only of columns that the table has."""
+        if not self._checked:
+            self.check(ignore_extra_columns=False)
+        wanted = self._arrow_schema.names if columns is None else columns
+        for path in self.files:
+            self.origin = shown(path)
+            yield from _rows_of(path, wanted, rows_per_file_max)
+
+    def _read_footers(self) -> list[_Footer]:
+        if self._footers is None:
+            self._footers = [_read_footer(path) for path in self.files]
+        return self._footers
+
+
+def _local_path(path: AnyPath) -> str:
+    local = os.fsdecode(path)
+    if not _URL.match(local):
+        return local
+    url = urlsplit(local)
+    if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
+        raise InputNotFound(
+            f"{shown(local)} is not on this machine: input is read from local files and folders, "
+            "and file:// URLs. Download it first, or use bulk import"
+        )
+    return unquote(url.path, errors="surrogateescape")
+
+
+def _files_below(folder: str, entered: set[tuple[int, int]]) -> Iterator[str]:
+    """Yield the Parquet files below a folder. Links are followed, each folder once."""
+    status = Path(folder).stat()
+    if (status.st_dev, status.st_ino) in entered:
+        return
+    entered.add((status.st_dev, status.st_ino))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith(("_", ".")):
+                continue
+            if entry.is_dir():
+                yield from _files_below(entry.path, entered)
+            elif entry.name.endswith(".parquet"):
+                yield entry.path
+
+
+def _refuse_repeats(files: Sequence[str]) -> None:
+    seen: dict[tuple[int, int], str] = {}
+    for path in files:
+        try:
+            status = Path(path).stat()
+        except FileNotFoundError:
+            raise InputNotFound(f"there is no file {shown(path)}: a link leads nowhere") from None
+        identity = (status.st_dev, status.st_ino)
+        if identity in seen:
+            raise InputNotFound(
+                f"{shown(path)} is named twice (as {shown(seen[identity])} too), which would "
+                "double its rows; name each file once"
+            )
+        seen[identity] = path
+
+
+def _read_footer(path: str) -> _Footer:
+    try:
+        if Path(path).stat().st_size == 0:
+            raise InputUnreadable(f"{shown(path)} is empty: it has no bytes, not even a footer")
+        with _open(path) as file:
+            return _Footer(file.schema_arrow, file.metadata.num_rows)
+    except (OSError, pa.ArrowException) as error:
+        _translate(error, path)
+
+
+def _rows_of(path: str, columns: Sequence[str], rows_max: int | None) -> Iterator[pa.RecordBatch]:
+    left = rows_max
+    try:
+        with _open(path) as file:
+            present = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.iter_batches(_batch_rows(file.metadata), columns=present):
+                if left is None:
+                    yield batch.select(present)
+                    continue
+                yield batch.select(present).slice(0, left)
+                left -= min(left, batch.num_rows)
+                if not left:
+                    return
+    except (OSError, pa.ArrowException) as error:
+        _translate(error, path)
+
+
+@contextmanager
+def _open(path: str) -> Iterator[Any]:
+    # pyarrow opens no file whose name is not UTF-8, so Python does; a little slower.
+    source = nullcontext(path) if _is_utf8(path) else Path(path).open("rb")  # noqa: SIM115
+    with (
+        source as opened,
+        pq.ParquetFile(
+            opened, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+        ) as file,
+    ):
+        yield file
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _batch_rows(metadata: Any) -> int:
+    """How many rows may be read at once, by the size that they have on average."""
+    groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
+    return int(max(1, min(_BATCH_ROWS_MAX, _BATCH_BYTES_MAX // max(1, widest))))
+
+
+def _translate(error: Exception, path: str) -> NoReturn:
+    if isinstance(error, FileNotFoundError):
+        raise InputNotFound(f"there is no file {shown(path)} any longer") from None
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    raise InputUnreadable(
+        f"{shown(path)} cannot be read as Parquet: {reason}. Nothing was ingested; replace the "
+        "file, or leave it out"
+    ) from None

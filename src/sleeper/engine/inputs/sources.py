@@ -1,0 +1,266 @@
+"""What users hand to `table.ingest`, as batches of rows that are read once, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Protocol, TypeGuard
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import check_columns, conform
+from sleeper.engine.inputs.dict_rows import batches_of_dicts
+from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
+from sleeper.errors import BadRequest, InputSchemaMismatch
+
+_BATCH_ROWS_MAX = 131_072
+_BATCH_BYTES_MAX = 32 << 20
+
+
+class Source(Protocol):
+    """Rows from somewhere. Call `check` first: it finds what can be found without reading them."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        ...
+
+    @property
+    def origin(self) -> str:
+        """Where the batch yielded last came from: its file, or `name`."""
+        ...
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows there are, where that is known beforehand."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The Arrow schema of its batches, where that is known and the same for all."""
+        ...
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files it reads."""
+        ...
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Look at every file's footer and at all columns, before any row is read.
+
+        Raises:
+            InputUnreadable: a file is empty, truncated, or not Parquet.
+            InputSchemaMismatch: columns do not fit the table.
+        """
+        ...
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, at most 131,072 or about 32 MiB of them at once.
+
+        Args:
+            columns: Read these only; None for all that the table has.
+            rows_per_file_max: Read the first so many rows of each file (of all, if no files).
+
+        Raises:
+            InputUnreadable: a file turns out to be damaged.
+        """
+        ...
+
+
+def open_source(data: object, arrow_schema: pa.Schema) -> Source:
+    """Return the rows of `data`, to go into a table of `arrow_schema`.
+
+    Args:
+        data: One of
+            a path or `file://` URL of a Parquet file, or of a folder: all `*.parquet` below it,
+            sorted, but for names that begin with `_` or `.`; or a list of such;
+            a pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
+            anything that exports Arrow: polars, DuckDB and others;
+            a pandas DataFrame, whose index counts as a column if it has a name, is dropped
+            if it merely counts the rows, and is refused otherwise;
+            an iterable of dicts, one for each row.
+
+    Raises:
+        InputNotFound: a path names nothing, a folder holds no Parquet file, a file is named twice.
+        BadRequest: `data` is nothing that rows can be read from.
+    """
+    if isinstance(data, str | bytes | os.PathLike):
+        return InputFiles(find_files([data]), arrow_schema)
+    if _is_list_of_paths(data):
+        return InputFiles(find_files(data), arrow_schema)
+    if isinstance(data, pa.Table | pa.RecordBatch):
+        return _in_memory(data, arrow_schema)
+    if _is_dataset(data):
+        return _dataset(data, arrow_schema)
+    if _is_pandas(data):
+        return _pandas(data, arrow_schema)
+    if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
+        return _stream(data, arrow_schema)
+    if hasattr(data, "__arrow_c_array__"):
+        return _in_memory(pa.record_batch(data), arrow_schema)
+    return _dicts(data, arrow_schema)
+
+
+def first_key_columns(
+    source: Source, arrow_schema: pa.Schema, rows_per_file_max: int | None
+) -> Iterator[pa.ChunkedArray]:
+    """Yield the values of the first row key, for `estimate_split_points` (spec TBL-10).
+
+    Raises:
+        InputRefused: as `check` and `batches` of the source do.
+    """
+    field = arrow_schema.field(0)
+    wanted = pa.schema([field])
+    source.check(ignore_extra_columns=True)
+    for batch in source.batches([field.name], rows_per_file_max):
+        rows = conform(
+            batch, wanted, key_names=[field.name], ignore_extra_columns=True, origin=source.origin
+        )
+        yield rows.column(0)
+
+
+class _Batches:
+    """Rows that are in memory, or come from another library as a stream."""
+
+    def __init__(
+        self,
+        name: str,
+        arrow_schema: pa.Schema,
+        schema: pa.Schema | None,
+        row_count: int | None,
+        batches: Callable[[], Iterable[pa.RecordBatch]],
+    ) -> None:
+        self.name = name
+        self.origin = name
+        self.row_count = row_count
+        self.schema = schema
+        self.files: tuple[str, ...] = ()
+        self._arrow_schema = arrow_schema
+        self._batches = batches
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Check columns, where they are known."""
+        if self.schema is not None:
+            check_columns(
+                self.schema,
+                self._arrow_schema,
+                ignore_extra_columns=ignore_extra_columns,
+                origin=self.name,
+            )
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows, or those of some columns."""
+        left = rows_per_file_max
+        for batch in self._batches():
+            present = [name for name in columns or () if name in batch.schema.names]
+            wanted = batch if columns is None else batch.select(present)
+            yield from _small(wanted if left is None else wanted.slice(0, left))
+            if left is not None:
+                left -= min(left, batch.num_rows)
+                if not left:
+                    return
+
+
+def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into parts of bounded size, without copying."""
+    by_bytes = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
+    step = max(1, min(_BATCH_ROWS_MAX, by_bytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _in_memory(data: pa.Table | pa.RecordBatch, arrow_schema: pa.Schema) -> Source:
+    whole = [data] if isinstance(data, pa.RecordBatch) else data.to_batches()
+    name = f"the {type(data).__name__}"
+    return _Batches(name, arrow_schema, data.schema, data.num_rows, lambda: whole)
+
+
+def _dataset(data: Any, arrow_schema: pa.Schema) -> Source:
+    wanted = [name for name in arrow_schema.names if name in data.schema.names]
+
+    def read() -> Iterator[pa.RecordBatch]:
+        yield from data.to_batches(columns=wanted, batch_size=_BATCH_ROWS_MAX)
+
+    return _Batches("the Dataset", arrow_schema, data.schema, None, read)
+
+
+def _stream(data: Any, arrow_schema: pa.Schema) -> Source:
+    name = f"the {type(data).__name__}"
+    try:
+        reader = pa.RecordBatchReader.from_stream(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise BadRequest(f"{name} cannot be read as a stream of Arrow rows: {error}") from None
+    left = [reader]
+
+    def read() -> Iterator[pa.RecordBatch]:
+        if not left:
+            raise BadRequest(f"{name} is a stream that was read already; make a new one")
+        yield from left.pop()
+
+    height = getattr(data, "height", None)  # of a polars DataFrame
+    row_count = height if isinstance(height, int) else None
+    return _Batches(name, arrow_schema, reader.schema, row_count, read)
+
+
+def _is_dataset(data: object) -> bool:
+    """Whoever has a dataset has imported its module, which takes a third of a second."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(data, module.Dataset)
+
+
+def _is_pandas(data: object) -> bool:
+    kind = type(data)
+    return kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame"
+
+
+def _pandas(data: Any, arrow_schema: pa.Schema) -> Source:
+    names = [name for name in data.index.names if name is not None]
+    counts_rows = type(data.index).__name__ == "RangeIndex"
+    if not names and not counts_rows:
+        raise InputSchemaMismatch(
+            "the DataFrame has an index without a name. Give it the name of its column "
+            "(index.rename), or drop it (reset_index(drop=True))"
+        )
+
+    def read() -> Iterator[pa.RecordBatch]:
+        for start in range(0, max(1, len(data)), _BATCH_ROWS_MAX):
+            rows = data.iloc[start : start + _BATCH_ROWS_MAX]
+            try:
+                table = pa.Table.from_pandas(rows, preserve_index=bool(names), nthreads=1)
+            except (pa.ArrowException, TypeError, ValueError) as error:
+                raise InputSchemaMismatch(
+                    f"the DataFrame cannot become Arrow: {error}. Give each column one type"
+                ) from None
+            yield from table.replace_schema_metadata(None).to_batches()
+
+    return _Batches("the DataFrame", arrow_schema, None, len(data), read)
+
+
+def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:
+    return (
+        isinstance(data, list | tuple)
+        and bool(data)
+        and all(isinstance(item, str | bytes | os.PathLike) for item in data)
+    )
+
+
+def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
+    """Rows from an iterable of dicts; the first is looked at, to know that it is one."""
+    wanted = "a path, a list of paths, something that exports Arrow, or an iterable of dicts"
+    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+        raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
+    row_count = len(data) if isinstance(data, Sequence) else None
+    rows = iter(data)
+    first = next(rows, None)
+    if first is not None and not isinstance(first, Mapping):
+        raise BadRequest(f"an iterable of {type(first).__name__} holds no rows; give {wanted}")
+    name = "the list of dicts" if isinstance(data, list) else "the rows"
+    everything = rows if first is None else chain([first], rows)
+    batches = batches_of_dicts(everything, arrow_schema, name)
+    return _Batches(name, arrow_schema, None, row_count, lambda: batches)

@@ -1,0 +1,178 @@
+"""Write sorted rows as data files with sketches, and tell which leaf has how many of them.
+
+Ingest, bulk import and tests write through here, so a file looks the same whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.engine.write import DataFileWriter, WriteSettings
+from sleeper.model import paths
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import LeafGroup, Partition
+from sleeper.model.ranges import Region, whole_region
+from sleeper.model.schema import Schema
+
+SortedGroup = tuple[LeafGroup, Iterator[pa.Table]]
+
+
+class OutputFiles(Protocol):
+    """Where data files go: the table's folder. Storage's `Objects` are such."""
+
+    def open_output(self, key: str) -> AbstractContextManager[Any]:
+        """Open a new file that appears, durably, when its block ends well."""
+        ...
+
+    def put(self, key: str, body: bytes) -> None:
+        """Write a small file."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files, missing ones too."""
+        ...
+
+
+class LeafFiles:
+    """Writes data files into a table's folder.
+
+    Attributes:
+        references: What was written, ready to be committed: exact counts.
+        rows_written: Rows in all files.
+    """
+
+    def __init__(
+        self,
+        files: OutputFiles,
+        schema: Schema,
+        arrow_schema: pa.Schema,
+        settings: WriteSettings,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._files = files
+        self._schema = schema
+        self._arrow_schema = arrow_schema
+        self._settings = settings
+        self._new_id = new_id
+        self._started: list[str] = []
+        self.references: list[FileReference] = []
+        self.rows_written = 0
+
+    def write_one_file_per_leaf(self, groups: Iterable[SortedGroup]) -> None:
+        """Write a file into every leaf that has rows (spec ING-5).
+
+        As many files are open at once as the group has leaves, each holding at most a row group.
+        """
+        for group, chunks in groups:
+            with ExitStack() as open_files:
+                writers = _WriterPerLeaf(self, open_files)
+                for chunk in chunks:
+                    for leaf, rows in rows_by_leaf(chunk, self._schema, group.leaves):
+                        writers.of(leaf).add(rows)
+                self.references += writers.close()
+
+    def write_one_file(self, root_id: str, groups: Iterable[SortedGroup]) -> None:
+        """Write one file under the root, referenced by every leaf that has rows (spec ING-6)."""
+        counts: dict[str, int] = {}
+        with ExitStack() as open_files:
+            writer: DataFileWriter | None = None
+            for group, chunks in groups:
+                for chunk in chunks:
+                    if not chunk.num_rows:
+                        continue
+                    if writer is None:
+                        filename, writer = self.open(root_id, open_files)
+                    writer.add(chunk)
+                    for leaf, rows in rows_by_leaf(chunk, self._schema, group.leaves):
+                        counts[leaf.partition_id] = counts.get(leaf.partition_id, 0) + rows.num_rows
+            if writer is not None:
+                self.close(filename, writer)
+        self.references += [
+            FileReference(
+                filename=filename,
+                partition_id=leaf_id,
+                row_count=count,
+                whole_file=len(counts) == 1,
+            )
+            for leaf_id, count in counts.items()
+        ]
+
+    def delete_written(self) -> None:
+        """Delete every file that was written or begun: it will not be committed."""
+        self._files.delete([*self._started, *map(paths.sketch_file, self._started)])
+
+    def open(self, partition_id: str, open_files: ExitStack) -> tuple[str, DataFileWriter]:
+        """Begin a data file under a partition; it appears when `open_files` is left."""
+        filename = paths.data_file(partition_id, self._new_id())
+        self._started.append(filename)
+        output = open_files.enter_context(self._files.open_output(filename))
+        return filename, DataFileWriter(output, self._schema, self._arrow_schema, self._settings)
+
+    def close(self, filename: str, writer: DataFileWriter) -> int:
+        """End a data file, write its sketch, and return its number of rows."""
+        written = writer.close()
+        self._files.put(paths.sketch_file(filename), written.sketch)
+        self.rows_written += written.row_count
+        return written.row_count
+
+
+class _WriterPerLeaf:
+    """The open files of one group of leaves."""
+
+    def __init__(self, leaf_files: LeafFiles, open_files: ExitStack) -> None:
+        self._leaf_files = leaf_files
+        self._open_files = open_files
+        self._writers: dict[str, tuple[str, DataFileWriter]] = {}
+
+    def of(self, leaf: Partition) -> DataFileWriter:
+        """The writer of a leaf's file, opened when its first rows come."""
+        if leaf.partition_id not in self._writers:
+            opened = self._leaf_files.open(leaf.partition_id, self._open_files)
+            self._writers[leaf.partition_id] = opened
+        return self._writers[leaf.partition_id][1]
+
+    def close(self) -> list[FileReference]:
+        """End all files and return their references."""
+        return [
+            FileReference(
+                filename=filename,
+                partition_id=leaf_id,
+                row_count=self._leaf_files.close(filename, writer),
+            )
+            for leaf_id, (filename, writer) in self._writers.items()
+        ]
+
+
+def rows_by_leaf(
+    rows: pa.Table, schema: Schema, leaves: Sequence[Partition]
+) -> Iterator[tuple[Partition, pa.Table]]:
+    """Yield each leaf with its rows, in the order they had; leaves without rows are left out.
+
+    `leaves` are those of one group, and together hold all of `rows`.
+    """
+    if len(leaves) == 1:
+        if rows.num_rows:
+            yield leaves[0], rows
+        return
+    for leaf in leaves:
+        inside = rows_in_region(rows, schema, leaf.region)
+        if inside.num_rows:
+            yield leaf, inside
+
+
+def rows_in_region(rows: pa.Table, schema: Schema, region: Region) -> pa.Table:
+    """Return the rows whose row keys lie inside `region`, in the order they had."""
+    everything = whole_region(schema)
+    for field, wanted, whole in zip(schema.row_keys, region.ranges, everything.ranges, strict=True):
+        kind = rows.schema.field(field.name).type
+        if wanted.min != whole.min:
+            low = pa.scalar(wanted.min, kind)
+            rows = rows.filter(pc.greater_equal(rows[field.name], low))
+        if wanted.max is not None:
+            rows = rows.filter(pc.less(rows[field.name], pa.scalar(wanted.max, kind)))
+    return rows

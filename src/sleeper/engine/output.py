@@ -1,0 +1,151 @@
+"""Rows written to a file of a user's own, batch by batch.
+
+The file appears under its name when it is complete, and not at all if anything fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from errno import ENOSPC, EROFS
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Final, Literal, get_args
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.scan.row_groups import row_groups
+from sleeper.errors import QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
+
+OutputFormat = Literal["parquet", "csv", "arrow", "json"]
+FORMATS: Final = get_args(OutputFormat)
+
+_ROW_GROUP_ROWS: Final = 100_000
+
+
+def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
+    """Write `rows` to `path` and return how many there were.
+
+    Args:
+        rows: They are read to the end, a batch at a time.
+        path: The file; one that is there is replaced.
+        output_format: `parquet` (zstd), `arrow` (an IPC file), `csv` (with a header), or
+            `json`: one object a line. Bytes are base64 in the last two; maps are objects in
+            JSON. CSV has no lists and maps.
+
+    Raises:
+        QueryInvalid: CSV is to hold a list or a map.
+        StorageFailed: the file cannot be written.
+        DataDamaged: a file of the table is missing or damaged.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            row_count = stream_rows(rows, file, output_format)
+        unfinished.replace(path)
+    except OSError as error:
+        kinds = {ENOSPC: StorageFull, EROFS: StorageReadOnly}
+        kind = kinds.get(error.errno or 0, StorageFailed)
+        raise kind(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        rows.close()
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+    return row_count
+
+
+def stream_rows(rows: Rows, file: BinaryIO, output_format: OutputFormat) -> int:
+    """Write `rows` to an open file, such as standard output, and return how many there were.
+
+    Raises: as `write_rows`, but errors of the file itself are not translated.
+    """
+    write = {"parquet": _parquet, "csv": _csv, "arrow": _arrow, "json": _json_lines}[output_format]
+    return write(rows, rows.schema, file)
+
+
+def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+    row_count = 0
+    with pq.ParquetWriter(file, schema, compression="zstd", write_page_index=True) as writer:
+        for group in row_groups(batches, _ROW_GROUP_ROWS):
+            writer.write_table(group)
+            row_count += group.num_rows
+    return row_count
+
+
+def _arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+    row_count = 0
+    with pa.ipc.new_file(file, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            row_count += batch.num_rows
+    return row_count
+
+
+def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise QueryInvalid(
+            f"CSV cannot hold the lists and maps of {', '.join(nested)}: "
+            "write json, arrow or parquet, or leave these columns out"
+        )
+    text = pa.schema([_text_field(field) for field in schema])
+    row_count = 0
+    with pyarrow.csv.CSVWriter(file, text) as writer:
+        for batch in batches:
+            writer.write_batch(_bytes_as_text(batch, text))
+            row_count += batch.num_rows
+    return row_count
+
+
+def _text_field(field: pa.Field) -> pa.Field:
+    return field.with_type(pa.string()) if pa.types.is_binary(field.type) else field
+
+
+def _bytes_as_text(batch: pa.RecordBatch, text: pa.Schema) -> pa.RecordBatch:
+    columns = [
+        column if column.type == field.type else _base64(column)
+        for column, field in zip(batch.columns, text, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=text)
+
+
+def _base64(column: pa.Array) -> pa.Array:
+    return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
+
+
+def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+    row_count = 0
+    for batch in batches:
+        frame = pl.DataFrame(batch)
+        lines = BytesIO()  # polars tells a file's failure without its number
+        frame.with_columns(
+            _json_ready(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
+        ).write_ndjson(lines)
+        file.write(lines.getbuffer())
+        row_count += batch.num_rows
+    return row_count
+
+
+def _json_ready(value: pl.Expr, kind: object) -> pl.Expr:
+    """Bytes as base64, wherever they are, and the keys of maps as strings: so JSON wants it."""
+    match kind:
+        case pl.Binary():
+            return value.bin.encode("base64")
+        case pl.List(inner=inner):
+            return value.list.eval(_json_ready(pl.element(), inner))
+        case pl.Map(key=key, value=item):
+            entry = pl.element().struct
+            entries = value.map.entries().list.eval(
+                pl.struct(
+                    _json_ready(entry.field("key"), key).cast(pl.String),
+                    _json_ready(entry.field("value"), item),
+                )
+            )
+            is_bytes = isinstance(item, pl.Binary)
+            return entries.cast(pl.Map(pl.String, pl.String if is_bytes else item))
+        case _:
+            return value

@@ -1,0 +1,238 @@
+"""Read ranges of sorted data files as one stream in key order.
+
+DataFusion reads and merges; only row groups and pages that can hold an asked key are read.
+Memory is about one compressed row group and a few batches for each file that is merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from errno import ENOSPC
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.scan.failures import (
+    explained,
+    file_failure,
+    is_read_failure,
+    is_shortage,
+    shortage,
+)
+from sleeper.engine.scan.merge import merge_plan
+from sleeper.engine.scan.predicates import REGIONS_MAX, regions_predicate
+from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
+from sleeper.engine.scan.row_groups import row_groups
+from sleeper.engine.scan.session import Session
+from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
+
+FAN_IN_MAX: Final = 100
+"""Files merged at once; more are first merged into temporary files, a hundred into each."""
+
+_TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """The rows of one sorted data file that somebody wants.
+
+    Attributes:
+        url: Absolute path of the file, or its URL.
+        regions: Rows inside any of these are wanted, each once; all rows where it is empty.
+            A condition that every row meets costs a fifth more than none, so leave out
+            regions that are known to hold the whole file.
+    """
+
+    url: str
+    regions: tuple[Region, ...] = ()
+
+
+class Scanner:
+    """Reads ranges of sorted Parquet files through one reused DataFusion context.
+
+    Cheap to make: the context is built at first use. Safe in threads, not across a fork.
+
+    Args:
+        schema: The schema of all files.
+        memory_bytes: What merging may hold, beside the row groups that are being decoded.
+        temp_folder: Where the files go that lie between rounds of a merge of very many.
+        max_tables: Files kept open: the most recently used ones.
+        batch_rows: Rows of a batch, at most.
+        fan_in_max: Files merged at once.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        memory_bytes: int = 1 << 30,
+        temp_folder: Path | None = None,
+        max_tables: int = 1000,
+        batch_rows: int = 8192,
+        fan_in_max: int = FAN_IN_MAX,
+    ) -> None:
+        self._schema = schema
+        self._arrow_schema = to_arrow(schema)
+        self._temp_folder = temp_folder
+        self._fan_in_max = fan_in_max
+        self._open_session = partial(
+            Session,
+            self._arrow_schema,
+            schema.key_names,
+            memory_bytes=memory_bytes,
+            batch_rows=batch_rows,
+            temp_folder=temp_folder,
+            files_max=max_tables,
+        )
+        self._session: Session | None = None
+        self._lock = Lock()
+
+    def merge(
+        self, slices: Sequence[FileSlice], columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the rows of all slices, ordered by row keys, then sort keys.
+
+        Nothing is read before the first batch is asked for; closing the iterator stops it.
+
+        Args:
+            slices: One per file. Rows that several files have come as often.
+            columns: What to return, in this order; all fields in the schema's order without it.
+
+        Raises:
+            QueryInvalid: a column is not in the schema, or named twice.
+            DataDamaged: a file is missing or damaged; the message names it. Raised in the
+                middle of the stream if it shows only there.
+            StorageFailed: memory, disk or the storage gave out.
+            BadRequest: this process was forked from one that had used a scanner.
+
+        Source: spec QRY-2 to QRY-5.
+        """
+        names = [*(self._schema.names if columns is None else columns)]
+        unknown = sorted({name for name in names if name not in self._schema.names})
+        if unknown or len({*names}) < len(names):
+            raise QueryInvalid(
+                f"the columns {names} must be different fields of the schema, which are "
+                f"{', '.join(self._schema.names)}"
+            )
+        return self._stream(slices, names)
+
+    def _stream(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
+        read_names = names or [self._schema.names[0]]  # a batch without columns has a row count
+        for chunk in self._chunks(slices):
+            for batch in self._merge(chunk, read_names):
+                if batch.num_rows:
+                    yield batch if names else batch.select([])
+
+    def _chunks(self, slices: Sequence[FileSlice]) -> Iterator[Sequence[FileSlice]]:
+        """The slices, cut by key where they have many regions: chunks come in key order."""
+        wanted = [
+            FileSlice(part.url, disjoint)
+            for part in slices
+            if (disjoint := disjoint_regions(part.regions)) or not part.regions
+        ]
+        everything = any(not part.regions for part in wanted)
+        if everything or all(len(part.regions) <= REGIONS_MAX for part in wanted):
+            yield from [wanted] if wanted else []
+            return
+        regions = [*dict.fromkeys(region for part in wanted for region in part.regions)]
+        for chunk in region_chunks(regions, self._schema, REGIONS_MAX):
+            here = set(chunk)
+            cut = [
+                FileSlice(part.url, tuple(region for region in part.regions if region in here))
+                for part in wanted
+            ]
+            yield [part for part in cut if part.regions]
+
+    def _merge(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Merge slices at once, or in two rounds where they are very many."""
+        if len(slices) <= self._fan_in_max:
+            yield from self._merge_at_once(slices, names)
+            return
+        needed = {*self._schema.key_names, *names}
+        arrow_schema = pa.schema([field for field in self._arrow_schema if field.name in needed])
+        round_count = -(-len(slices) // self._fan_in_max)
+        with TemporaryDirectory(prefix="sleeper-merge-", dir=self._temp_folder) as folder:
+            between = [Path(folder) / f"{number}.parquet" for number in range(round_count)]
+            for number, path in enumerate(between):
+                batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
+                _write_temporary(batches, arrow_schema, path)
+            frames = [self._opened().open(str(path), arrow_schema) for path in between]
+            yield from explained(
+                self._run(frames, names), lambda error: shortage(error, round_count)
+            )
+
+    def _merge_at_once(
+        self, slices: Sequence[FileSlice], names: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        return explained(
+            self._scan(slices, names), lambda error: self._explained(error, slices, names)
+        )
+
+    def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._run(self._frames(slices), names)
+
+    def _explained(
+        self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
+    ) -> SleeperError:
+        """Find the file that is to blame by reading one after the other."""
+        if is_shortage(error):
+            return shortage(error, len(slices))
+        for part in slices:
+            try:
+                for _ in self._scan([part], names):
+                    pass
+            except BaseException as own:
+                if is_read_failure(own):
+                    return file_failure(part.url, own)
+                raise
+        return shortage(error, len(slices))
+
+    def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
+        session, frames = self._opened(), []
+        predicates: dict[tuple[Region, ...], Any] = {}  # most often all slices have the same
+        for part in slices:
+            if part.regions not in predicates:
+                predicate = regions_predicate(part.regions, self._schema, self._arrow_schema)
+                predicates[part.regions] = predicate
+            predicate, frame = predicates[part.regions], session.frame(part.url)
+            frames.append(frame if predicate is None else frame.filter(predicate))
+        return frames
+
+    def _run(self, frames: Sequence[Any], names: list[str]) -> Iterator[pa.RecordBatch]:
+        session = self._opened()
+        plan = merge_plan(frames, session.order, names)
+        expected = pa.schema([self._arrow_schema.field(name) for name in names])
+        for batch in session.run(plan):
+            rows = batch.to_pyarrow()
+            yield rows if rows.schema.equals(expected) else rows.cast(expected)
+
+    def _opened(self) -> Session:
+        with self._lock:
+            if self._session is None:
+                self._session = self._open_session()
+            return self._session
+
+
+def _write_temporary(
+    batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path
+) -> None:
+    """Write a sorted file that is read once and soon: small row groups, quick compression."""
+    try:
+        with pq.ParquetWriter(path, arrow_schema, compression="lz4", use_dictionary=False) as file:
+            for group in row_groups(batches, _TEMPORARY_ROW_GROUP_ROWS):
+                file.write_table(group)
+    except OSError as error:
+        kind = StorageFull if error.errno == ENOSPC else StorageFailed
+        raise kind(
+            f"cannot write {path}, which lies between two rounds of a merge: {error}. "
+            "Compact the table, or name a temporary folder with more space."
+        ) from error

@@ -1,0 +1,144 @@
+"""Rows: what a query answers with, as Arrow batches in key order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from sleeper.errors import BadRequest
+
+if TYPE_CHECKING:  # seldom asked for, and slow to import
+    import pandas as pd
+    import polars as pl
+
+
+class Rows:
+    """The rows of one answer, in key order, each with exactly the columns asked for.
+
+    An answer to a range is a stream: it is read from the files while you iterate, and once;
+    after that, query again or keep what `to_arrow` returned. An answer to keys is held in
+    memory and may be looked at as often as you like. Other libraries take either directly,
+    by the Arrow PyCapsule interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`.
+
+    Args:
+        batches: The stream, in key order. Closing these rows closes it.
+        schema: The schema of every batch.
+        transaction: The number of the table's state that was read.
+
+    Attributes:
+        transaction: The number of the table's state that was read.
+
+    Raises (from all methods that read):
+        BadRequest: a stream is read a second time.
+        DataDamaged: a file of the table is missing or damaged.
+    """
+
+    __slots__ = ("_batches", "_schema", "_table", "transaction")
+
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, transaction: int
+    ) -> None:
+        self._batches: Iterator[pa.RecordBatch] | None = batches
+        self._schema = schema
+        self._table: pa.Table | None = None
+        self.transaction = transaction
+
+    @classmethod
+    def from_table(cls, table: pa.Table, *, transaction: int) -> Self:
+        """Return rows that are in memory already and may be read again and again."""
+        rows = cls(iter(()), table.schema, transaction)
+        rows._table = table
+        return rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with their Arrow types."""
+        return self._schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._table is not None:
+            return iter(self._table.to_batches())
+        batches, self._batches = self._batches, None
+        if batches is None:
+            raise BadRequest(
+                "these rows were read or closed before: they are a stream, which is read once. "
+                "Query again, or keep the table that to_arrow() returns."
+            )
+        return batches
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the rows as a reader of batches; nothing is read yet."""
+        return pa.RecordBatchReader.from_batches(self._schema, iter(self))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Hand the rows to any library that knows the Arrow PyCapsule interface.
+
+        An error in the middle reaches the library as text: it raises its own class.
+        """
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Read all rows into an Arrow table."""
+        if self._table is not None:
+            return self._table
+        return pa.Table.from_batches(iter(self), self._schema)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read all rows into a pandas DataFrame; maps become dicts.
+
+        Raises:
+            BadRequest: pandas is not installed, or a stream is read a second time.
+        """
+        if find_spec("pandas") is None:
+            raise BadRequest(
+                "to_pandas() needs pandas, which is not installed: pip install 'sleeper[pandas]', "
+                "or use to_arrow() or to_polars()"
+            )
+        return self.to_arrow().to_pandas(maps_as_pydicts="lossy")
+
+    def to_polars(self) -> pl.DataFrame:
+        """Read all rows into a polars DataFrame."""
+        import polars  # noqa: PLC0415, ICN001 - not needed before
+
+        return polars.DataFrame(self.to_arrow())
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Read all rows into dicts; maps become dicts too."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist(maps_as_pydicts="lossy")
+        return rows
+
+    def count(self) -> int:
+        """Read all rows, keep none, and return how many there were."""
+        if self._table is not None:
+            return int(self._table.num_rows)
+        return sum(batch.num_rows for batch in self)
+
+    def close(self) -> None:
+        """Stop reading and let go of files and memory. Closing twice does no harm."""
+        batches, self._batches = self._batches, None
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._table is not None:
+            state = f"{self._table.num_rows:,} rows in memory"
+        else:
+            state = "a stream, read or closed" if self._batches is None else "a stream, not read"
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+        return f"<Rows of transaction {self.transaction}: {state}; {columns or 'no columns'}>"

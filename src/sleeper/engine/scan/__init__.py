@@ -1,0 +1,1 @@
+"""What reading ranges of data files with DataFusion is made of."""

@@ -1,0 +1,72 @@
+"""What a failed read means, told from DataFusion's words, which name no file as a rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from errno import EACCES, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, EPERM
+from typing import Any
+
+from sleeper.engine.scan.merge import FileMissing
+from sleeper.errors import DataDamaged, SleeperError, StorageFailed
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_STORAGE_FAULTS = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EPERM}
+
+
+def explained(
+    batches: Iterator[Any], explain: Callable[[BaseException], SleeperError]
+) -> Iterator[Any]:
+    """Yield `batches`; a failure to read them is raised as what `explain` makes of it."""
+    try:
+        yield from batches
+    except BaseException as error:
+        if is_read_failure(error):
+            raise explain(error) from error
+        raise
+
+
+def is_read_failure(error: BaseException) -> bool:
+    """True for what DataFusion raises, a Rust panic included, which is no `Exception`."""
+    if isinstance(error, SleeperError | AssertionError):
+        return False
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def is_shortage(error: BaseException) -> bool:
+    """True when no file is to blame: memory is short, or the storage itself refuses."""
+    text = str(error)
+    os_error = _OS_ERROR.search(text)
+    return (
+        "Resources exhausted" in text
+        or "No suitable object store" in text
+        or "Generic " in text  # object stores: no connection, no permission, a server's fault
+        or (os_error is not None and int(os_error[1]) in _STORAGE_FAULTS)
+    )
+
+
+def shortage(error: BaseException, file_count: int) -> StorageFailed:
+    """Return the error for a read that failed though its files may all be well."""
+    if "Resources exhausted" in str(error):
+        return StorageFailed(
+            f"merging {file_count} data files needs more memory than the reader may use: compact "
+            f"the table, ask for fewer columns, or give the reader more ({_short(error)})"
+        )
+    return StorageFailed(f"reading {file_count} data files failed: {_short(error)}. Try again.")
+
+
+def file_failure(url: str, error: BaseException) -> SleeperError:
+    """Return the error for a file that cannot be read."""
+    os_error = _OS_ERROR.search(str(error))
+    gone = os_error is not None and int(os_error[1]) == ENOENT
+    if isinstance(error, FileMissing) or gone or "not found" in str(error).lower():
+        return DataDamaged(
+            f"data file {url} is missing or empty. If this reader is older than the garbage "
+            "collector's delay, the file was replaced: refresh the table and query again. "
+            "If it fails again, the file must be restored."
+        )
+    return DataDamaged(f"data file {url} is damaged and must be restored: {_short(error)}")
+
+
+def _short(error: BaseException) -> str:
+    return str(error).removeprefix("DataFusion error: ").strip()[:500]

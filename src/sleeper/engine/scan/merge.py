@@ -1,0 +1,50 @@
+"""The plan that merges sorted files: never a sort, always a merge of streams.
+
+DataFusion takes the order of a file on trust and then only has to merge. Should it decide to
+sort after all, memory and time would explode in silence; so every plan is looked at before
+it runs. The same look finds files that are gone: DataFusion takes a missing file for an
+empty table and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sleeper.engine.scan.session import column
+
+
+class FileMissing(Exception):
+    """A file of a plan is not there, or has no bytes; the plan does not say which."""
+
+
+def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[str]) -> Any:
+    """Return the physical plan that merges `frames`, all in `order`, and keeps `columns`.
+
+    Raises:
+        FileMissing: a file is not there.
+    """
+    merged = list(frames)
+    while len(merged) > 1:  # a balanced tree: the planner recurses over it
+        pairs = zip(merged[::2], merged[1::2], strict=False)
+        odd_one = merged[-1:] if len(merged) % 2 else []
+        merged = [left.union(right) for left, right in pairs] + odd_one
+    rows = merged[0].sort(*order) if len(frames) > 1 else merged[0]
+    plan = rows.select(*[column(name) for name in columns]).execution_plan()
+    _check_plan(plan)
+    return plan
+
+
+def node_names(plan: Any) -> Iterator[str]:
+    """Yield the names of a physical plan's nodes, from the top."""
+    yield plan.display().split(":", 1)[0].split(None, 1)[0]
+    for child in plan.children():
+        yield from node_names(child)
+
+
+def _check_plan(plan: Any) -> None:
+    names = set(node_names(plan))
+    if "EmptyExec" in names:
+        raise FileMissing
+    if "SortExec" in names or plan.partition_count != 1:
+        raise AssertionError(f"a merge must not sort its rows:\n{plan.display_indent()}")

@@ -1,0 +1,90 @@
+"""Many regions cut into chunks of few, so that each chunk's rows come before the next one's.
+
+A predicate over hundreds of regions costs their number squared and prunes badly; a chain of
+small ones, read one after the other, gives the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sleeper.model.keys import key_type, next_value
+from sleeper.model.ranges import Range, Region
+from sleeper.model.schema import Field, Schema
+
+
+def disjoint_regions(regions: Sequence[Region]) -> tuple[Region, ...]:
+    """Return regions that hold the same keys, without those that hold none.
+
+    With one row key, ranges that overlap or meet become one; boxes of more are left alone.
+    """
+    filled = [region for region in regions if not any(side.is_empty for side in region.ranges)]
+    if not filled or len(filled[0].ranges) > 1:
+        return tuple(dict.fromkeys(filled))
+    return tuple(_hull(run) for run in _runs(filled, 0, meeting=True))
+
+
+def region_chunks(
+    regions: Sequence[Region], schema: Schema, regions_max: int
+) -> Iterator[list[Region]]:
+    """Yield `regions` in chunks of at most `regions_max`, in key order, none interleaving.
+
+    Regions that overlap in the first row key cannot be told apart by it and stay together,
+    whatever their number; but where all have the same single value, the next row key tells.
+    """
+    chunk: list[Region] = []
+    for group in _groups(regions, schema.row_keys):
+        if chunk and len(chunk) + len(group) > regions_max:
+            yield chunk
+            chunk = []
+        chunk += group
+    if chunk:
+        yield chunk
+
+
+def _groups(
+    regions: Sequence[Region], fields: tuple[Field, ...], dimension: int = 0
+) -> Iterator[list[Region]]:
+    """The smallest groups of regions whose rows do not interleave, in key order."""
+    for run in _runs(regions, dimension):
+        side = run[0].ranges[dimension]
+        if (
+            len(run) > 1
+            and dimension + 1 < len(fields)
+            and all(region.ranges[dimension] == side for region in run)
+            and side.max is not None
+            and side.max == next_value(key_type(fields[dimension]), side.min)
+        ):
+            yield from _groups(run, fields, dimension + 1)
+        else:
+            yield run
+
+
+def _runs(
+    regions: Sequence[Region], dimension: int, *, meeting: bool = False
+) -> Iterator[list[Region]]:
+    """Regions that overlap in one dimension, directly or through others; or are `meeting`."""
+    run: list[Region] = []
+    high: Any = None
+    for region in sorted(regions, key=lambda region: region.ranges[dimension].min):
+        side = region.ranges[dimension]
+        if run and high is not None and (high < side.min or (high == side.min and not meeting)):
+            yield run
+            run = []
+        high = _larger_max(high, side.max) if run else side.max
+        run.append(region)
+    if run:
+        yield run
+
+
+def _hull(run: Sequence[Region]) -> Region:
+    """The one range that covers a run of ranges of a single row key."""
+    high = run[0].ranges[0].max
+    for region in run[1:]:
+        high = _larger_max(high, region.ranges[0].max)
+    return Region((Range(run[0].ranges[0].min, high),))
+
+
+def _larger_max(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else max(one, other)

@@ -1,0 +1,138 @@
+"""The DataFusion context that one scanner reuses, and the files it has open.
+
+DataFusion is imported at first use: that takes a quarter of a second, and look-ups by key do
+without it. Its threads do not survive a fork, so a child of a process that used it is told
+so; it would wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.errors import BadRequest
+
+_SETTINGS = {
+    # Predicates decide page by page what is read at all.
+    "datafusion.execution.parquet.pushdown_filters": "true",
+    # A cache of predicate columns would fetch the neighbouring pages too.
+    "datafusion.execution.parquet.max_predicate_cache_size": "0",
+    # Bloom filters are read anew for every query; pages and their statistics do better.
+    "datafusion.execution.parquet.bloom_filter_on_read": "false",
+    # Without statistics the page index is fetched anew for every query.
+    "datafusion.execution.collect_statistics": "true",
+    # Strings come out as the schema has them.
+    "datafusion.execution.parquet.schema_force_view_types": "false",
+}
+
+_used_in: set[int] = set()
+"""Processes that used DataFusion: this one, or those that it was forked from."""
+
+
+def datafusion() -> Any:
+    """Return the DataFusion module.
+
+    Raises:
+        BadRequest: this process was forked from one that had used DataFusion.
+    """
+    import datafusion as module  # noqa: PLC0415 - see above: a quarter of a second
+
+    process = os.getpid()
+    if _used_in and process not in _used_in:
+        raise BadRequest(
+            "this process was forked from one that had already read a range of a table, and "
+            "DataFusion does not survive a fork: start processes by spawn or forkserver "
+            '(multiprocessing.get_context("spawn")), or read ranges in the children only'
+        )
+    _used_in.add(process)
+    return module
+
+
+def column(name: str) -> Any:
+    """Return the column of exactly this name; DataFusion reads names as SQL identifiers."""
+    return datafusion().col('"' + name.replace('"', '""') + '"')
+
+
+class Session:
+    """One DataFusion context and a bounded number of open files, for any number of threads.
+
+    An open file is a plan's leaf: its path, schema and order. What DataFusion keeps of its
+    footer and page index lives in a cache of 50 MB that the context bounds by itself.
+
+    Args:
+        arrow_schema: The schema of all files.
+        key_names: What each file is ordered by: row keys, then sort keys. They hold no nulls.
+        memory_bytes: What merging may hold.
+        batch_rows: Rows of a batch, at most.
+        temp_folder: Where DataFusion may put temporary files; None for the system's folder.
+        files_max: Files kept open.
+
+    Attributes:
+        order: `key_names` as sort expressions.
+    """
+
+    def __init__(
+        self,
+        arrow_schema: pa.Schema,
+        key_names: Sequence[str],
+        *,
+        memory_bytes: int = 1 << 30,
+        batch_rows: int = 8192,
+        temp_folder: Path | None = None,
+        files_max: int = 1000,
+    ) -> None:
+        self._context = _new_context(memory_bytes, batch_rows, temp_folder)
+        self._arrow_schema = arrow_schema
+        self.order = [column(name).sort(ascending=True, nulls_first=False) for name in key_names]
+        self._files_max = files_max
+        self._frames: OrderedDict[str, Any] = OrderedDict()
+        self._lock = Lock()
+
+    def frame(self, url: str) -> Any:
+        """Return the DataFrame of one file, from those that are open if it is there."""
+        with self._lock:
+            known = self._frames.get(url)
+            if known is not None:
+                self._frames.move_to_end(url)
+                return known
+        opened = self.open(url, self._arrow_schema)
+        with self._lock:
+            self._frames[url] = opened
+            while len(self._frames) > self._files_max:
+                self._frames.popitem(last=False)
+        return opened
+
+    def open(self, url: str, arrow_schema: pa.Schema) -> Any:
+        """Return the DataFrame of a file that has these columns only, and do not keep it."""
+        location = url if "://" in url else Path(url).as_uri()  # a bare path would be a pattern
+        return self._context.read_parquet(
+            location, file_extension="", schema=arrow_schema, file_sort_order=[self.order]
+        )
+
+    def run(self, plan: Any) -> Any:
+        """Return the stream of a physical plan's only partition."""
+        return self._context.execute(plan, 0)
+
+
+def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -> Any:
+    module = datafusion()
+    settings = (
+        module.SessionConfig()
+        .with_target_partitions(1)
+        .with_repartition_file_scans(False)
+        .with_batch_size(batch_rows)
+    )
+    for name, value in _SETTINGS.items():
+        settings = settings.set(name, value)
+    surroundings = module.RuntimeEnvBuilder().with_fair_spill_pool(memory_bytes)
+    if temp_folder is None:
+        surroundings = surroundings.with_disk_manager_os()
+    else:
+        surroundings = surroundings.with_disk_manager_specified(str(temp_folder))
+    return module.SessionContext(settings, surroundings)

@@ -1,0 +1,1 @@
+"""The parts of the sort: key order, runs on disk, ranges of what does not fit; and samples."""

@@ -1,0 +1,62 @@
+"""Rows at equal distances from a stream of unknown length, in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+
+class SystematicSample:
+    """Every `stride`-th row, beginning with the first; all rows while they are few.
+
+    When rows become too many, every second one goes and the stride doubles. So there are always
+    between half the most that is allowed and all of it, each standing for equally many rows.
+
+    Attributes:
+        rows_seen: Rows that were added.
+        stride: How far apart the sampled rows are.
+    """
+
+    def __init__(self, rows_max: int, bytes_max: int) -> None:
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._parts: list[pa.Table] = []
+        self._last: pa.Table | None = None
+        self._sampled = 0
+        self.rows_seen = 0
+        self.stride = 1
+
+    def add(self, rows: pa.Table) -> None:
+        """Take in more rows, which follow those before."""
+        if not rows.num_rows:
+            return
+        while self._sampled + len(self._wanted(rows)) > self._rows_max:
+            self._halve()
+        wanted = self._wanted(rows)
+        if len(wanted):
+            self._parts.append(rows.take(pa.array(wanted)))
+            self._sampled += len(wanted)
+        self.rows_seen += rows.num_rows
+        self._last = rows.slice(rows.num_rows - 1).take([0])
+        while self._sampled > 1 and sum(part.nbytes for part in self._parts) > self._bytes_max:
+            self._halve()
+
+    def rows(self) -> pa.Table | None:
+        """Return the sampled rows, None if there are none."""
+        return pa.concat_tables(self._parts) if self._parts else None
+
+    def rows_with_last(self) -> pa.Table | None:
+        """Return the sampled rows and the very last row that was added, once."""
+        if not self.rows_seen or (self.rows_seen - 1) % self.stride == 0:
+            return self.rows()
+        return pa.concat_tables([*self._parts, self._last])
+
+    def _wanted(self, rows: pa.Table) -> range:
+        return range(-self.rows_seen % self.stride, rows.num_rows, self.stride)
+
+    def _halve(self) -> None:
+        self.stride *= 2
+        if self._parts:
+            together = pa.concat_tables(self._parts)
+            kept = together.take(pa.array(np.arange(0, self._sampled, 2)))
+            self._parts, self._sampled = [kept], kept.num_rows

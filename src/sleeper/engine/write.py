@@ -1,0 +1,283 @@
+"""Data files: sorted rows as Parquet, made for being looked up in (spec 2.2).
+
+Small pages with checksums and an index, row groups cut by rows and bytes, Bloom filters for row
+keys, a seal over footer, indexes and filters, and the sketch that goes beside the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sleeper.engine.lookup.seal import SealedOutput
+from sleeper.engine.sketch import SketchBuilder
+from sleeper.engine.sorting.key_order import key_at
+from sleeper.model.keys import checked_value
+from sleeper.model.known_properties.table import ParquetProperties
+from sleeper.model.schema import Field, Schema
+
+FORMAT = {b"sleeper.format": b"1"}
+
+FILTER_FALSE_POSITIVES = 0.01
+"""The part of absent keys that a Bloom filter lets through. A tenth of it costs half more bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSettings:
+    """How data files are laid out.
+
+    Attributes:
+        codec: Compression of pages, as pyarrow names it; "none" for none.
+        level: Level of the codec; None is the codec's own.
+        page_rows: Rows in a page, at most. The largest lever on look-ups.
+        page_bytes: Bytes in a page, about, before compression.
+        row_group_rows: Rows in a row group, at most.
+        row_group_bytes: Bytes in a row group, about, as they are in memory.
+        dictionary_row_keys: Whether row key columns get dictionaries.
+        dictionary_sort_keys: Whether sort key columns do.
+        dictionary_values: Whether value columns do.
+        page_version: "1.0" or "2.0", the version of data pages.
+        bloom_filter: Whether row key columns get Bloom filters. They take 1.2 to 2.4 bytes a row
+            and column, and stay in memory until the file is closed.
+    """
+
+    codec: str = "zstd"
+    level: int | None = 3
+    page_rows: int = 1_000
+    page_bytes: int = 128 << 10
+    row_group_rows: int = 100_000
+    row_group_bytes: int = 8 << 20
+    dictionary_row_keys: bool = False
+    dictionary_sort_keys: bool = False
+    dictionary_values: bool = False
+    page_version: str = "2.0"
+    bloom_filter: bool = True
+
+
+def write_settings(properties: ParquetProperties) -> WriteSettings:
+    """Return the layout that a table's properties ask for."""
+    return WriteSettings(
+        codec="none" if properties.compression == "uncompressed" else properties.compression,
+        level=3 if properties.compression == "zstd" else None,
+        page_rows=properties.page_rows,
+        page_bytes=properties.page_bytes,
+        row_group_rows=properties.row_group_rows,
+        row_group_bytes=properties.row_group_bytes,
+        dictionary_row_keys=properties.dictionary_row_keys,
+        dictionary_sort_keys=properties.dictionary_sort_keys,
+        dictionary_values=properties.dictionary_values,
+        page_version="1.0" if properties.writer_version == "v1" else "2.0",
+        bloom_filter=properties.bloom_filter,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """What a data file turned out to be. Counts and keys come from the rows themselves.
+
+    Attributes:
+        row_count: Rows in it.
+        first_key: The row key of its first row, one value per row key field; () without rows.
+        last_key: The row key of its last row.
+        size_bytes: Its size.
+        sketch: The bytes of the sketch that goes beside it.
+    """
+
+    row_count: int
+    first_key: tuple[Any, ...]
+    last_key: tuple[Any, ...]
+    size_bytes: int
+    sketch: bytes
+
+
+class ByteOutput(Protocol):
+    """What a data file is written to."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Take more bytes."""
+        ...
+
+    def flush(self) -> None:
+        """Hand on what was taken."""
+        ...
+
+
+def write_data_file(
+    output: ByteOutput,
+    chunks: Iterable[pa.Table],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    settings: WriteSettings,
+) -> WrittenFile:
+    """Write rows in key order as one data file; `output` stays open, and is its owner's.
+
+    Holds one row group at a time, and the Bloom filters of all.
+    """
+    writer = DataFileWriter(output, schema, arrow_schema, settings)
+    for chunk in chunks:
+        writer.add(chunk)
+    return writer.close()
+
+
+class DataFileWriter:
+    """Writes one data file, chunk by chunk. The output stays open, and is its owner's.
+
+    A writer that is dropped without `close` leaves an unfinished file to the output's owner.
+    """
+
+    def __init__(
+        self,
+        output: ByteOutput,
+        schema: Schema,
+        arrow_schema: pa.Schema,
+        settings: WriteSettings,
+    ) -> None:
+        self._schema = schema
+        self._settings = settings
+        self._borrowed = _Borrowed(output)
+        self._output = SealedOutput(self._borrowed)
+        self._arrow_schema = arrow_schema.with_metadata(FORMAT)
+        self._parquet: Any = None
+        self._sketch = SketchBuilder(schema)
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._row_count = 0
+        self._first_key: tuple[Any, ...] = ()
+        self._last_row: pa.Table | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        """Write more rows, in key order, none below those before.
+
+        Raises:
+            AssertionError: the first row lies below the last one written: a fault of ours.
+        """
+        if not rows.num_rows:
+            return
+        self._check_order(rows)
+        self._sketch.add(rows)
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self._row_count += rows.num_rows
+        if self._waiting_rows >= self._group_rows(self._waiting):
+            self._write_groups(all_rows=False)
+
+    def close(self) -> WrittenFile:
+        """Finish the file, seal it, and tell what it holds."""
+        self._write_groups(all_rows=True)
+        parquet = self._opened(group_rows=1)
+        self._output.hold()
+        parquet.close()
+        self._output.close()
+        last = () if self._last_row is None else _row_key(self._last_row, self._schema)
+        return WrittenFile(
+            row_count=self._row_count,
+            first_key=self._first_key,
+            last_key=last,
+            size_bytes=self._borrowed.size_bytes,
+            sketch=self._sketch.to_bytes(),
+        )
+
+    def _check_order(self, rows: pa.Table) -> None:
+        names = self._schema.key_names
+        if self._last_row is None:
+            self._first_key = _row_key(rows, self._schema)
+        else:
+            before, after = key_at(self._last_row, 0, names), key_at(rows, 0, names)
+            assert before <= after, f"rows for a data file out of order: {after} after {before}"
+        last = rows.select(names).slice(rows.num_rows - 1)
+        self._last_row = last.take([0])  # a copy, so that the chunk itself can go
+
+    def _group_rows(self, tables: list[pa.Table]) -> int:
+        """How many rows make a row group, at the size that the waiting rows have on average."""
+        size = sum(table.nbytes for table in tables)
+        by_bytes = self._settings.row_group_bytes * self._waiting_rows // max(1, size)
+        return int(max(1, min(self._settings.row_group_rows, by_bytes)))
+
+    def _write_groups(self, *, all_rows: bool) -> None:
+        if not self._waiting:
+            return
+        step = self._group_rows(self._waiting)
+        rows = pa.concat_tables(self._waiting)
+        whole = rows.num_rows if all_rows else rows.num_rows // step * step
+        parquet = self._opened(group_rows=min(step, rows.num_rows))
+        for start in range(0, whole, step):
+            group = rows.slice(start, min(step, whole - start))
+            parquet.write_table(group.replace_schema_metadata(FORMAT), step)
+        rest = rows.slice(whole)
+        self._waiting = [rest] if rest.num_rows else []
+        self._waiting_rows = rest.num_rows
+
+    def _opened(self, *, group_rows: int) -> Any:
+        """Return the Parquet writer, made when the first row group is known: filters fit it."""
+        if self._parquet is None:
+            options = _parquet_options(self._schema, self._arrow_schema, self._settings)
+            if self._settings.bloom_filter:
+                size = {"ndv": group_rows, "fpp": FILTER_FALSE_POSITIVES}
+                options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
+            self._parquet = pq.ParquetWriter(self._output, self._arrow_schema, **options)
+        return self._parquet
+
+
+class _Borrowed:
+    """An output that a writer may close without closing it. Counts its bytes."""
+
+    def __init__(self, output: ByteOutput) -> None:
+        self._output = output
+        self.size_bytes = 0
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        self.size_bytes += memoryview(data).nbytes
+        return int(self._output.write(data))
+
+    def flush(self) -> None:
+        self._output.flush()
+
+    def close(self) -> None:
+        self._output.flush()
+
+
+def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:
+    """Return the row key of the first row, as plain values."""
+    return tuple(
+        checked_value(field, rows.column(field.name)[0].as_py()) for field in schema.row_keys
+    )
+
+
+def _parquet_options(
+    schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
+) -> dict[str, Any]:
+    return {
+        "compression": settings.codec,
+        "compression_level": settings.level,
+        "data_page_size": settings.page_bytes,
+        "max_rows_per_page": settings.page_rows,
+        "write_batch_size": min(1024, settings.page_rows),
+        "data_page_version": settings.page_version,
+        "use_dictionary": _dictionary_columns(schema, arrow_schema, settings) or False,
+        "write_page_index": True,
+        "write_page_checksum": True,
+        "sorting_columns": [pq.SortingColumn(place) for place in range(len(schema.keys))],
+    }
+
+
+def _dictionary_columns(
+    schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
+) -> list[str]:
+    """The Parquet paths of the columns that get dictionaries."""
+    wanted: list[Field] = []
+    wanted += schema.row_keys if settings.dictionary_row_keys else ()
+    wanted += schema.sort_keys if settings.dictionary_sort_keys else ()
+    wanted += schema.values if settings.dictionary_values else ()
+    return [path for field in wanted for path in _paths(arrow_schema.field(field.name))]
+
+
+def _paths(field: pa.Field) -> list[str]:
+    if pa.types.is_list(field.type):
+        return [f"{field.name}.list.element"]
+    if pa.types.is_map(field.type):
+        return [f"{field.name}.key_value.key", f"{field.name}.key_value.value"]
+    return [field.name]

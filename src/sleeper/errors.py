@@ -1,0 +1,259 @@
+"""Every error that Sleeper raises on purpose.
+
+A class says what the caller can do; the message says what happened, and what next.
+
+    SleeperError
+    ├── BadRequest (ValueError)        fix the call
+    │   ├── SchemaInvalid · PropertiesInvalid · SplitPointsInvalid · QueryInvalid · SplitInvalid
+    │   └── UrlInvalid
+    ├── NotFound (LookupError)         name something that exists
+    │   ├── InstanceNotFound · TableNotFound · PartitionNotFound · VersionNotFound
+    ├── AlreadyExists                  choose another name, or use what is there
+    │   ├── InstanceAlreadyExists · TableAlreadyExists
+    ├── InputRefused                   fix the input data; nothing was written to the table
+    │   ├── InputNotFound · InputUnreadable · InputSchemaMismatch · NullKeys
+    ├── CommitRefused                  plan again from fresh state
+    │   ├── FileAlreadyExists · FileNotTracked · FileReferenceNotFound
+    │   ├── FileReferenceAlreadyExists · FileReferenceAssignedToJob
+    │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
+    │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionNotInTree
+    │   └── JobAlreadyCommitted · TableChanged
+    ├── CommitContended                try again: others were faster
+    ├── CommitUnknown                  ask the log before doing anything; delete nothing
+    ├── DataDamaged                    stored data is wrong or missing: restore it
+    ├── FormatTooNew                   upgrade Sleeper
+    └── StorageFailed                  mend the storage, then try again
+        └── StorageFull · StorageReadOnly · ObjectNotFound
+"""
+
+from __future__ import annotations
+
+
+class SleeperError(Exception):
+    """The base of every deliberate error.
+
+    Attributes:
+        retryable: True when the very same call may succeed later.
+    """
+
+    retryable: bool = False
+
+
+class BadRequest(SleeperError, ValueError):
+    """The call itself is wrong. Fix its arguments."""
+
+
+class SchemaInvalid(BadRequest):
+    """A table schema breaks a rule (spec SCH-1 to SCH-6)."""
+
+
+class PropertiesInvalid(BadRequest):
+    """One or more properties have values that are not allowed (spec INS-6).
+
+    Attributes:
+        failures: Every failure, property name to message, in property order.
+    """
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        first = next(iter(failures.values()))
+        more = f" Failure 1 of {len(failures)}." if len(failures) > 1 else ""
+        super().__init__(f"{first}{more}")
+        self.failures = failures
+
+    def __reduce__(self) -> tuple[type[PropertiesInvalid], tuple[dict[str, str]]]:
+        return type(self), (self.failures,)
+
+
+class SplitPointsInvalid(BadRequest):
+    """Split points are of the wrong type, or not strictly ascending (spec TBL-9)."""
+
+
+class SplitInvalid(BadRequest):
+    """A partition tree, or one split in it, breaks a rule (spec PRT-10, PRT-11)."""
+
+
+class QueryInvalid(BadRequest):
+    """A query names an unknown field, or a range that cannot be."""
+
+
+class UrlInvalid(BadRequest):
+    """An instance URL has a scheme or a form that Sleeper does not know."""
+
+
+class NotFound(SleeperError, LookupError):
+    """Something that was named does not exist."""
+
+
+class InstanceNotFound(NotFound):
+    """No instance lives at this URL."""
+
+
+class TableNotFound(NotFound):
+    """No table has this name or id."""
+
+
+class PartitionNotFound(NotFound):
+    """The partition tree has no partition with this id (spec STS-10)."""
+
+
+class VersionNotFound(NotFound):
+    """The table has no state at this transaction number, or no longer."""
+
+
+class AlreadyExists(SleeperError):
+    """Something that was to be made is there already."""
+
+
+class InstanceAlreadyExists(AlreadyExists):
+    """An instance lives at this URL already."""
+
+
+class TableAlreadyExists(AlreadyExists):
+    """Another table has this name (spec TBL-1, TBL-3)."""
+
+
+class InputRefused(SleeperError):
+    """Input data cannot go into the table. Nothing of it was made visible."""
+
+
+class InputNotFound(InputRefused):
+    """An input path names no file, or a folder that holds no Parquet file (spec ING-11)."""
+
+
+class InputUnreadable(InputRefused):
+    """An input file is truncated, damaged or of another format."""
+
+
+class InputSchemaMismatch(InputRefused):
+    """Columns of the input do not fit the table's schema (spec ING-14)."""
+
+
+class NullKeys(InputRefused):
+    """Rows have a null in a row key or sort key field.
+
+    Attributes:
+        null_counts: Rows with a null, by field name.
+    """
+
+    def __init__(self, message: str, null_counts: dict[str, int]) -> None:
+        super().__init__(message)
+        self.null_counts = null_counts
+
+    def __reduce__(self) -> tuple[type[NullKeys], tuple[str, dict[str, int]]]:
+        return type(self), (str(self), self.null_counts)
+
+
+class CommitRefused(SleeperError):
+    """The table's state forbids this transaction. Plan again from fresh state."""
+
+
+class FileAlreadyExists(CommitRefused):
+    """A transaction adds a file that the table tracks already (spec STS-5)."""
+
+
+class FileNotTracked(CommitRefused):
+    """A transaction names a file that the table does not track (spec STS-6, STS-9)."""
+
+
+class FileReferenceNotFound(CommitRefused):
+    """A transaction reads a file that its partition does not reference (spec STS-6 to STS-8)."""
+
+
+class FileReferenceAlreadyExists(CommitRefused):
+    """A transaction adds a reference that a partition has already (spec STS-6)."""
+
+
+class FileReferenceAssignedToJob(CommitRefused):
+    """A reference is locked by a job (spec STS-6, STS-7, STS-11)."""
+
+
+class FileReferenceNotAssignedToJob(CommitRefused):
+    """A compaction commits inputs that are not locked by its job (spec STS-8)."""
+
+
+class NewReferenceSameAsOldReference(CommitRefused, ValueError):
+    """A compaction's output has the name of one of its inputs (spec STS-8)."""
+
+
+class FileHasReferences(CommitRefused):
+    """A file is to be forgotten while partitions still reference it (spec STS-9)."""
+
+
+class InitialiseWithFilesPresent(CommitRefused):
+    """Partitions cannot be replaced while files are tracked (spec STS-1)."""
+
+
+class PartitionSplitRefused(CommitRefused):
+    """A split does not fit the partition tree as it is now (spec STS-3, STS-4)."""
+
+
+class PartitionNotInTree(CommitRefused):
+    """A reference is to go on a partition that the tree does not have, or not where it must be."""
+
+
+class JobAlreadyCommitted(CommitRefused):
+    """A job with this id has been committed before: the work is done, nothing is to be added.
+
+    Attributes:
+        number: The transaction that committed it.
+    """
+
+    def __init__(self, job_id: str, number: int) -> None:
+        super().__init__(
+            f"job {job_id!r} was committed by transaction {number}; running it again changes "
+            "nothing. Choose another job id for other data."
+        )
+        self.job_id, self.number = job_id, number
+
+    def __reduce__(self) -> tuple[type[JobAlreadyCommitted], tuple[str, int]]:
+        return type(self), (self.job_id, self.number)
+
+
+class TableChanged(CommitRefused):
+    """Somebody else changed the table's name or properties first. Read them again."""
+
+
+class CommitContended(SleeperError):
+    """Other writers won every race. Nothing was written; try again."""
+
+    retryable = True
+
+
+class CommitUnknown(SleeperError):
+    """No answer says whether the commit happened.
+
+    Its data files must stay where they are. Run the same job id again once the
+    storage answers: if the commit did happen, the job is recognised and changes nothing.
+    """
+
+    retryable = True
+
+
+class DataDamaged(SleeperError):
+    """A stored file is missing, truncated or wrong. The message names it."""
+
+
+class FormatTooNew(SleeperError):
+    """Stored data was written by a newer Sleeper than this one."""
+
+
+class StorageFailed(SleeperError):
+    """The storage did not do what it was asked."""
+
+    retryable = True
+
+
+class StorageFull(StorageFailed):
+    """No space is left for what was to be written."""
+
+
+class StorageReadOnly(StorageFailed):
+    """The storage may not be written to."""
+
+    retryable = False
+
+
+class ObjectNotFound(StorageFailed):
+    """An object that was asked for does not exist."""
+
+    retryable = False

@@ -1,0 +1,346 @@
+"""Instances: where Sleeper is opened, and the one place that picks adapters.
+
+    /data/my-instance, file:///data/my-instance    a folder
+    memory://                                      this process alone, for tests and tries
+
+Only this module reads the clock and makes random ids; everything beneath is given them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import from_arrow
+from sleeper.errors import (
+    BadRequest,
+    FormatTooNew,
+    InstanceAlreadyExists,
+    InstanceNotFound,
+    TableNotFound,
+    UrlInvalid,
+)
+from sleeper.model import paths
+from sleeper.model.properties import (
+    KNOWN_INSTANCE_PROPERTIES,
+    SCHEMA,
+    InstanceProperties,
+    validate_instance_properties,
+    validate_table_properties,
+)
+from sleeper.model.properties_file import read_properties, write_properties
+from sleeper.model.schema import Schema
+from sleeper.model.tables import ID, NAME, TableRecord
+from sleeper.operations.create_table import create_table
+from sleeper.operations.delete_table import delete_table
+from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.ports import NewId, Objects
+from sleeper.table import Surroundings, Table, open_state_store
+
+FORMAT = 1
+_FORMAT_PROPERTY = "sleeper.format.version"
+_LEFT_OVER_AGE_S = 24 * 60 * 60
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _pause(attempt: int) -> None:
+    """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (spec 3.6)."""
+    time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
+
+
+def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
+    """Open an instance.
+
+    Args:
+        url: A folder, `file://` and a path, or `memory://` for a new instance that lives and
+            dies with this process.
+        create: Make the instance if there is none yet.
+
+    Returns:
+        The instance; usable as a context manager, picklable (but for `memory://`).
+
+    Raises:
+        UrlInvalid: the URL's scheme is not known.
+        InstanceNotFound: no instance is there, and `create` is False.
+        FormatTooNew: a newer Sleeper made it.
+        StorageFailed: the storage cannot be read, or not be written where it must be.
+    """
+    place = _Place.of(url)
+    text = place.objects.read(paths.INSTANCE_PROPERTIES)
+    if text is None:
+        if not create and place.scheme != "memory":
+            raise InstanceNotFound(
+                f"no Sleeper instance at {place.url}; make one by `sleeper init {place.url}` "
+                f"or connect({place.url!r}, create=True)"
+            )
+        _make(place, {})
+        text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
+    place.sweep(_now())
+    values = _checked_format(read_properties(text.decode()), place.url)
+    return Instance(place.objects, values, url=place.url)
+
+
+def create_instance(
+    url: str | os.PathLike[str], properties: Mapping[str, str] | None = None
+) -> Instance:
+    """Make a new instance.
+
+    Args:
+        url: As for `connect`.
+        properties: Instance properties by full name; `sleeper.id` is the folder's name, if
+            it is not given (spec INS-1).
+
+    Raises:
+        InstanceAlreadyExists: an instance is there.
+        PropertiesInvalid: every property with a value that is not allowed.
+        StorageFailed: the storage cannot be written.
+    """
+    place = _Place.of(url)
+    if not _make(place, properties or {}):
+        raise InstanceAlreadyExists(f"an instance is at {place.url} already")
+    values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
+    return Instance(place.objects, values, url=place.url)
+
+
+class Instance:
+    """A deployment of Sleeper: its tables, and where they are stored.
+
+    Nothing runs and nothing is held open while it is idle. Made by `connect`; made directly, it
+    stands on any adapter, clock and ids, as a simulation wants.
+
+    Attributes:
+        url: Where it is.
+        instance_id: Its name, `sleeper.id`.
+        properties: Its properties (spec 1.1), typed.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        values: Mapping[str, str],
+        *,
+        url: str,
+        now: Callable[[], datetime] = _now,
+        new_id: NewId = _new_id,
+        pause: Callable[[int], None] = _pause,
+    ) -> None:
+        self.url = url
+        self.instance_id = values["sleeper.id"]
+        self.properties = InstanceProperties(values)
+        self._surroundings = Surroundings(
+            objects=objects,
+            index=ObjectTableIndex(objects, new_id=new_id),
+            properties=self.properties,
+            temp_folder=None,
+            now=now,
+            new_id=new_id,
+            pause=pause,
+            reopen=(_reopen_table, (self,)),
+        )
+
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Return every table's id, name, online flag and properties, ordered by name."""
+        return self._surroundings.index.all()
+
+    def table(self, name: str) -> Table:
+        """Open a table by its name.
+
+        Raises:
+            TableNotFound: there is no table of this name; the message names similar ones.
+        """
+        return Table(self._record(name), self._surroundings)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | str | Mapping[str, Any],
+        *,
+        row_keys: Sequence[str] | None = None,
+        sort_keys: Sequence[str] = (),
+        split_points: Sequence[Any] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Make a table.
+
+        Args:
+            name: Unique within the instance.
+            schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named.
+            row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
+            sort_keys: With a `pyarrow.Schema`: the fields that order rows of equal row key.
+            split_points: Where leaf partitions meet, values of the first row key, ascending.
+            properties: Table properties by full name (docs/reference/properties.md).
+
+        Raises:
+            TableAlreadyExists: the name is taken.
+            SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
+
+        Source: spec TBL-1.
+        """
+        ours = _schema_of(schema, row_keys, sort_keys)
+        around = self._surroundings
+        record = TableRecord.of(
+            {**(properties or {}), ID: around.new_id()[:8], NAME: name, SCHEMA: ours.to_json()}
+        )
+        validate_table_properties(record.all_properties(), ours)
+        table = Table(record, around)
+        files = around.objects.under(record.table_id)
+        create_table(
+            record,
+            ours,
+            split_points,
+            index=around.index,
+            store=open_state_store(files, ours, table.properties, around),
+            new_id=around.new_id,
+        )
+        return table
+
+    def delete_table(self, name: str) -> None:
+        """Delete a table with everything in it. This cannot be undone (spec TBL-4).
+
+        Raises:
+            TableNotFound: there is no table of this name.
+        """
+        around = self._surroundings
+        delete_table(self._record(name).table_id, index=around.index, objects=around.objects)
+
+    def _record(self, name: str) -> TableRecord:
+        record = self._surroundings.index.by_name(name)
+        if record is None:
+            raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
+        return record
+
+    def close(self) -> None:
+        """Let go of what is open. A `memory://` instance ends here."""
+        if isinstance(self._surroundings.objects, MemoryObjects):
+            self._surroundings.objects.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _refuse_to_copy_memory(self.url)
+        return connect, (self.url,)
+
+    def __repr__(self) -> str:
+        return f"<Instance {self.instance_id!r} at {self.url}>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an instance is: its URL made plain, and the adapter for it."""
+
+    scheme: str
+    url: str
+    objects: Objects
+
+    @classmethod
+    def of(cls, url: str | os.PathLike[str]) -> _Place:
+        text = os.fsdecode(url)
+        if not text.strip():
+            raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
+        scheme, separator, _ = text.partition("://")
+        if not separator:
+            return cls._folder(Path(text))
+        if scheme == "file":
+            return cls._folder(Path(unquote(urlsplit(text).path)))
+        if scheme == "memory":
+            return cls("memory", "memory://", MemoryObjects(now=_now))
+        raise UrlInvalid(
+            f"cannot open {text!r}: an instance is a folder, file:// and a path, or memory://"
+        )
+
+    @classmethod
+    def _folder(cls, path: Path) -> _Place:
+        root = path.expanduser().absolute()
+        return cls("file", str(root), FolderObjects(root))
+
+    @property
+    def default_id(self) -> str:
+        """An instance id from the folder's name (spec INS-1: at most 20 characters)."""
+        name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
+        return name[:20] or "sleeper"
+
+    def sweep(self, now: datetime) -> None:
+        """Delete what killed processes left half written, once it is a day old."""
+        if isinstance(self.objects, FolderObjects):
+            self.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=now)
+
+
+def _make(place: _Place, properties: Mapping[str, str]) -> bool:
+    """Write a new instance's properties; False when an instance is there already."""
+    values = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT), **properties}
+    validate_instance_properties(values)
+    body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
+    return place.objects.create(paths.INSTANCE_PROPERTIES, body)
+
+
+def _reopen_table(instance: Instance, table_id: str) -> Table:
+    """Open a table that was pickled together with its instance."""
+    for record in instance.tables():
+        if record.table_id == table_id:
+            return instance.table(record.name)
+    raise TableNotFound(f"table {table_id!r} was deleted from {instance.url}")
+
+
+def _refuse_to_copy_memory(url: str) -> None:
+    if url.startswith("memory:"):
+        raise BadRequest(
+            "a memory:// instance lives in one process and cannot be pickled; use a folder"
+        )
+
+
+def _schema_of(
+    schema: Schema | pa.Schema | str | Mapping[str, Any],
+    row_keys: Sequence[str] | None,
+    sort_keys: Sequence[str],
+) -> Schema:
+    if isinstance(schema, pa.Schema):
+        if not row_keys:
+            raise BadRequest(
+                "a pyarrow.Schema does not say which fields are keys: give row_keys=[...]"
+            )
+        return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
+    if row_keys or sort_keys:
+        raise BadRequest("row_keys and sort_keys go with a pyarrow.Schema; this schema has its own")
+    return schema if isinstance(schema, Schema) else Schema.from_json(schema)
+
+
+def _checked_format(values: dict[str, str], url: str) -> dict[str, str]:
+    version = values.get(_FORMAT_PROPERTY, "1")
+    if not version.isdigit() or int(version) > FORMAT:
+        raise FormatTooNew(
+            f"the instance at {url} has format {version}; this Sleeper knows formats up to "
+            f"{FORMAT}: upgrade Sleeper"
+        )
+    return values
+
+
+def _no_table(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, n=3)
+    if near:
+        return f"no table {name!r}; did you mean {' or '.join(map(repr, near))}?"
+    return f"no table {name!r}; the instance has {', '.join(names[:10]) or 'no tables yet'}"

@@ -1,0 +1,1 @@
+"""Edges: where people and machines come in. Parse, call one thing, present."""

@@ -1,0 +1,88 @@
+"""`sleeper init` and `sleeper ingest`."""
+
+from __future__ import annotations
+
+import click
+
+from sleeper.instance import connect, create_instance
+from sleeper.interfaces.cli.options import (
+    instance_option,
+    json_option,
+    split_pairs,
+    warn_unknown,
+)
+from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
+from sleeper.model.properties import KNOWN_INSTANCE_PROPERTIES, unknown_instance_properties
+
+
+@click.command()
+@click.argument("url")
+@click.option("--set", "settings", multiple=True, metavar="K=V", help="An instance property.")
+def init(url: str, settings: tuple[str, ...]) -> None:
+    """Make a new instance at URL, a folder or file:// URL.
+
+    \b
+    Example:
+        sleeper init /data/demo
+    """
+    properties = dict(split_pairs(settings, "--set"))
+    instance = create_instance(url, properties)
+    warn_unknown(unknown_instance_properties(properties), KNOWN_INSTANCE_PROPERTIES)
+    say(f"made instance {instance.instance_id} at {instance.url}")
+
+
+@click.command()
+@click.argument("table")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--job-id", metavar="ID", help="Names the work: a repeated job changes nothing.")
+@click.option("--ignore-extra-columns", is_flag=True, help="Leave out unknown columns.")
+@click.option(
+    "--set-aside",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Put rows whose key is null into this Parquet file.",
+)
+@instance_option
+@json_option
+def ingest(
+    table: str,
+    files: tuple[str, ...],
+    job_id: str | None,
+    ignore_extra_columns: bool,
+    set_aside: str | None,
+    instance: str,
+    as_json: bool,
+) -> None:
+    """Add the rows of FILES, Parquet files or folders of them, to TABLE in one commit.
+
+    All rows become visible together, or none. With --job-id, running the same
+    command again after any failure neither loses nor doubles a row.
+
+    \b
+    Example:
+        sleeper ingest flights 2013/ --job-id flights-2013
+    """
+    opened = connect(instance).table(table)
+    with progress_rows(f"ingest into {table}") as progress:
+        result = opened.ingest(
+            [*files],
+            job_id,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=set_aside,
+            progress=progress,
+        )
+    if as_json:
+        print_json(result)
+        return
+    if result.already_committed:
+        say(f"job {job_id} was committed by transaction {result.transaction}: nothing to do")
+        return
+    partitions = len({ref.partition_id for ref in result.files})
+    file_count = len({ref.filename for ref in result.files})
+    say(
+        f"ingested {counted(result.rows_written, 'row')} into {table}: "
+        f"{counted(file_count, 'file')}, {counted(partitions, 'partition')}, "
+        f"{result.took_s:.1f} s, transaction {result.transaction}"
+    )
+    if result.rows_set_aside:
+        say(f"set aside {counted(result.rows_set_aside, 'row')} without a key in {set_aside}")

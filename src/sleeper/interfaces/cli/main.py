@@ -1,0 +1,119 @@
+"""The command `sleeper`: which commands there are, and how they end.
+
+Commands live in modules of their own that are imported when they are called, so that each
+waits only for what it needs itself.
+
+Exit codes: 0 done; 1 refused, the message says why; 2 wrong use of the command line;
+75 try again later (EX_TEMPFAIL); 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from sleeper.errors import SleeperError
+
+EXIT_REFUSED = 1
+EXIT_TRY_AGAIN = 75
+EXIT_INTERRUPTED = 130
+
+_COMMANDS = {
+    "init": ("data", "Make a new instance."),
+    "table": ("tables", "Add, list, show, change and delete tables."),
+    "ingest": ("data", "Add the rows of Parquet files to a table."),
+    "query": ("query", "Read rows by key or key range."),
+    "report": ("reports", "Show tables, partitions and files."),
+}
+
+
+class LazyCommands(click.Group):
+    """A group that knows its commands by name, and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of a first use."""
+        return [*_COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None when there is none of this name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"sleeper.interfaces.cli.{_COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, and end well when whoever reads the output has seen enough of it."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return None
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    try:
+        click.echo(f"sleeper {version('sleeper')}")
+    except PackageNotFoundError:
+        click.echo("sleeper, run from its sources without being installed")
+    ctx.exit()
+
+
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version and exit.",
+)
+def cli() -> None:
+    """Sleeper: a key-value table store for billions of rows that costs next to nothing when idle.
+
+    \b
+    Example:
+        sleeper init /data/demo
+        export SLEEPER_INSTANCE=/data/demo
+        sleeper table add flights --schema schema.json
+        sleeper ingest flights flights.parquet
+        sleeper query flights --key tailnum=N14228
+
+    Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
+    130 interrupted.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with a code that says how it ended."""
+    try:
+        code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
+    except SleeperError as error:
+        click.echo(f"sleeper: {error}", err=True)
+        code = EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("sleeper: interrupted; nothing more was changed", err=True)
+        code = EXIT_INTERRUPTED
+    except OSError as error:  # of the terminal, or of a file that the command line named
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"sleeper: {where}{error.strerror or error}", err=True)
+        code = EXIT_REFUSED
+    sys.exit(code if isinstance(code, int) else 0)

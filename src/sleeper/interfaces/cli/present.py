@@ -1,0 +1,130 @@
+"""How results look on a terminal: tables by rich, JSON on request, progress on stderr."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import date, datetime
+from typing import Any
+
+import click
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+
+
+def say(text: str) -> None:
+    """Print a line about what was done. Names that no encoding has are written as escapes."""
+    click.echo(_visible(text))
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number with the name of what was counted.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def print_json(value: Any) -> None:
+    """Print any result value as JSON."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def print_grid(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_values: bool = False
+) -> None:
+    """Print rows under column headings; numbers to the right. Cut off only by a terminal's edge.
+
+    Numbers are taken for counts, and grouped for reading; `as_values` writes values as
+    `value_text` does.
+    """
+    write = value_text if as_values else _count_text
+    cells = [[_visible(write(value)) for value in row] for row in rows]
+    headings = [_visible(column) for column in columns]
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for place, heading in enumerate(headings):
+        numbers = all(isinstance(row[place], int | float) for row in rows) and bool(rows)
+        grid.add_column(heading, justify="right" if numbers else "left", no_wrap=True)
+    for row in cells:
+        grid.add_row(*row)
+    widths = (max(map(cell_len, column)) for column in zip(headings, *cells, strict=True))
+    _console(width_min=sum(width + 4 for width in widths)).print(grid)
+
+
+def print_facts(facts: Sequence[tuple[str, Any]]) -> None:
+    """Print names and values, one a line."""
+    width = max((len(name) for name, _ in facts), default=0)
+    for name, value in facts:
+        say(f"{name:<{width}}  {_count_text(value)}")
+
+
+def value_text(value: Any) -> str:
+    """Return a row's value as text: keys as `--key` reads them, null as nothing."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime():
+            return value.isoformat(sep=" ")
+        case date():
+            return value.isoformat()
+        case list():
+            return f"[{', '.join(map(value_text, value))}]"
+        case tuple():  # an entry of a map
+            return ": ".join(map(value_text, value))
+        case _:
+            return str(value)
+
+
+def _console(width_min: int) -> Console:
+    """A console on stdout; in a pipe it is wide enough for any row."""
+    width = None if sys.stdout.isatty() else max(80, width_min)
+    return Console(width=width, highlight=False, markup=False, emoji=False)
+
+
+def _visible(text: str) -> str:
+    """Write what would move the cursor, break the line or not print at all as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+@contextmanager
+def progress_rows(about: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how many rows are done on stderr while the block runs; silent off a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rows"),
+        TimeElapsedColumn(),
+    )
+    err = Console(stderr=True)
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(about, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+
+
+def _count_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else value_text(value)

@@ -1,0 +1,187 @@
+"""`sleeper query`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from sleeper.engine.output import FORMATS, OutputFormat, stream_rows, write_rows
+from sleeper.engine.rows import Rows
+from sleeper.errors import QueryInvalid
+from sleeper.instance import connect
+from sleeper.interfaces.cli.options import (
+    instance_option,
+    json_option,
+    read_key_value,
+    row_key_field,
+    split_pairs,
+    text_of,
+)
+from sleeper.interfaces.cli.present import counted, print_grid
+from sleeper.model.schema import Schema
+
+_SHOWN_ROWS = 1000
+
+
+@click.command()
+@click.argument("table")
+@click.option("--key", "keys", multiple=True, metavar="F=V", help="A row key field's value.")
+@click.option(
+    "--range", "ranges", multiple=True, metavar="F=MIN,MAX", help="Values from MIN up to MAX."
+)
+@click.option("--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line.")
+@click.option("--columns", multiple=True, metavar="A,B", help="Only these columns, in this order.")
+@click.option("--as-of", type=click.IntRange(0), metavar="N", help="The table at transaction N.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Write all rows to this file.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", *FORMATS]), help="How rows are written."
+)
+@instance_option
+@json_option
+def query(
+    table: str,
+    keys: tuple[str, ...],
+    ranges: tuple[str, ...],
+    keys_file: str | None,
+    columns: tuple[str, ...],
+    as_of: int | None,
+    output: str | None,
+    form: Literal["table", "parquet", "csv", "arrow", "json"] | None,
+    instance: str,
+    as_json: bool,
+) -> None:
+    """Read rows of TABLE by key or key range, in key order; all of them without either.
+
+    Repeat --key or --range with other fields to narrow them together, with the
+    same field to ask for several values at once. An empty MIN or MAX is no limit.
+    Lines of --keys-file hold one key each; the values of a composite key are
+    separated by tabs. Bytes are base64; dates and timestamps are ISO 8601.
+
+    \b
+    Examples:
+        sleeper query flights --key tailnum=N14228
+        sleeper query flights --range tailnum=N1,N2 --columns tailnum,dest
+        sleeper query flights --keys-file tails.txt --output found.parquet
+    """
+    chosen = _chosen_format(form, output, as_json=as_json)
+    opened = connect(instance).table(table)
+    asked = _question(opened.schema, keys, ranges, keys_file)
+    rows = opened.query(**asked, columns=_columns(columns, opened.schema), as_of=as_of)
+    if chosen == "table":
+        _show(rows)
+    elif output is None:
+        stream_rows(rows, sys.stdout.buffer, chosen)
+    else:
+        count = write_rows(rows, Path(output), chosen)
+        click.echo(f"wrote {counted(count, 'row')} to {output}", err=True)
+
+
+def _chosen_format(
+    form: Literal["table"] | OutputFormat | None, output: str | None, *, as_json: bool
+) -> Literal["table"] | OutputFormat:
+    """How to write, checked before anything is read."""
+    if as_json and form not in (None, "json"):
+        raise click.UsageError("--json and --format say different things")
+    if output is None:
+        return "json" if as_json else form or "table"
+    folder = Path(output).parent
+    if not folder.is_dir():
+        raise click.BadParameter(f"there is no folder {str(folder)!r}", param_hint="--output")
+    if form == "table":
+        raise click.UsageError("a table is for reading: choose another --format for --output")
+    ending = Path(output).suffix.lstrip(".")
+    by_name = next((known for known in FORMATS if known == ending), None)
+    if as_json and by_name not in (None, "json"):
+        raise click.UsageError(f"--json and {output!r} say different things")
+    chosen = "json" if as_json else form or by_name
+    if chosen is None:
+        raise click.UsageError(f"{output!r} does not end in a known format: give --format")
+    return chosen
+
+
+def _columns(given: tuple[str, ...], schema: Schema) -> list[str] | None:
+    """Names between commas; a name that has a comma itself stands alone."""
+    if not given:
+        return None
+    return [
+        name for names in given for name in ([names] if names in schema.names else names.split(","))
+    ]
+
+
+def _question(
+    schema: Schema, keys: tuple[str, ...], ranges: tuple[str, ...], keys_file: str | None
+) -> dict[str, Any]:
+    """What to hand to `Table.query`."""
+    if sum(map(bool, (keys, ranges, keys_file))) > 1:
+        raise click.UsageError("ask by one of --key, --range and --keys-file")
+    if keys_file:
+        return {"keys": _keys_from_file(schema, Path(keys_file))}
+    if keys:
+        values: dict[str, list[Any]] = {}
+        for name, text in split_pairs(keys, "--key", schema.row_key_names):
+            values.setdefault(name, []).append(read_key_value(schema, name, text))
+        found = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+        if len(found) == 1:
+            return {"key": found[0]}
+        if len(values) == len(schema.row_keys):
+            return {"keys": found}
+        exact = [{n: (v, True, v, True) for n, v in key.items()} for key in found]
+        return {"regions": exact}
+    limits: dict[str, list[Any]] = {}
+    for name, text in split_pairs(ranges, "--range", schema.row_key_names):
+        limits.setdefault(name, []).append(_limits(schema, name, text))
+    regions = [dict(zip(limits, chosen, strict=True)) for chosen in product(*limits.values())]
+    return {"regions": regions}
+
+
+def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
+    row_key_field(schema, name)
+    low, separator, high = text.partition(",")
+    if not separator:
+        raise click.BadParameter(f"{text!r} should be MIN,MAX", param_hint="--range")
+    if "," in high:
+        raise click.BadParameter(
+            f"{text!r} has more than one comma; ask from Python, where nothing is split",
+            param_hint="--range",
+        )
+    return (
+        read_key_value(schema, name, low) if low else None,
+        read_key_value(schema, name, high) if high else None,
+    )
+
+
+def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
+    """One key a line; for composite keys its values, separated by tabs."""
+    content = text_of(path).removeprefix("\ufeff").rstrip("\r\n")
+    lines = re.split(r"\r\n|\n|\r", content) if content else []
+    names = schema.row_key_names
+    keys = []
+    for number, line in enumerate(lines, 1):
+        values = line.split("\t") if len(names) > 1 else [line]
+        if len(values) != len(names):
+            raise QueryInvalid(
+                f"line {number} of {str(path)!r} has {len(values)} values; a key has "
+                f"{len(names)}, separated by tabs: {', '.join(names)}"
+            )
+        read = zip(names, values, strict=True)
+        keys.append(tuple(read_key_value(schema, name, value) for name, value in read))
+    return keys
+
+
+def _show(rows: Rows) -> None:
+    """Print the first rows as a table, and how many more there are."""
+    shown: list[dict[str, Any]] = []
+    count = 0
+    for batch in rows:
+        if len(shown) < _SHOWN_ROWS:
+            shown += batch.slice(0, _SHOWN_ROWS - len(shown)).to_pylist()
+        count += batch.num_rows
+    names = rows.schema.names
+    print_grid(names, [[row[name] for name in names] for row in shown], as_values=True)
+    more = f", the first {len(shown):,} shown" if count > len(shown) else ""
+    click.echo(f"{counted(count, 'row')}{more} (transaction {rows.transaction})")

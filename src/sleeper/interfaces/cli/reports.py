@@ -1,0 +1,125 @@
+"""`sleeper report`: what there is, counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sleeper.instance import connect
+from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.present import print_facts, print_grid, print_json
+
+
+@click.group()
+def report() -> None:
+    """Show tables, partitions and files.
+
+    \b
+    Example:
+        sleeper report partitions flights
+    """
+
+
+@report.command()
+@instance_option
+@json_option
+def tables(instance: str, as_json: bool) -> None:
+    """Show every table with its rows, files and partitions.
+
+    \b
+    Example:
+        sleeper report tables
+    """
+    opened = connect(instance)
+    shown = []
+    for record in opened.tables():
+        files = opened.table(record.name).report_files()
+        shown.append(
+            {
+                "name": record.name,
+                "id": record.table_id,
+                "online": record.online,
+                "rows": files.rows,
+                "files": files.files,
+                "leaf_partitions": files.leaf_partitions,
+                "transaction": files.transaction,
+            }
+        )
+    if as_json:
+        print_json(shown)
+        return
+    columns = ["name", "id", "online", "rows", "files", "leaf_partitions", "transaction"]
+    print_grid(columns, [[table[column] for column in columns] for table in shown])
+
+
+@report.command()
+@click.argument("table")
+@instance_option
+@json_option
+def partitions(table: str, instance: str, as_json: bool) -> None:
+    """Show the partition tree of TABLE, leaves in key order first.
+
+    \b
+    Example:
+        sleeper report partitions flights
+    """
+    found = connect(instance).table(table).report_partitions()
+    if as_json:
+        print_json(found)
+        return
+    rows: list[list[Any]] = [
+        [
+            p.partition_id[:8],
+            p.is_leaf,
+            (p.parent_id or "")[:8],
+            p.region,
+            p.files,
+            p.files_on_jobs,
+            f"{'~' if p.rows_estimated else ''}{p.rows:,}",
+            p.will_be_split,
+        ]
+        for p in found
+    ]
+    print_grid(
+        ["partition", "leaf", "parent", "region", "files", "on jobs", "rows", "will be split"], rows
+    )
+
+
+@report.command()
+@click.argument("table")
+@click.option("--verbose", is_flag=True, help="List every file reference.")
+@instance_option
+@json_option
+def files(table: str, verbose: bool, instance: str, as_json: bool) -> None:
+    """Show the files of TABLE in figures.
+
+    \b
+    Example:
+        sleeper report files flights --verbose
+    """
+    opened = connect(instance).table(table)
+    found = opened.report_files()
+    references = opened.references() if verbose else []
+    if as_json:
+        print_json({"files": found, "references": references} if verbose else found)
+        return
+    spread = ", ".join(f"{name} {count}" for name, count in found.references_per_leaf.items())
+    print_facts(
+        [
+            ("transaction", found.transaction),
+            ("leaf partitions", found.leaf_partitions),
+            ("other partitions", found.non_leaf_partitions),
+            ("files", found.files),
+            ("files without references", found.files_unreferenced),
+            ("file references", found.references),
+            ("references per leaf", spread),
+            ("rows", f"{'~' if found.rows_estimated else ''}{found.rows:,}"),
+            ("rows in leaf partitions", found.rows_in_leaves),
+        ]
+    )
+    if verbose:
+        print_grid(
+            ["partition", "file", "rows", "whole file"],
+            [[r.partition_id[:8], r.filename, r.row_count, r.whole_file] for r in references],
+        )

@@ -1,0 +1,42 @@
+"""Data files as a table's state knows them: by reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReference:
+    """The rows of one data file that belong to one partition.
+
+    Partitions that reference the same file must have disjoint regions, or the
+    rows in the overlap would be read twice (spec FRF-3).
+
+    Attributes:
+        filename: Path of the Parquet file inside the table's folder (`model.paths`).
+        partition_id: The partition whose region selects the rows.
+        row_count: Rows selected; an estimate when `row_count_estimated`.
+        row_count_estimated: True after a push-down, until a compaction counts again.
+        whole_file: True when this is the only reference to the file, so that every row of
+            it belongs here; False when readers must select by the partition's region.
+        job_id: The compaction job that has claimed this reference, if any.
+        updated: When the state last changed this reference; set by the state (spec STS-5).
+
+    Raises:
+        ValueError: `row_count` is negative.
+
+    Source: spec FRF-1, FRF-2.
+    """
+
+    filename: str
+    partition_id: str
+    row_count: int
+    row_count_estimated: bool = False
+    whole_file: bool = True
+    job_id: str | None = None
+    updated: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.row_count < 0:
+            raise ValueError(f"row_count must be 0 or more, not {self.row_count}")

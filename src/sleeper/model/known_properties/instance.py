@@ -1,0 +1,91 @@
+"""The properties of an instance (spec 1.1): typed groups, and the rest by name alone.
+
+A default for tables is no property of its own: every `sleeper.default.table.<name>` is known
+through the table property `sleeper.table.<name>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sleeper.model.known_properties.kinds import (
+    BOOLEAN,
+    INSTANCE_ID,
+    POSITIVE,
+    Property,
+    gathered,
+    one_of,
+    properties_of,
+    setting,
+)
+from sleeper.model.known_properties.upstream import UPSTREAM_INSTANCE_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralProperties:
+    """Which instance this is."""
+
+    instance_id: str | None = setting(
+        "id",
+        None,
+        INSTANCE_ID,
+        "Names the instance and all its resources.",
+        editable=False,
+        required=True,
+    )
+    format_version: int = setting(
+        "format.version",
+        "1",
+        POSITIVE,
+        "How the instance's files are laid out.",
+        since="ours",
+        editable=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitProperties:
+    """How tables commit when their own properties do not say."""
+
+    async_behaviour: str = setting(
+        "default.table.statestore.commit.async.behaviour",
+        "PER_IMPLEMENTATION",
+        one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
+        "Which state stores commit through the committer, where one runs.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplittingRunProperties:
+    """One run of partition splitting."""
+
+    period_minutes: int = setting(
+        "partition.splitting.period.minutes", "30", POSITIVE, "How often leaves are looked at."
+    )
+    sketch_files_max: int = setting(
+        "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageRunProperties:
+    """One run of the garbage collector."""
+
+    period_minutes: int = setting(
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
+    )
+    batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
+    files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
+    offline_tables: bool = setting("run.gc.offline", "false", BOOLEAN, "Offline tables too.")
+
+
+INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
+    (
+        *properties_of("General", GeneralProperties),
+        *properties_of("Table state", CommitProperties),
+        *properties_of("Partition splitting", SplittingRunProperties),
+        *properties_of("Garbage collection", GarbageRunProperties),
+        *UPSTREAM_INSTANCE_PROPERTIES,
+    )
+)

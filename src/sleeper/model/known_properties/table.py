@@ -1,0 +1,392 @@
+"""The properties of a table (spec 1.1): typed groups, and the rest by name alone.
+
+A group's field is the one place where a property's name, default, type and meaning are written.
+An instance may set another default for most of them, as `sleeper.default.table.<name>`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sleeper.model.known_properties.kinds import (
+    BOOLEAN,
+    BYTE_SIZE,
+    NOT_NEGATIVE,
+    PERCENT,
+    POSITIVE,
+    POSITIVE_LONG,
+    TEXT,
+    Property,
+    class_of,
+    one_of,
+    properties_of,
+    setting,
+)
+from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
+
+CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
+STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
+STATE_STORE: Final = class_of(
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBTransactionLogStateStoreNoSnapshots",
+    "DynamoDBStateStore",
+    "S3StateStore",
+)
+INGEST_QUEUE: Final = one_of(
+    "standard_ingest",
+    "bulk_import_emr",
+    "bulk_import_persistent_emr",
+    "bulk_import_eks",
+    "bulk_import_emr_serverless",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionProperties:
+    """What the table is. An instance has no defaults for these."""
+
+    name: str | None = setting(
+        "table.name", None, TEXT, "Unique within the instance.", editable=False, required=True
+    )
+    table_id: str | None = setting(
+        "table.id", None, TEXT, "Made once, when the table is created.", editable=False
+    )
+    online: bool = setting(
+        "table.online", "true", BOOLEAN, "False stops background work; ingest and queries go on."
+    )
+    schema_json: str | None = setting(
+        "table.schema", None, TEXT, "Row keys, sort keys and values, as JSON.", editable=False
+    )
+    iterator_class_name: str | None = setting(
+        "table.iterator.class.name", None, TEXT, "Custom processing, by the name it is known by."
+    )
+    iterator_config: str | None = setting(
+        "table.iterator.config", None, TEXT, "Handed to the custom processing."
+    )
+    filters: str | None = setting(
+        "table.filters", None, TEXT, "Which rows are dropped when read: ageOff(field,ms)."
+    )
+    aggregations: str | None = setting(
+        "table.aggregations",
+        None,
+        TEXT,
+        "How rows of equal keys become one: op(field),... for every value field.",
+    )
+    splits_file: str | None = setting(
+        "table.splits.file", None, TEXT, "File of split points to create the table with."
+    )
+    splits_base64_encoded: bool = setting(
+        "table.splits.base64.encoded", "false", BOOLEAN, "True when its strings are base64."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetProperties:
+    """How data files are laid out."""
+
+    row_group_bytes: int = setting(
+        "table.parquet.rowgroup.size", "8388608", BYTE_SIZE, "Bytes in a row group, about."
+    )
+    row_group_rows: int = setting(
+        "table.parquet.rowgroup.rows.max", "100000", POSITIVE, "Rows in a row group, at most."
+    )
+    page_bytes: int = setting("table.parquet.page.size", "131072", BYTE_SIZE, "Bytes in a page.")
+    page_rows: int = setting(
+        "table.parquet.page.rows",
+        "1000",
+        POSITIVE,
+        "Rows in a page, at most. Small pages make look-ups by key quick.",
+        since="ours",
+    )
+    compression: str = setting(
+        "table.parquet.compression.codec", "zstd", CODEC, "How pages are compressed."
+    )
+    dictionary_row_keys: bool = setting(
+        "table.parquet.dictionary.encoding.rowkey.fields",
+        "false",
+        BOOLEAN,
+        "Dictionaries for row key columns.",
+    )
+    dictionary_sort_keys: bool = setting(
+        "table.parquet.dictionary.encoding.sortkey.fields",
+        "false",
+        BOOLEAN,
+        "Dictionaries for sort key columns.",
+    )
+    dictionary_values: bool = setting(
+        "table.parquet.dictionary.encoding.value.fields",
+        "false",
+        BOOLEAN,
+        "Dictionaries for value columns.",
+    )
+    writer_version: str = setting(
+        "table.parquet.writer.version", "v2", one_of("v1", "v2"), "Version of the data pages."
+    )
+    bloom_filter: bool = setting(
+        "table.parquet.bloom.filter",
+        "true",
+        BOOLEAN,
+        "Bloom filters for row key columns: a look-up seldom reads a page that lacks its key.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryProperties:
+    """How queries see the table."""
+
+    cache_timeout_s: int = setting(
+        "table.query.processor.cache.timeout.seconds",
+        "60",
+        NOT_NEGATIVE,
+        "How old the state may be that a query reads, where looking costs a request.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplittingProperties:
+    """When a leaf partition is split."""
+
+    threshold_rows: int = setting(
+        "table.partition.splitting.threshold",
+        "1000000000",
+        POSITIVE_LONG,
+        "Rows in a leaf partition from which on it is split.",
+    )
+    min_rows: int = setting(
+        "table.partition.splitting.min.rows",
+        "1000",
+        POSITIVE_LONG,
+        "Sketched rows a leaf needs to be split before a bulk import.",
+    )
+    min_distribution_percent: int = setting(
+        "table.partition.splitting.min.distribution.percent",
+        "10",
+        PERCENT,
+        "Leaves with less than this share of an even spread are not split before a bulk import.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageProperties:
+    """When files that nothing references are deleted."""
+
+    delay_minutes: int = setting(
+        "table.gc.delay.minutes",
+        "15",
+        NOT_NEGATIVE,
+        "How long a file waits: longer than any query.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionProperties:
+    """Which files are merged together."""
+
+    strategy: str = setting(
+        "table.compaction.strategy.class",
+        "SizeRatioCompactionStrategy",
+        STRATEGY,
+        "How files are chosen.",
+    )
+    batch_files: int = setting(
+        "table.compaction.files.batch.size", "12", POSITIVE, "Files in a job, at most."
+    )
+    creation_limit: int = setting(
+        "table.compaction.job.creation.limit", "100000", POSITIVE, "Jobs outstanding, at most."
+    )
+    size_ratio: int = setting(
+        "table.compaction.strategy.sizeratio.ratio",
+        "3",
+        POSITIVE,
+        "A job's other files together have at least this many times the largest one's rows.",
+    )
+    partition_jobs_max: int = setting(
+        "table.compaction.strategy.sizeratio.max.concurrent.jobs.per.partition",
+        "2147483647",
+        POSITIVE,
+        "Jobs at once in one partition, at most.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateStoreProperties:
+    """Where the table's truth lives, and how commits and snapshots go."""
+
+    class_name: str = setting(
+        "table.statestore.classname",
+        "TransactionLogStateStore",
+        STATE_STORE,
+        "Which state store: the place's own transaction log, or one of upstream's by name.",
+    )
+    commit_attempts: int = setting(
+        "table.statestore.transactionlog.add.transaction.max.attempts",
+        "10",
+        NOT_NEGATIVE,
+        "How often a commit is tried when other writers are faster.",
+    )
+    first_retry_ceiling_ms: int = setting(
+        "table.statestore.transactionlog.add.transaction.first.retry.wait.ceiling.ms",
+        "200",
+        NOT_NEGATIVE,
+        "Longest wait before the first retry; doubles with each.",
+    )
+    max_retry_ceiling_ms: int = setting(
+        "table.statestore.transactionlog.add.transaction.max.retry.wait.ceiling.ms",
+        "30000",
+        NOT_NEGATIVE,
+        "Longest wait before any retry.",
+    )
+    snapshot_check_s: int = setting(
+        "table.statestore.transactionlog.time.between.snapshot.checks.seconds",
+        "60",
+        NOT_NEGATIVE,
+        "How often an open table looks for a newer snapshot.",
+    )
+    transaction_check_ms: int = setting(
+        "table.statestore.transactionlog.time.between.transaction.checks.ms",
+        "0",
+        NOT_NEGATIVE,
+        "How stale a read may be.",
+    )
+    snapshot_ahead_min: int = setting(
+        "table.statestore.transactionlog.snapshot.load.min.transactions.ahead",
+        "10",
+        POSITIVE,
+        "A snapshot is loaded when it is this far ahead of what is known.",
+    )
+    snapshot_expiry_days: int = setting(
+        "table.statestore.transactionlog.snapshot.expiry.days",
+        "2",
+        POSITIVE,
+        "How long old snapshots are kept.",
+    )
+    delete_behind_age_minutes: int = setting(
+        "table.statestore.transactionlog.delete.behind.snapshot.min.age.minutes",
+        "2",
+        NOT_NEGATIVE,
+        "A snapshot must be this old before log entries behind it are deleted.",
+    )
+    delete_behind_count: int = setting(
+        "table.statestore.transactionlog.delete.number.behind.latest.snapshot",
+        "200",
+        NOT_NEGATIVE,
+        "Log entries kept behind that snapshot.",
+    )
+    job_id_retention_days: int = setting(
+        "table.job.id.retention.days",
+        "30",
+        POSITIVE,
+        "How long a job's id is remembered, so that its second run changes nothing.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncCommitProperties:
+    """Which commits go through the committer, where one runs (`TableProperties.async_commits`)."""
+
+    ingest: bool = setting(
+        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs."
+    )
+    bulk_import: bool = setting(
+        "table.bulk.import.job.files.commit.async", "true", BOOLEAN, "Files of bulk import jobs."
+    )
+    compaction_assignment: bool = setting(
+        "table.compaction.job.id.assignment.commit.async",
+        "true",
+        BOOLEAN,
+        "Locks of compaction jobs on their files.",
+    )
+    compaction: bool = setting(
+        "table.compaction.job.commit.async", "true", BOOLEAN, "Results of compaction jobs."
+    )
+    splitting: bool = setting(
+        "table.partition.splitting.commit.async", "true", BOOLEAN, "Splits of partitions."
+    )
+    garbage: bool = setting("table.gc.commit.async", "true", BOOLEAN, "Deleted files.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestProperties:
+    """How rows are taken in."""
+
+    memory_bytes: int = setting(
+        "table.ingest.memory", "1G", BYTE_SIZE, "Memory for sorting in one ingest.", since="ours"
+    )
+    file_writing_strategy: str = setting(
+        "table.ingest.file.writing.strategy",
+        "one_file_per_leaf",
+        one_of("one_file_per_leaf", "one_reference_per_leaf"),
+        "A file in each leaf that gets rows, or one file that all of them reference.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatcherProperties:
+    """How submitted files are gathered into jobs."""
+
+    job_min_bytes: int = setting(
+        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for."
+    )
+    job_max_bytes: int = setting(
+        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most."
+    )
+    job_min_files: int = setting(
+        "table.ingest.batcher.job.min.files", "1", NOT_NEGATIVE, "Files a job waits for."
+    )
+    job_max_files: int = setting(
+        "table.ingest.batcher.job.max.files", "100", POSITIVE, "Files in a job, at most."
+    )
+    file_age_max_s: int = setting(
+        "table.ingest.batcher.file.max.age.seconds", "300", POSITIVE, "No file waits longer."
+    )
+    ingest_queue: str = setting(
+        "table.ingest.batcher.ingest.queue",
+        "bulk_import_emr_serverless",
+        INGEST_QUEUE,
+        "Where jobs are sent.",
+    )
+    tracking_minutes: int = setting(
+        "table.ingest.batcher.file.tracking.ttl.minutes",
+        "10080",
+        POSITIVE,
+        "How long one can ask which job a file went to.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkImportProperties:
+    """How bulk import prepares the partition tree."""
+
+    min_leaf_partitions: int = setting(
+        "table.bulk.import.min.leaf.partitions",
+        "256",
+        POSITIVE,
+        "With fewer leaf partitions the tree is extended first.",
+    )
+    splitting_attempts: int = setting(
+        "table.bulk.import.partition.splitting.attempts",
+        "3",
+        POSITIVE,
+        "How often extending the tree is tried.",
+    )
+
+
+TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
+    *properties_of("Definition", DefinitionProperties),
+    *properties_of("Data files", ParquetProperties, inherits=True),
+    *properties_of("Queries", QueryProperties, inherits=True),
+    *properties_of("Partition splitting", SplittingProperties, inherits=True),
+    *properties_of("Garbage collection", GarbageProperties, inherits=True),
+    *properties_of("Compaction", CompactionProperties, inherits=True),
+    *properties_of("State store", StateStoreProperties, inherits=True),
+    *ASYNC_COMMIT_SWITCH,
+    *properties_of("Asynchronous commits", AsyncCommitProperties, inherits=True),
+    *properties_of("Ingest", IngestProperties, inherits=True),
+    *properties_of("Ingest batcher", BatcherProperties, inherits=True),
+    *properties_of("Bulk import", BulkImportProperties, inherits=True),
+    *UPSTREAM_TABLE_PROPERTIES,
+)

@@ -1,0 +1,234 @@
+"""Properties of upstream Sleeper that nothing here looks at: known by name, kept and checked.
+
+Most of them size parts of an AWS deployment. They are accepted so that upstream's own files can
+be used as they are (spec 1.1).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sleeper.model.known_properties.kinds import (
+    BOOLEAN,
+    BYTE_SIZE,
+    INTEGER,
+    LAMBDA_TIMEOUT,
+    LIST,
+    LOG_DAYS,
+    NOT_NEGATIVE,
+    NUMBER,
+    POSITIVE,
+    POSITIVE_LONG,
+    QUEUE_BATCH,
+    QUEUE_WAIT,
+    TAGS,
+    TEXT,
+    Property,
+    family,
+    list_of,
+    one_of,
+)
+
+_ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
+_ARCHITECTURES = list_of(one_of("x86_64", "arm64"), "a list of x86_64 and arm64")
+_STACKS = list_of(
+    one_of(
+        "IngestStack",
+        "IngestBatcherStack",
+        "EmrServerlessBulkImportStack",
+        "EmrBulkImportStack",
+        "PersistentEmrBulkImportStack",
+        "EksBulkImportStack",
+        "EmrStudioStack",
+        "BulkExportStack",
+        "QueryStack",
+        "WebSocketQueryStack",
+        "AthenaStack",
+        "KeepLambdaWarmStack",
+        "CompactionStack",
+        "GarbageCollectorStack",
+        "PartitionSplittingStack",
+        "RestApiStack",
+        "DashboardStack",
+        "TableMetricsStack",
+    ),
+    "a list of optional stacks, such as IngestStack,CompactionStack",
+)
+_DEFAULT_STACKS = (
+    "IngestStack,IngestBatcherStack,EmrServerlessBulkImportStack,EmrStudioStack,QueryStack,"
+    "CompactionStack,GarbageCollectorStack,PartitionSplittingStack,DashboardStack,TableMetricsStack"
+)
+
+_TABLE = (
+    ("data.engine", "DATAFUSION", _ENGINE, "There is one engine here."),
+    ("parquet.columnindex.truncate.length", "128", POSITIVE, "Bytes kept of a page's limits."),
+    ("parquet.statistics.truncate.length", "2147483647", POSITIVE, "Bytes of a group's limits."),
+    ("query.parquet.column.index.enabled", "false", BOOLEAN, "Page indexes are always used here."),
+    ("fs.s3a.readahead.range", None, BYTE_SIZE, "Read-ahead of upstream's S3 reader."),
+    ("datafusion.s3.readahead.enabled", "true", BOOLEAN, "Read-ahead of upstream's DataFusion."),
+    ("retain.after.removal", "true", BOOLEAN, "Removal from a configuration takes it offline."),
+    ("reuse.existing", "false", BOOLEAN, "A configuration takes over a table that exists."),
+    ("compaction.job.send.batch.size", "1000", POSITIVE, "Compaction jobs sent together."),
+    ("compaction.job.send.timeout.seconds", "90", POSITIVE, "Locks on files are awaited so long."),
+    ("compaction.job.send.retry.delay.seconds", "30", NOT_NEGATIVE, "Wait between two looks."),
+    ("compaction.job.async.commit.batching", "true", BOOLEAN, "Commits are gathered in batches."),
+    ("statestore.committer.update.every.commit", "false", BOOLEAN, "Committer replays each time."),
+    ("statestore.committer.update.every.batch", "true", BOOLEAN, "Committer replays each batch."),
+    ("statestore.transactionlog.files.snapshot.batch.size", "1000", POSITIVE, "Files in a batch."),
+    (
+        "statestore.transactionlog.partitions.snapshot.batch.size",
+        "1000",
+        POSITIVE,
+        "Partitions in a batch.",
+    ),
+    ("ingest.row.batch.type", "arrow", one_of("arrow", "arraylist"), "Rows are Arrow here."),
+    ("ingest.partition.file.writer.type", "direct", one_of("async", "direct"), "Always direct."),
+)
+_TABLE_EMR = (
+    ("instance.architecture", "arm64", _ARCHITECTURES, "Processors of the cluster."),
+    ("master.x86.instance.types", "m7i.xlarge", TEXT, "Machine types of its master."),
+    ("master.arm.instance.types", "m7g.xlarge", TEXT, "Machine types of its master."),
+    ("executor.x86.instance.types", "m7i.4xlarge", TEXT, "Machine types of its executors."),
+    ("executor.arm.instance.types", "m7g.4xlarge", TEXT, "Machine types of its executors."),
+    ("executor.market.type", "SPOT", one_of("SPOT", "ON_DEMAND"), "How executors are paid for."),
+    ("executor.initial.capacity", "2", POSITIVE, "Capacity units of executors to begin with."),
+    ("executor.max.capacity", "10", POSITIVE, "Capacity units of executors, at most."),
+    ("release.label", "emr-7.12.0", TEXT, "Release of EMR."),
+)
+_TABLE_ASYNC = (
+    ("commit.async.enabled", None, BOOLEAN, "Commits go through the committer, where one runs."),
+)
+
+ASYNC_COMMIT_SWITCH: Final[tuple[Property, ...]] = family(
+    "Asynchronous commits", "table.statestore.", _TABLE_ASYNC
+)
+UPSTREAM_TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
+    *family("Bulk import on EMR", "table.bulk.import.emr.", _TABLE_EMR, inherits=True),
+    *family("Kept for upstream", "table.", _TABLE, inherits=True),
+)
+
+_GENERAL = (
+    ("filesystem", "s3a://", TEXT, "Scheme of upstream's file system."),
+    ("data.bucket", None, TEXT, "Where upstream keeps data; set by its deployment."),
+    ("userjars", None, LIST, "Code of the user, by object name."),
+    ("jars.bucket", None, TEXT, "Where that code lies."),
+    ("properties.force.reload", "false", BOOLEAN, "Properties are read again for every job."),
+    ("cache.table.properties.provider.timeout.minutes", "60", POSITIVE, "How old they may be."),
+    ("fs.s3a.max-connections", "100", POSITIVE, "Connections to S3."),
+    ("fs.s3a.upload.block.size", "32M", BYTE_SIZE, "Bytes of one part of an upload."),
+    ("tags", None, TAGS, "Tags of all AWS resources."),
+    ("optional.stacks", _DEFAULT_STACKS, _STACKS, "Parts that are deployed."),
+    ("log.retention.days", "30", LOG_DAYS, "How long AWS keeps logs; -1 is for ever."),
+    ("metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."),
+    ("run.table.metrics.offline", "false", BOOLEAN, "Metrics of offline tables too."),
+    ("dashboard.time.window.minutes", "5", POSITIVE, "Window of the dashboard."),
+)
+_STATE = (
+    ("statestore.provider.cache.size", "10", INTEGER, "Tables kept open; negative: any number."),
+    ("statestore.snapshot.creation.lambda.period.seconds", "60", POSITIVE, "Snapshots are made."),
+    ("statestore.snapshot.deletion.lambda.period.minutes", "60", POSITIVE, "Old ones deleted."),
+    ("statestore.transaction.deletion.lambda.period.minutes", "60", POSITIVE, "Old entries too."),
+    ("statestore.committer.batch.size", "10", QUEUE_BATCH, "Requests the committer takes at once."),
+    ("statestore.committer.platform", "LAMBDA", one_of("LAMBDA", "EC2"), "Where it runs."),
+    ("tables.index.dynamo.consistent.reads", "true", BOOLEAN, "Reads of the index are consistent."),
+)
+_INGEST = (
+    ("max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."),
+    ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
+    ("keepalive.period.seconds", "300", POSITIVE, "How often a message's lease is renewed."),
+    ("queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a message."),
+    ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
+    ("job.queue.wait.time", "20", QUEUE_WAIT, "Seconds to wait for a job before the task ends."),
+    ("source.bucket", None, LIST, "Buckets to read from."),
+    ("tracker.enabled", "true", BOOLEAN, "Jobs are tracked."),
+    ("job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."),
+    ("task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."),
+    ("max.local.rows", "100000000", POSITIVE_LONG, "Rows on local disk (arraylist)."),
+    ("memory.max.batch.size", "1000000", POSITIVE_LONG, "Rows in memory (arraylist)."),
+    ("arrow.working.buffer.bytes", "268435456", BYTE_SIZE, "Memory for sorting (arrow)."),
+    ("arrow.batch.buffer.bytes", "1073741824", BYTE_SIZE, "Memory for rows (arrow)."),
+    ("arrow.max.local.store.bytes", "2147483648", BYTE_SIZE, "Local disk (arrow)."),
+    ("arrow.max.single.write.to.file.rows", "1024", POSITIVE, "Rows in a slice (arrow)."),
+    ("async.client.type", "crt", one_of("crt", "java"), "Upstream's S3 client."),
+    ("async.crt.part.size.bytes", "134217728", BYTE_SIZE, "Bytes of one part of an upload."),
+    ("async.crt.target.throughput.gbps", "10", NUMBER, "Speed of uploads to aim at."),
+    ("batcher.job.creation.period.minutes", "1", POSITIVE, "How often batches are made."),
+    ("batcher.job.creation.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for making them."),
+    ("batcher.submitter.timeout.seconds", "20", LAMBDA_TIMEOUT, "Time for taking a submission."),
+)
+_COMPACTION = (
+    ("job.creation.period.minutes", "1", POSITIVE, "How often jobs are created."),
+    ("job.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run of it."),
+    ("job.commit.batch.size", "1000", POSITIVE, "Finished jobs in one commit, at most."),
+    ("job.commit.batching.window.seconds", "30", NOT_NEGATIVE, "How long they are gathered."),
+    ("queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a message."),
+    ("keepalive.period.seconds", "300", POSITIVE, "How often it is renewed."),
+    ("job.failed.visibility.timeout.seconds", "60", NOT_NEGATIVE, "Wait after a failure."),
+    ("task.wait.time.seconds", "20", QUEUE_WAIT, "How long one look at the queue lasts."),
+    ("task.delay.before.retry.seconds", "10", NOT_NEGATIVE, "Wait before the next look."),
+    ("task.max.idle.time.seconds", "60", NOT_NEGATIVE, "A task that is idle so long ends."),
+    ("task.max.consecutive.failures", "3", POSITIVE, "A task that fails so often ends."),
+    ("task.wait.for.input.file.assignment", "false", BOOLEAN, "Tasks wait for their locks."),
+    ("max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."),
+    ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
+    ("job.max.retries", "3", POSITIVE, "Deliveries of a job, at most."),
+    ("job.dispatch.max.retries", "3", POSITIVE, "Deliveries of a batch, at most."),
+    ("job.commit.max.retries", "3", POSITIVE, "Deliveries of a commit, at most."),
+    ("tracker.enabled", "true", BOOLEAN, "Jobs are tracked."),
+    ("task.x86.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
+    ("task.x86.memory.mb", "8192", POSITIVE, "Memory of a task."),
+    ("task.arm.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
+    ("task.arm.memory.mb", "8192", POSITIVE, "Memory of a task."),
+    ("tracker.async.commit.updates.enabled", "true", BOOLEAN, "So are commits by the committer."),
+    ("job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."),
+    ("task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."),
+)
+_SPLITTING = (("reserved.concurrency", "10", POSITIVE, "Splits at once, at most."),)
+_QUERY = (
+    ("query.processor.state.refresh.period.seconds", "60", POSITIVE, "How old the state may be."),
+    ("query.processor.results.batch.size", "2000", POSITIVE, "Rows in a message of results."),
+    ("query.processor.row.retrieval.threads", "10", POSITIVE, "Threads that read."),
+    ("query.tracker.ttl.days", "1", POSITIVE, "How long queries are tracked."),
+    ("query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept."),
+    ("query.warm.lambda.period.minutes", "5", POSITIVE, "How often a query keeps it warm."),
+    ("default.query.results.rowgroup.size", "8388608", BYTE_SIZE, "Row groups of results."),
+    ("default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results."),
+)
+_BULK_IMPORT = (
+    (
+        "class.name",
+        "sleeper.bulkimport.runner.dataframelocalsort.BulkImportDataframeLocalSortDriver",
+        TEXT,
+        "Which of upstream's algorithms; there is one here.",
+    ),
+    ("emr.spark.executor.instances", "29", POSITIVE, "Executors."),
+    ("emr.spark.executor.cores", "5", POSITIVE, "Cores of one."),
+    ("emr.spark.executor.memory", "16g", TEXT, "Memory of one."),
+    ("emr.spark.executor.memory.overhead", "1706m", TEXT, "Memory of one outside the heap."),
+    ("emr.spark.driver.cores", "5", POSITIVE, "Cores of the driver."),
+    ("emr.spark.driver.memory", "16g", TEXT, "Memory of the driver."),
+    ("emr.spark.default.parallelism", "290", POSITIVE, "Tasks of a stage."),
+    ("emr.spark.sql.shuffle.partitions", "290", POSITIVE, "Partitions of a shuffle."),
+    ("emr.serverless.spark.executor.instances", "36", POSITIVE, "Executors, serverless."),
+    ("emr.serverless.spark.executor.cores", "4", POSITIVE, "Cores of one, serverless."),
+    ("emr.serverless.spark.executor.memory", "16G", TEXT, "Memory of one, serverless."),
+    ("emr.serverless.spark.default.parallelism", "288", POSITIVE, "Tasks, serverless."),
+    ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
+)
+_EXPORT = (
+    ("max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."),
+    ("results.bucket.expiry.days", "7", POSITIVE, "How long exports are kept."),
+    ("job.failed.visibility.timeout.seconds", "60", NOT_NEGATIVE, "Wait after a failure."),
+    ("keepalive.period.seconds", "300", POSITIVE, "How often a message's lease is renewed."),
+)
+
+UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
+    *family("General", "", _GENERAL),
+    *family("Table state", "", _STATE),
+    *family("Standard ingest", "ingest.", _INGEST),
+    *family("Compaction", "compaction.", _COMPACTION),
+    *family("Partition splitting", "partition.splitting.", _SPLITTING),
+    *family("Queries", "", _QUERY),
+    *family("Bulk import on Spark", "bulk.import.", _BULK_IMPORT),
+    *family("Bulk export", "bulk.export.", _EXPORT),
+)

@@ -1,0 +1,341 @@
+"""The partition tree: which leaf a key belongs to, and how leaves come to be.
+
+The leaves' regions cover the key space without gap or overlap. A partition that was split
+stays in the tree: files may still be referenced there, so readers look at a leaf's
+ancestors too (spec PRT-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
+from sleeper.model.keys import Key, checked_value, key_type, smallest_value
+from sleeper.model.ranges import Range, Region, split_range, whole_region
+from sleeper.model.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A region of keys and its place in the tree.
+
+    Attributes:
+        partition_id: Unique within the table.
+        region: The keys it is responsible for.
+        parent_id: None for the root.
+        child_ids: Empty for a leaf; otherwise (lower, upper).
+        dimension: Which row key field it was split on; None for a leaf.
+
+    Source: spec PRT-5.
+    """
+
+    partition_id: str
+    region: Region
+    parent_id: str | None = None
+    child_ids: tuple[str, ...] = ()
+    dimension: int | None = None
+
+    @property
+    def is_leaf(self) -> bool:
+        """True when it has no children."""
+        return not self.child_ids
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTree:
+    """All partitions of a table, by id. Values: every change makes a new tree.
+
+    Attributes:
+        partitions: Partition id to partition.
+        root_id: The one without a parent.
+    """
+
+    partitions: Mapping[str, Partition]
+    root_id: str
+
+    @classmethod
+    def of(cls, partitions: Iterable[Partition]) -> PartitionTree:
+        """Build a tree and check it.
+
+        Raises:
+            SplitInvalid: it is no tree, or one of its splits is wrong (spec PRT-10).
+        """
+        by_id = {partition.partition_id: partition for partition in partitions}
+        roots = [p.partition_id for p in by_id.values() if p.parent_id is None]
+        if len(roots) != 1:
+            raise SplitInvalid(f"a partition tree has exactly one root, not {len(roots)}: {roots}")
+        tree = cls(by_id, roots[0])
+        tree._check()
+        return tree
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def __contains__(self, partition_id: str) -> bool:
+        return partition_id in self.partitions
+
+    def partition(self, partition_id: str) -> Partition:
+        """Return one partition.
+
+        Raises:
+            PartitionNotFound: the tree has none of this id (spec STS-10).
+        """
+        try:
+            return self.partitions[partition_id]
+        except KeyError:
+            raise PartitionNotFound(f"Partition not found: {partition_id}") from None
+
+    @property
+    def root(self) -> Partition:
+        """The partition of all keys."""
+        return self.partitions[self.root_id]
+
+    def leaves(self) -> Iterator[Partition]:
+        """Yield the leaves in key order, the lower child first (spec PRT-9)."""
+        return self._descend(lambda _: True)
+
+    def leaf_of(self, key: Key) -> Partition:
+        """Return the leaf that `key` belongs to (spec PRT-8).
+
+        Raises:
+            QueryInvalid: the key does not have one value per row key field.
+        """
+        here = self.root
+        if len(key) != len(here.region.ranges):
+            raise QueryInvalid(
+                f"a key needs {len(here.region.ranges)} values, not {len(key)}: {key!r}"
+            )
+        while here.child_ids:
+            lower, upper = (self.partitions[child] for child in here.child_ids)
+            assert here.dimension is not None
+            bound = lower.region.ranges[here.dimension].max
+            here = lower if key[here.dimension] < bound else upper
+        return here
+
+    def leaves_overlapping(self, regions: Sequence[Region]) -> Iterator[Partition]:
+        """Yield the leaves that share keys with any of `regions`, each once, in key order."""
+        return self._descend(lambda p: any(p.region.overlaps(region) for region in regions))
+
+    def ancestors(self, partition_id: str) -> Iterator[Partition]:
+        """Yield the parents of a partition, the nearest first, the root last."""
+        parent_id = self.partition(partition_id).parent_id
+        while parent_id is not None:
+            parent = self.partitions[parent_id]
+            yield parent
+            parent_id = parent.parent_id
+
+    def with_split(self, parent: Partition, children: Sequence[Partition]) -> PartitionTree:
+        """Return the tree with a leaf replaced by itself as a parent, and its children added.
+
+        Raises:
+            SplitInvalid: the split breaks a rule (spec PRT-11).
+        """
+        changed = {parent.partition_id: parent, **{c.partition_id: c for c in children}}
+        tree = PartitionTree({**self.partitions, **changed}, self.root_id)
+        check_split(parent, children)
+        return tree
+
+    def _descend(self, wanted: Callable[[Partition], bool]) -> Iterator[Partition]:
+        waiting = [self.root]
+        while waiting:
+            here = waiting.pop()
+            if not wanted(here):
+                continue
+            if here.is_leaf:
+                yield here
+            waiting.extend(self.partitions[child] for child in reversed(here.child_ids))
+
+    def _check(self) -> None:
+        reached = 0
+        waiting = [self.root]
+        while waiting:
+            here = waiting.pop()
+            reached += 1
+            missing = [child for child in here.child_ids if child not in self.partitions]
+            if missing:
+                raise SplitInvalid(
+                    f"partition {here.partition_id!r} has children {missing} that do not exist"
+                )
+            if here.child_ids:
+                children = [self.partitions[child] for child in here.child_ids]
+                check_split(here, children)
+                waiting.extend(children)
+        if reached != len(self.partitions):
+            raise SplitInvalid(
+                f"{len(self.partitions) - reached} partitions hang on no parent in the tree"
+            )
+
+
+def check_split(parent: Partition, children: Sequence[Partition]) -> None:
+    """Check that two children divide their parent's region.
+
+    Raises:
+        SplitInvalid: naming the rule of spec PRT-11 that is broken.
+    """
+    name = parent.partition_id
+    if len(children) != 2:
+        raise SplitInvalid(
+            f"partition {name!r} must have exactly two children, not {len(children)}"
+        )
+    dimension = parent.dimension
+    if dimension is None or not 0 <= dimension < len(parent.region.ranges):
+        raise SplitInvalid(
+            f"partition {name!r} is split on dimension {dimension}, which is no row key"
+        )
+    if parent.child_ids != tuple(child.partition_id for child in children):
+        raise SplitInvalid(f"partition {name!r} must list its children lower first")
+    for child in children:
+        if child.parent_id != name:
+            raise SplitInvalid(f"Parent ID does not match on child: {child.partition_id}")
+    lower, upper = children
+    point = lower.region.ranges[dimension].max
+    if point is None or upper.region.ranges[dimension].min != point:
+        raise SplitInvalid(f"the children of partition {name!r} do not meet at one point")
+    low, high = split_range_checked(name, parent.region.ranges[dimension], point)
+    if (lower.region, upper.region) != (
+        parent.region.with_range(dimension, low),
+        parent.region.with_range(dimension, high),
+    ):
+        raise SplitInvalid(f"the children of partition {name!r} do not cover exactly its region")
+
+
+def split_range_checked(name: str, whole: Range, point: Any) -> tuple[Range, Range]:
+    """Cut a partition's range, with its name in the error."""
+    try:
+        return split_range(whole, point)
+    except QueryInvalid as error:
+        raise SplitInvalid(f"partition {name!r}: {error}") from None
+
+
+def split_partition(
+    leaf: Partition, at: Any, *, dimension: int = 0, new_id: Callable[[], str]
+) -> tuple[Partition, Partition, Partition]:
+    """Return (the leaf as a parent, lower child, upper child), cut at `at` (spec SPL-5).
+
+    Raises:
+        SplitInvalid: `at` does not lie inside the leaf, above its minimum.
+    """
+    halves = split_range_checked(leaf.partition_id, leaf.region.ranges[dimension], at)
+    lower, upper = (
+        Partition(
+            partition_id=new_id(),
+            region=leaf.region.with_range(dimension, half),
+            parent_id=leaf.partition_id,
+        )
+        for half in halves
+    )
+    parent = replace(leaf, child_ids=(lower.partition_id, upper.partition_id), dimension=dimension)
+    return parent, lower, upper
+
+
+def tree_from_split_points(
+    schema: Schema, split_points: Sequence[Any], *, new_id: Callable[[], str]
+) -> PartitionTree:
+    """Build a balanced tree whose leaves meet at `split_points`, on the first row key.
+
+    Neighbours are paired left to right, layer by layer, an odd one carried up: N points make
+    N + 1 leaves and 2 N + 1 partitions (spec PRT-6, PRT-7). No points make one leaf, `root`.
+
+    Raises:
+        SplitPointsInvalid: wrong type, or not strictly ascending (spec TBL-9).
+    """
+    whole = whole_region(schema)
+    points = checked_split_points(schema, split_points)
+    if not points:
+        return PartitionTree.of([Partition(partition_id="root", region=whole)])
+    bounds = [whole.ranges[0].min, *points, None]
+    layer = [
+        Partition(partition_id=new_id(), region=whole.with_range(0, Range(low, high)))
+        for low, high in pairwise(bounds)
+    ]
+    done: list[Partition] = []
+    while len(layer) > 1:
+        above = []
+        for lower, upper in zip(layer[::2], layer[1::2], strict=False):
+            parent = Partition(
+                partition_id=new_id(),
+                region=whole.with_range(
+                    0, Range(lower.region.ranges[0].min, upper.region.ranges[0].max)
+                ),
+                child_ids=(lower.partition_id, upper.partition_id),
+                dimension=0,
+            )
+            done += [replace(half, parent_id=parent.partition_id) for half in (lower, upper)]
+            above.append(parent)
+        layer = above + ([layer[-1]] if len(layer) % 2 else [])
+    return PartitionTree.of([*done, *layer])
+
+
+def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[Any]:
+    """Return split points of the first row key as plain values, checked (spec TBL-9).
+
+    Raises:
+        SplitPointsInvalid: one is of the wrong type, repeated, or below the one before it.
+    """
+    field = schema.row_keys[0]
+    kind = key_type(field)
+    points: list[Any] = []
+    for given in split_points:
+        try:
+            point = checked_value(field, given)
+        except QueryInvalid:
+            raise SplitPointsInvalid(
+                f"Invalid split point: {given!r} should be of type {kind.value}"
+            ) from None
+        if points and point == points[-1]:
+            raise SplitPointsInvalid(f"Invalid split point: {given!r} - duplicate found")
+        if points and point < points[-1]:
+            raise SplitPointsInvalid(
+                f"Invalid split point: {points[-1]!r} should be less than {given!r}"
+            )
+        if point == smallest_value(kind):
+            raise SplitPointsInvalid(
+                f"Invalid split point: {given!r} is the least value of {kind.value}: "
+                "the leaf below it would be empty"
+            )
+        points.append(point)
+    return points
+
+
+def split_points_of(tree: PartitionTree) -> list[Any]:
+    """Return the distinct lower bounds of the leaves on the first row key, but for the least.
+
+    Source: spec TBL-11.
+    """
+    least = tree.root.region.ranges[0].min
+    lows = {leaf.region.ranges[0].min for leaf in tree.leaves()}
+    return sorted(low for low in lows if low != least)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafGroup:
+    """Leaves that share values of the first row key, and no others do.
+
+    While a tree is split on its first row key alone, every group is one leaf, and rows in key
+    order pass from group to group. Leaves of one group interleave in key order.
+
+    Attributes:
+        values: The range of the first row key that the group covers.
+        leaves: Its leaves, in tree order.
+    """
+
+    values: Range
+    leaves: tuple[Partition, ...]
+
+
+def leaf_groups(leaves: Iterable[Partition]) -> list[LeafGroup]:
+    """Gather leaves into groups whose ranges of the first row key are disjoint and ascending."""
+    groups: list[LeafGroup] = []
+    for leaf in sorted(leaves, key=lambda leaf: leaf.region.ranges[0].min):
+        here = leaf.region.ranges[0]
+        last = groups[-1] if groups else None
+        if last is None or (last.values.max is not None and last.values.max <= here.min):
+            groups.append(LeafGroup(here, (leaf,)))
+            continue
+        highs = (last.values.max, here.max)
+        high = None if None in highs else max(highs)
+        groups[-1] = LeafGroup(Range(last.values.min, high), (*last.leaves, leaf))
+    return groups

@@ -1,0 +1,324 @@
+"""Properties as the rest of the code reads them: `table.properties.parquet.page_rows`.
+
+A property's value is the table's own, else the instance's default for tables, else the built-in
+default (spec INS-8). A value of nothing but spaces counts as not set. Properties that nobody
+knows are kept: `unknown_table_properties` names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Final
+
+from sleeper.errors import PropertiesInvalid, SchemaInvalid
+from sleeper.model.known_properties.instance import (
+    INSTANCE_PROPERTIES,
+    CommitProperties,
+    GarbageRunProperties,
+    GeneralProperties,
+    SplittingRunProperties,
+)
+from sleeper.model.known_properties.kinds import Property, read_group
+from sleeper.model.known_properties.table import (
+    TABLE_PROPERTIES,
+    AsyncCommitProperties,
+    BatcherProperties,
+    BulkImportProperties,
+    CompactionProperties,
+    DefinitionProperties,
+    GarbageProperties,
+    IngestProperties,
+    ParquetProperties,
+    QueryProperties,
+    SplittingProperties,
+    StateStoreProperties,
+)
+from sleeper.model.processing import AGGREGATIONS, FILTERS, Processing, parse_processing
+from sleeper.model.schema import Schema
+
+__all__ = (
+    "INSTANCE_PROPERTIES",
+    "KNOWN_INSTANCE_PROPERTIES",
+    "SCHEMA",
+    "TABLE_PROPERTIES",
+    "InstanceProperties",
+    "TableProperties",
+    "check_editable",
+    "unknown_instance_properties",
+    "unknown_table_properties",
+    "validate_instance_properties",
+    "validate_table_properties",
+)
+
+SCHEMA: Final = "sleeper.table.schema"
+_INSTEAD: Final = {
+    "sleeper.table.name": "Rename the table instead.",
+    SCHEMA: "Make a new table with the other schema instead.",
+}
+_ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
+
+_TABLE: Final = {known.name: known for known in TABLE_PROPERTIES}
+_INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
+    known.instance_default: replace(
+        known,
+        name=known.instance_default,
+        description=f"Default of {known.name}: {known.description}",
+        group=f"Defaults for tables: {known.group}",
+        instance_default=None,
+    )
+    for known in TABLE_PROPERTIES
+    if known.instance_default
+}
+
+KNOWN_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = tuple(_INSTANCE.values())
+
+
+def _given(values: Mapping[str, str], name: str) -> str | None:
+    return values.get(name, "").strip() or None
+
+
+@dataclass(frozen=True)
+class InstanceProperties:
+    """An instance's properties, typed and in groups; a group is read when it is first asked for.
+
+    Attributes:
+        values: The texts that were set, by full name.
+
+    Raises (from each group):
+        PropertiesInvalid: a value of the group is not allowed.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str | None:
+        """Return a property's value as text: what was set, else the default, else None."""
+        known = _INSTANCE.get(name)
+        return _given(self.values, name) or (known.default if known else None)
+
+    def _found(self, name: str) -> tuple[str, str] | None:
+        text = _given(self.values, name)
+        return (name, text) if text else None
+
+    @property
+    def id(self) -> str:
+        """The instance's id, or nothing where it has none."""
+        return self.general.instance_id or ""
+
+    @cached_property
+    def general(self) -> GeneralProperties:
+        """Which instance this is."""
+        return read_group(GeneralProperties, self._found)
+
+    @cached_property
+    def commits(self) -> CommitProperties:
+        """How tables commit when their own properties do not say."""
+        return read_group(CommitProperties, self._found)
+
+    @cached_property
+    def splitting(self) -> SplittingRunProperties:
+        """One run of partition splitting."""
+        return read_group(SplittingRunProperties, self._found)
+
+    @cached_property
+    def gc(self) -> GarbageRunProperties:
+        """One run of the garbage collector."""
+        return read_group(GarbageRunProperties, self._found)
+
+
+@dataclass(frozen=True)
+class TableProperties:
+    """A table's properties, typed and in groups; a group is read when it is first asked for.
+
+    Attributes:
+        values: The texts that were set for the table, by full name.
+        instance: Where its defaults come from before the built-in ones.
+
+    Raises (from each group):
+        PropertiesInvalid: a value of the group is not allowed. Other groups stay readable.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    instance: InstanceProperties = field(default_factory=InstanceProperties)
+
+    def text(self, name: str) -> str | None:
+        """Return a property's value as text, by the chain of spec INS-8, or None."""
+        found = self._found(name)
+        if found:
+            return found[1]
+        return _TABLE[name].default if name in _TABLE else None
+
+    def _found(self, name: str) -> tuple[str, str] | None:
+        own = _given(self.values, name)
+        if own:
+            return name, own
+        twin = _TABLE[name].instance_default if name in _TABLE else None
+        shared = _given(self.instance.values, twin) if twin else None
+        return (twin, shared) if twin and shared else None
+
+    @cached_property
+    def definition(self) -> DefinitionProperties:
+        """What the table is."""
+        return read_group(DefinitionProperties, self._found)
+
+    @cached_property
+    def parquet(self) -> ParquetProperties:
+        """How data files are laid out."""
+        return read_group(ParquetProperties, self._found)
+
+    @cached_property
+    def query(self) -> QueryProperties:
+        """How queries see the table."""
+        return read_group(QueryProperties, self._found)
+
+    @cached_property
+    def splitting(self) -> SplittingProperties:
+        """When a leaf partition is split."""
+        return read_group(SplittingProperties, self._found)
+
+    @cached_property
+    def gc(self) -> GarbageProperties:
+        """When files that nothing references are deleted."""
+        return read_group(GarbageProperties, self._found)
+
+    @cached_property
+    def compaction(self) -> CompactionProperties:
+        """Which files are merged together."""
+        return read_group(CompactionProperties, self._found)
+
+    @cached_property
+    def statestore(self) -> StateStoreProperties:
+        """Where the table's truth lives, and how commits and snapshots go."""
+        return read_group(StateStoreProperties, self._found)
+
+    @cached_property
+    def ingest(self) -> IngestProperties:
+        """How rows are taken in."""
+        return read_group(IngestProperties, self._found)
+
+    @cached_property
+    def batcher(self) -> BatcherProperties:
+        """How submitted files are gathered into jobs."""
+        return read_group(BatcherProperties, self._found)
+
+    @cached_property
+    def bulk_import(self) -> BulkImportProperties:
+        """How bulk import prepares the partition tree."""
+        return read_group(BulkImportProperties, self._found)
+
+    @cached_property
+    def async_commits(self) -> AsyncCommitProperties:
+        """Which commits go through the committer, where one runs (spec INS-8).
+
+        A commit's own flag counts as it is when the table's switch is not set, and together
+        with the switch when that is set. Without a flag of its own it takes the instance's
+        default, together with the switch or with what suits the state store.
+        """
+        switch = _given(self.values, _ASYNC_SWITCH)
+        switched_on = self._switched_on(switch)
+        flags = read_group(AsyncCommitProperties, self._found)
+        if switched_on:
+            return flags
+        counts_alone = {} if switch else self.values
+        names = {item.name: item.metadata["property"].name for item in fields(flags)}
+        off = {each: False for each, name in names.items() if not _given(counts_alone, name)}
+        return replace(flags, **off)
+
+    def processing(self, schema: Schema) -> Processing:
+        """Return the table's filters and aggregations.
+
+        Raises:
+            PropertiesInvalid: they do not fit the schema.
+        """
+        return parse_processing(self.definition.filters, self.definition.aggregations, schema)
+
+    def _switched_on(self, switch: str | None) -> bool:
+        if switch:
+            return bool(_TABLE[_ASYNC_SWITCH].parse(switch))
+        behaviour = self.instance.commits.async_behaviour
+        if behaviour == "PER_IMPLEMENTATION":
+            return "TransactionLog" in self.statestore.class_name
+        return behaviour == "ALL_IMPLEMENTATIONS"
+
+
+def validate_table_properties(values: Mapping[str, str], schema: Schema) -> None:
+    """Check a table's properties, all together (spec INS-6).
+
+    Raises:
+        PropertiesInvalid: one or more values are not allowed; unknown names are no failure.
+    """
+    failures = _failures(values, TABLE_PROPERTIES)
+    for check in (
+        lambda: _read_schema(_given(values, SCHEMA) or schema.to_json()),
+        lambda: parse_processing(values.get(FILTERS), values.get(AGGREGATIONS), schema),
+    ):
+        try:
+            check()
+        except PropertiesInvalid as error:
+            failures |= error.failures
+    _raise_in_order(failures, _TABLE)
+
+
+def validate_instance_properties(values: Mapping[str, str]) -> None:
+    """Check an instance's properties, all together, its defaults for tables among them.
+
+    Raises:
+        PropertiesInvalid: one or more values are not allowed; unknown names are no failure.
+    """
+    _raise_in_order(_failures(values, _INSTANCE.values()), _INSTANCE)
+
+
+def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Check that an edit of table or instance properties leaves alone what is fixed.
+
+    Raises:
+        PropertiesInvalid: a name, id or schema would change; each says what to do instead (spec
+            SCH-9, TBL-3).
+    """
+    failures = {}
+    for name, known in (_TABLE | _INSTANCE).items():
+        old, new = _given(before, name), _given(after, name)
+        if known.editable or old == new:
+            continue
+        advice = _INSTEAD.get(name, "It was fixed when it was made.")
+        failures[name] = f"{name} cannot be changed here from {old!r} to {new!r}. {advice}"
+    if failures:
+        raise PropertiesInvalid(failures)
+
+
+def unknown_table_properties(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of a table's properties that nobody knows, sorted. They are kept."""
+    return tuple(sorted(set(values) - set(_TABLE)))
+
+
+def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of an instance's properties that nobody knows, sorted. They are kept."""
+    return tuple(sorted(set(values) - set(_INSTANCE)))
+
+
+def _read_schema(text: str) -> Schema:
+    try:
+        return Schema.from_json(text)
+    except SchemaInvalid as error:
+        raise PropertiesInvalid({SCHEMA: f"{SCHEMA} is {text!r}: {error}."}) from None
+
+
+def _failures(values: Mapping[str, str], known: Iterable[Property]) -> dict[str, str]:
+    failures: dict[str, str] = {}
+    for each in known:
+        text = _given(values, each.name)
+        if text is None:
+            if each.required:
+                failures[each.name] = f"{each.name} is not set, but it must be: {each.description}"
+            continue
+        try:
+            each.parse(text)
+        except PropertiesInvalid as error:
+            failures |= error.failures
+    return failures
+
+
+def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> None:
+    if failures:
+        raise PropertiesInvalid({name: failures[name] for name in order if name in failures})

@@ -1,0 +1,61 @@
+"""Properties as Java writes them to files: `name=value`, with escapes, comments, long lines.
+
+Of a name that occurs twice the last value counts, as in Java (spec 2.10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import javaproperties
+
+from sleeper.errors import PropertiesInvalid
+from sleeper.model.known_properties.kinds import Property
+
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def read_properties(text: str) -> dict[str, str]:
+    r"""Return the names and values in the text of a properties file.
+
+    >>> read_properties("# a comment\nsleeper.filesystem=file\\://\n")
+    {'sleeper.filesystem': 'file://'}
+
+    Raises:
+        PropertiesInvalid: the text has an escape `\u` without four hexadecimal digits.
+    """
+    text = text.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return dict(javaproperties.loads(text))
+    except javaproperties.InvalidUEscapeError as error:
+        line = text[: text.find(error.escape)].count("\n") + 1
+        place = f"line {line}"
+        raise PropertiesInvalid(
+            {
+                place: f"The properties have {error.escape!r} in {place}: four hexadecimal digits "
+                "must follow \\u. A backslash itself is written \\\\."
+            }
+        ) from None
+
+
+def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> str:
+    """Return the text of a properties file, for people too (spec INS-4).
+
+    Properties come in the order of `known`, under the headings of their groups, each with its
+    description. The others follow under "Unknown", sorted by name.
+    """
+    parts: list[str] = []
+    heading = ""
+    described = [each for each in known if each.name in values]
+    for each in described:
+        if each.group != heading:
+            heading = each.group
+            parts.append(f"## {heading}\n")
+        comment = javaproperties.to_comment(f" {each.description}")
+        entry = javaproperties.join_key_value(each.name, values[each.name])
+        parts.append(f"{comment}\n{entry}\n")
+    unknown = sorted(set(values) - {each.name for each in described})
+    if unknown:
+        entries = [javaproperties.join_key_value(name, values[name]) for name in unknown]
+        parts += ["## Unknown\n", "\n".join(entries) + "\n"]
+    return "\n".join(parts)

@@ -1,0 +1,166 @@
+"""What a user may ask of a table, made canonical at the door: exact keys, or regions.
+
+key="N123"                      one row key, exactly
+key=("a", 1)                    a composite one, or a prefix of it
+key={"id": "a"}                 by field name; fields left out may have any value
+keys=[...]                      many of them
+range={"id": ("a", "b")}        [min, max) on any row key fields; None is no limit
+range={"id": ("a", True, "b", True)}   saying whether each end belongs
+regions=[{...}, {...}]          several at once; overlaps are read once
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sleeper.errors import QueryInvalid
+from sleeper.model.keys import Key, checked_value
+from sleeper.model.ranges import Range, Region, canonical_range, exact_range, region_of
+from sleeper.model.schema import Schema
+
+RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
+RegionRequest = Mapping[str, RangeRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafQuery:
+    """What one leaf must be asked, and the files that may answer.
+
+    Attributes:
+        leaf_id: The leaf partition.
+        regions: The asked regions, cut to the leaf's own.
+        filenames: Files that the leaf or one of its ancestors references, ordered.
+
+    Source: spec QRY-1.
+    """
+
+    leaf_id: str
+    regions: tuple[Region, ...]
+    filenames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafLookup:
+    """Which of the asked keys belong to one leaf, and the files that may hold them.
+
+    Attributes:
+        leaf_id: The leaf partition.
+        key_indices: Places of its keys in the sorted list of asked keys: a slice's bounds,
+            or the places one by one where leaves interleave.
+        filenames: Files that the leaf or one of its ancestors references, ordered.
+    """
+
+    leaf_id: str
+    key_indices: slice | tuple[int, ...]
+    filenames: tuple[str, ...]
+
+
+def exact_key(schema: Schema, key: object) -> Key | None:
+    """Return a whole row key as a plain tuple, or None when `key` says only a part of one.
+
+    >>> from sleeper.model.schema import Field, Primitive
+    >>> exact_key(Schema(row_keys=[Field("id", Primitive.LONG)]), 7)
+    (7,)
+
+    Raises:
+        QueryInvalid: an unknown field, a value of the wrong type, or too many values.
+    """
+    fields = schema.row_keys
+    if isinstance(key, Mapping):
+        _check_names(schema, key)
+        if len(key) < len(fields):
+            return None
+        return tuple([checked_value(field, key[field.name]) for field in fields])
+    values = tuple(key) if isinstance(key, tuple | list) else (key,)
+    if len(values) > len(fields):
+        raise QueryInvalid(
+            f"a row key has {len(fields)} values ({', '.join(schema.row_key_names)}), "
+            f"not {len(values)}: {key!r}"
+        )
+    if len(values) < len(fields):
+        return None
+    return tuple([checked_value(field, value) for field, value in zip(fields, values, strict=True)])
+
+
+def key_region(schema: Schema, key: object) -> Region:
+    """Return the region of all rows whose row key starts with, or has, the values of `key`.
+
+    Raises:
+        QueryInvalid: as for `exact_key`; also when no value is given at all.
+    """
+    if isinstance(key, Mapping):
+        _check_names(schema, key)
+        given = dict(key)
+    else:
+        values = tuple(key) if isinstance(key, tuple | list) else (key,)
+        if len(values) > len(schema.row_keys):
+            exact_key(schema, key)
+        given = dict(zip(schema.row_key_names, values, strict=False))
+    if not given:
+        raise QueryInvalid(f"a key needs a value for {' or '.join(schema.row_key_names)}")
+    ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}
+    return region_of(schema, ranges)
+
+
+def region_from_request(schema: Schema, request: RegionRequest) -> Region:
+    """Return the canonical region of `{field: (min, max)}` (spec PRT-1, PRT-4, INT-5).
+
+    Raises:
+        QueryInvalid: an unknown field, a wrong type, a range in another form, min above max.
+    """
+    if not isinstance(request, Mapping):
+        raise QueryInvalid(f"a region is a mapping of field to (min, max), not {request!r}")
+    _check_names(schema, request)
+    fields = {field.name: field for field in schema.row_keys}
+    ranges = {}
+    for name, given in request.items():
+        field = fields[name]
+        match given:
+            case Range():
+                ranges[name] = canonical_range(field, given.min, given.max)
+            case (low, bool(min_in), high, bool(max_in)):
+                ranges[name] = canonical_range(
+                    field, low, high, min_inclusive=min_in, max_inclusive=max_in
+                )
+            case (low, high):
+                ranges[name] = canonical_range(field, low, high)
+            case _:
+                raise QueryInvalid(
+                    f"the range of {name!r} must be (min, max) or "
+                    f"(min, min_inclusive, max, max_inclusive), not {given!r}"
+                )
+    return region_of(schema, ranges)
+
+
+def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of an answer: those asked for, in that order, or all of them.
+
+    Raises:
+        QueryInvalid: a name is unknown or repeated, or the list is empty.
+    """
+    if columns is None:
+        return schema.names
+    if isinstance(columns, str):
+        raise QueryInvalid(f"columns is a list of names; did you mean [{columns!r}]?")
+    unknown = [name for name in columns if name not in schema.names]
+    if unknown:
+        raise QueryInvalid(
+            f"the table has no column {', '.join(map(repr, unknown))}; "
+            f"it has {', '.join(schema.names)}"
+        )
+    if not columns or len(set(columns)) < len(columns):
+        raise QueryInvalid(f"columns must name at least one column, each once: {[*columns]}")
+    return tuple(columns)
+
+
+def _check_names(schema: Schema, given: Mapping[str, object]) -> None:
+    for name in given:
+        if name not in schema.row_key_names:
+            hint = " (a value or sort key field: filter the answer instead)"
+            raise QueryInvalid(
+                f'Key "{name}" was not a row key field in the table schema'
+                f"{hint if name in schema.names else ''}; "
+                f"row keys are {', '.join(schema.row_key_names)}"
+            )

@@ -1,0 +1,270 @@
+"""A table's schema: row keys, sort keys and values, with their types.
+
+Row keys partition and sort the rows, sort keys order rows of equal row key, values are
+carried along. The JSON form is upstream's (spec 2.5) with a few types more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from sleeper.errors import SchemaInvalid
+
+
+class Primitive(Enum):
+    """A type without parameters; the value is its name in JSON.
+
+    `TimestampType` is an instant in UTC, `TimestampNtzType` a wall clock without a zone; both
+    count microseconds. Floats are values only: -0.0 and NaN have no agreed order.
+    """
+
+    INT = "IntType"
+    LONG = "LongType"
+    STRING = "StringType"
+    BYTES = "ByteArrayType"
+    DATE = "DateType"
+    TIMESTAMP = "TimestampType"
+    TIMESTAMP_NTZ = "TimestampNtzType"
+    FLOAT = "FloatType"
+    DOUBLE = "DoubleType"
+    BOOLEAN = "BooleanType"
+
+
+KEY_TYPES = (
+    Primitive.INT,
+    Primitive.LONG,
+    Primitive.STRING,
+    Primitive.BYTES,
+    Primitive.DATE,
+    Primitive.TIMESTAMP,
+    Primitive.TIMESTAMP_NTZ,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """Exact decimal numbers of `precision` digits, `scale` of them after the point."""
+
+    precision: int
+    scale: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.precision <= 38 or not 0 <= self.scale <= self.precision:
+            raise SchemaInvalid(
+                f"DecimalType wants 1 <= precision <= 38 and 0 <= scale <= precision, "
+                f"not precision {self.precision}, scale {self.scale}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """A list of one primitive or decimal type. Elements are not null."""
+
+    element: Primitive | DecimalType
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map between two primitive or decimal types. Keys and values are not null."""
+
+    key: Primitive | DecimalType
+    value: Primitive | DecimalType
+
+
+FieldType = Primitive | DecimalType | ListType | MapType
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One named column.
+
+    Attributes:
+        name: Any text but the empty one.
+        type: What its values are.
+        nullable: True when null is a value too; value fields only (spec SCH-5).
+    """
+
+    name: str
+    type: FieldType
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name or type(self.name) is not str:
+            raise SchemaInvalid(f"a field needs a name, not {self.name!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The fields of a table, in three ordered groups.
+
+    Attributes:
+        row_keys: At least one. They partition the table and sort the rows.
+        sort_keys: Order rows whose row keys are equal.
+        values: Carried along.
+
+    Raises:
+        SchemaInvalid: a rule of spec SCH-1 to SCH-6 is broken.
+    """
+
+    row_keys: tuple[Field, ...]
+    sort_keys: tuple[Field, ...] = ()
+    values: tuple[Field, ...] = ()
+
+    def __post_init__(self) -> None:
+        for group in ("row_keys", "sort_keys", "values"):
+            object.__setattr__(self, group, tuple(getattr(self, group)))
+        if not self.row_keys:
+            raise SchemaInvalid("Must have at least one row key field")
+        _check_keys("Row", self.row_keys)
+        _check_keys("Sort", self.sort_keys)
+        repeated = sorted(name for name, n in Counter(self.names).items() if n > 1)
+        if repeated:
+            raise SchemaInvalid(f"Found duplicate field names: {repeated}")
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields: row keys, sort keys, values. The order of columns everywhere."""
+        return (*self.row_keys, *self.sort_keys, *self.values)
+
+    @property
+    def keys(self) -> tuple[Field, ...]:
+        """Row keys, then sort keys: what rows are ordered by."""
+        return (*self.row_keys, *self.sort_keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all fields."""
+        return tuple(field.name for field in self.fields)
+
+    @property
+    def row_key_names(self) -> tuple[str, ...]:
+        """The names of the row key fields."""
+        return tuple(field.name for field in self.row_keys)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The names of row keys and sort keys."""
+        return tuple(field.name for field in self.keys)
+
+    @classmethod
+    def from_json(cls, text: str | bytes | Mapping[str, Any]) -> Schema:
+        """Read upstream's schema JSON (spec 2.5), or the object it parses to.
+
+        Raises:
+            SchemaInvalid: it is not JSON, or breaks a rule.
+        """
+        try:
+            document = text if isinstance(text, Mapping) else json.loads(text)
+        except ValueError as error:
+            raise SchemaInvalid(f"the schema is not JSON: {error}") from None
+        if not isinstance(document, Mapping):
+            raise SchemaInvalid("the schema must be a JSON object with rowKeyFields")
+        unknown = sorted(set(document) - set(_GROUPS))
+        if unknown:
+            raise SchemaInvalid(f"unknown entries in the schema: {unknown}; known: {[*_GROUPS]}")
+        groups = {ours: _read_fields(document, theirs) for theirs, ours in _GROUPS.items()}
+        return cls(**groups)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """Write upstream's schema JSON (spec 2.5)."""
+        document = {
+            theirs: [_field_to_json(field) for field in getattr(self, ours)]
+            for theirs, ours in _GROUPS.items()
+        }
+        return json.dumps(document, indent=indent, ensure_ascii=False)
+
+
+_GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueFields": "values"}
+
+
+def _check_keys(kind: str, fields: Iterable[Field]) -> None:
+    for field in fields:
+        if isinstance(field.type, ListType | MapType):
+            raise SchemaInvalid(f"{kind} key fields must have a primitive type: {field.name!r}")
+        if field.type not in KEY_TYPES:
+            allowed = ", ".join(kind.value for kind in KEY_TYPES)
+            raise SchemaInvalid(
+                f"{kind} key field {field.name!r} cannot be of {type_to_text(field.type)}, which "
+                f"has no order that all engines agree on; keys may be {allowed}"
+            )
+        if field.nullable:
+            raise SchemaInvalid(f"{kind} key fields cannot be nullable: {field.name!r}")
+
+
+def _read_fields(document: Mapping[str, Any], group: str) -> tuple[Field, ...]:
+    entries = document.get(group) or []
+    if not isinstance(entries, list):
+        raise SchemaInvalid(f"{group} must be a list of fields")
+    return tuple(_read_field(group, entry) for entry in entries)
+
+
+def _read_field(group: str, entry: object) -> Field:
+    if not isinstance(entry, Mapping) or "name" not in entry or "type" not in entry:
+        raise SchemaInvalid(f"each entry of {group} needs a name and a type, unlike {entry!r}")
+    nullable = entry.get("nullable", False)
+    if not isinstance(nullable, bool):
+        raise SchemaInvalid(f"nullable must be true or false on field {entry['name']!r}")
+    return Field(entry["name"], type_from_json(entry["type"]), nullable)
+
+
+def type_from_json(value: object) -> FieldType:
+    """Read one type of schema JSON.
+
+    Raises:
+        SchemaInvalid: the type is unknown (spec SCH-6), or nested where it may not be.
+    """
+    match value:
+        case str() if value in Primitive._value2member_map_:
+            return Primitive(value)
+        case {"ListType": {"elementType": element}}:
+            return ListType(_element(element))
+        case {"MapType": {"keyType": key, "valueType": item}}:
+            return MapType(_element(key), _element(item))
+        case {"DecimalType": {"precision": int() as precision, "scale": int() as scale}}:
+            return DecimalType(precision, scale)
+    raise SchemaInvalid(f"Unknown type {json.dumps(value, default=repr)}")
+
+
+def type_to_json(kind: FieldType) -> str | dict[str, Any]:
+    """Write one type as schema JSON has it."""
+    match kind:
+        case Primitive():
+            return kind.value
+        case ListType(element):
+            return {"ListType": {"elementType": type_to_json(element)}}
+        case MapType(key, value):
+            return {"MapType": {"keyType": type_to_json(key), "valueType": type_to_json(value)}}
+        case DecimalType(precision, scale):
+            return {"DecimalType": {"precision": precision, "scale": scale}}
+
+
+def type_to_text(kind: FieldType) -> str:
+    """Name a type for a person, such as `MapType(StringType, LongType)`."""
+    match kind:
+        case Primitive():
+            return kind.value
+        case ListType(element):
+            return f"ListType({type_to_text(element)})"
+        case MapType(key, value):
+            return f"MapType({type_to_text(key)}, {type_to_text(value)})"
+        case DecimalType(precision, scale):
+            return f"DecimalType({precision}, {scale})"
+
+
+def _element(value: object) -> Primitive | DecimalType:
+    kind = type_from_json(value)
+    if isinstance(kind, ListType | MapType):
+        raise SchemaInvalid(f"lists and maps hold primitive types only, not {type_to_text(kind)}")
+    return kind
+
+
+def _field_to_json(field: Field) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": field.name, "type": type_to_json(field.type)}
+    if field.nullable:
+        entry["nullable"] = True
+    return entry

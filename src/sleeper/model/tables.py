@@ -1,0 +1,59 @@
+"""What an instance knows of a table before it opens it: id, name, online flag, properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sleeper.errors import BadRequest
+
+ID: Final = "sleeper.table.id"
+NAME: Final = "sleeper.table.name"
+ONLINE: Final = "sleeper.table.online"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """One table as the table index has it.
+
+    Attributes:
+        table_id: Eight hex characters, made once; a rename never changes it.
+        name: Unique within the instance.
+        online: False stops background operations (spec TBL-6); ingest and queries go on.
+        properties: The other values that were set, by full property name (`sleeper.table...`),
+            among them the schema's JSON. Defaults are not stored.
+
+    Source: spec TBL-1 to TBL-3, TBL-6.
+    """
+
+    table_id: str
+    name: str
+    online: bool = True
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def all_properties(self) -> dict[str, str]:
+        """Return every value by full property name, id, name and online flag among them."""
+        online = "true" if self.online else "false"
+        return {ID: self.table_id, NAME: self.name, ONLINE: online, **self.properties}
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> TableRecord:
+        """Return the record of what `all_properties` wrote."""
+        others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
+        online = properties.get(ONLINE, "true").strip().lower() == "true"
+        return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
+
+
+def checked_table_name(name: str) -> str:
+    """Return a table's name if it may be one.
+
+    Raises:
+        BadRequest: it is empty, starts or ends with a space, or holds a control character.
+    """
+    if not name or name != name.strip() or not name.isprintable():
+        raise BadRequest(
+            f"{name!r} cannot be a table's name: it needs at least one character, no control "
+            "characters, and no space at either end"
+        )
+    return name

@@ -1,0 +1,80 @@
+"""Change what the index knows of a table: its name, its online flag, its properties.
+
+A change is made to the record as it is now and stored only if nobody changed it meanwhile;
+else it is made again to the newer record, so two people who set two properties both succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from sleeper.errors import CommitContended, TableChanged, TableNotFound
+from sleeper.model.properties import SCHEMA, check_editable, validate_table_properties
+from sleeper.model.schema import Schema
+from sleeper.model.tables import TableRecord, checked_table_name
+from sleeper.storage.ports import TableIndex
+
+_ATTEMPTS = 20
+
+
+def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
+    """Give a table another name (spec TBL-3).
+
+    Raises:
+        BadRequest: the name is not allowed.
+        TableAlreadyExists: another table has this name.
+        TableNotFound: the table is gone.
+    """
+    return _change(table_id, lambda record: replace(record, name=checked_table_name(name)), index)
+
+
+def set_table_online(table_id: str, *, online: bool, index: TableIndex) -> TableRecord:
+    """Let background operations work on a table, or not (spec TBL-6).
+
+    Raises:
+        TableNotFound: the table is gone.
+    """
+    return _change(table_id, lambda record: replace(record, online=online), index)
+
+
+def set_table_properties(
+    table_id: str,
+    changes: Mapping[str, str | None],
+    *,
+    index: TableIndex,
+) -> TableRecord:
+    """Set properties by full name; None takes a value back to its default.
+
+    Raises:
+        PropertiesInvalid: every value that is not allowed, and every property that is not
+            editable; nothing was changed.
+        TableNotFound: the table is gone.
+    """
+
+    def change(record: TableRecord) -> TableRecord:
+        before = record.all_properties()
+        after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        check_editable(before, after)
+        validate_table_properties(after, Schema.from_json(after[SCHEMA]))
+        return TableRecord.of(after)
+
+    return _change(table_id, change, index)
+
+
+def _change(
+    table_id: str, change: Callable[[TableRecord], TableRecord], index: TableIndex
+) -> TableRecord:
+    for _ in range(_ATTEMPTS):
+        before = index.by_id(table_id)
+        if before is None:
+            raise TableNotFound(f"table {table_id!r} was deleted")
+        after = change(before)
+        if after == before:
+            return before
+        try:
+            index.replace(before, after)
+        except TableChanged:
+            continue
+        return after
+    raise CommitContended(f"others changed table {table_id!r} {_ATTEMPTS} times; try again")

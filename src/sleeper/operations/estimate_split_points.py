@@ -1,0 +1,31 @@
+"""Split points that would divide some input evenly, before there is a table (spec TBL-10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.sources import first_key_columns, open_source
+from sleeper.engine.sketch import estimate_split_points as from_columns
+from sleeper.model.schema import Schema
+
+
+def estimate_split_points(
+    data: object, schema: Schema, partitions: int, *, rows_per_file_max: int | None = None
+) -> list[Any]:
+    """Return values of the first row key that part the rows of `data` into equal shares.
+
+    Args:
+        data: As for `Table.ingest`. Only the first row key is read; nulls are passed over.
+        schema: The schema of the table to be.
+        partitions: How many leaves are wanted, at least 2. Repeated values may make fewer.
+        rows_per_file_max: Read only the first so many rows of each file.
+
+    Raises:
+        SplitPointsInvalid: fewer than 2 partitions are asked for.
+        InputRefused: the input cannot be read.
+    """
+    arrow_schema = to_arrow(schema)
+    source = open_source(data, arrow_schema)
+    columns = first_key_columns(source, arrow_schema, rows_per_file_max)
+    return from_columns(columns, schema.row_keys[0], partitions)

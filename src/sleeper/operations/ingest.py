@@ -1,0 +1,241 @@
+"""Standard ingest: rows into a table, in one commit, in bounded memory.
+
+Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
+in one transaction that carries the job's id, so a job that is run twice changes nothing the
+second time (spec ING-1 to ING-8; design sections 3 and 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.intake import Intake
+from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.leaf_files import LeafFiles, SortedGroup
+from sleeper.engine.process import process
+from sleeper.engine.sort import SortSettings, sort_into_groups
+from sleeper.engine.write import WriteSettings
+from sleeper.errors import (
+    CommitContended,
+    CommitRefused,
+    CommitUnknown,
+    JobAlreadyCommitted,
+    StorageFailed,
+)
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import leaf_groups
+from sleeper.model.processing import Processing
+from sleeper.model.schema import Schema
+from sleeper.state.file_transactions import AddFiles
+from sleeper.state.job_ids import FinishedJob, JobRecord
+from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
+from sleeper.storage.ports import NewId, Objects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestResult:
+    """What an ingest did.
+
+    Attributes:
+        rows_read: Rows of the input, those set aside included.
+        rows_written: Rows now in the table; fewer than read where rows were set aside, or
+            where the table filters or aggregates.
+        rows_set_aside: Rows without a key, written to the file that was named for them.
+        files: The references that were added.
+        transaction: The table's transaction number with these rows in it.
+        job_id: The job's id, if it was given one.
+        already_committed: True when this job had been committed before: nothing was added.
+        took_s: Seconds from the call to the commit.
+    """
+
+    rows_read: int
+    rows_written: int
+    rows_set_aside: int = 0
+    files: tuple[FileReference, ...] = ()
+    transaction: int
+    job_id: str | None = None
+    already_committed: bool = False
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSettings:
+    """How rows are ingested, from the table's properties.
+
+    Attributes:
+        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
+            that all these leaves reference (spec ING-5, ING-6).
+        sort: Memory and folder of the sort.
+        write: How data files are written.
+        processing: The table's filters and aggregations.
+        job_id_kept: How long a job id is remembered.
+    """
+
+    one_file_per_leaf: bool
+    sort: SortSettings
+    write: WriteSettings
+    processing: Processing
+    job_id_kept: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestRequest:
+    """How one ingest was asked for.
+
+    Attributes:
+        job_id: Names the work, so that it is done once; None does not name it.
+        ignore_extra_columns: Leave out columns that the table does not have.
+        set_aside: Where rows with a null key go, as Parquet; None refuses such input.
+        progress: Called after each batch with the rows read so far, and their total if known.
+    """
+
+    job_id: str | None = None
+    ignore_extra_columns: bool = False
+    set_aside: Path | None = None
+    progress: Callable[[int, int | None], None] = lambda done, total: None
+
+
+def ingest(
+    data: object,
+    request: IngestRequest,
+    settings: IngestSettings,
+    *,
+    store: StateStore,
+    files: Objects,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: NewId,
+) -> IngestResult:
+    """Add the rows of `data` to a table, all of them or none.
+
+    A job that was committed before is recognised before its input is looked for.
+
+    Raises:
+        InputRefused: the input does not fit; the table is as it was.
+        CommitRefused, CommitContended: the table is as it was.
+        CommitUnknown: storage gave no answer; run the same job id again.
+        StorageFailed: the table is as it was; files already written were deleted if possible.
+    """
+    started = now()
+    state = store.refresh()
+    job_id = request.job_id
+    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+        return _done_before(job_id, done)
+    arrow_schema = to_arrow(schema)
+    source = open_source(data, arrow_schema)
+    source.check(ignore_extra_columns=request.ignore_extra_columns)
+    intake = Intake(
+        source,
+        schema,
+        arrow_schema,
+        ignore_extra_columns=request.ignore_extra_columns,
+        set_aside=request.set_aside,
+        progress=request.progress,
+    )
+    leaf_files = LeafFiles(files, schema, arrow_schema, settings.write, new_id)
+    try:
+        with closing(_sorted_groups(intake, state, schema, arrow_schema, settings, now)) as groups:
+            if settings.one_file_per_leaf:
+                leaf_files.write_one_file_per_leaf(groups)
+            else:
+                leaf_files.write_one_file(state.tree.root_id, groups)
+        intake.finish()
+    except BaseException:
+        intake.abandon()
+        _delete(leaf_files)
+        raise
+    result = IngestResult(
+        rows_read=intake.rows_read,
+        rows_written=leaf_files.rows_written,
+        rows_set_aside=intake.rows_set_aside,
+        files=tuple(leaf_files.references),
+        transaction=state.number,
+        job_id=job_id,
+    )
+    result = _commit(result, store, leaf_files, now() + settings.job_id_kept)
+    return replace(result, took_s=(now() - started).total_seconds())
+
+
+def _sorted_groups(
+    intake: Intake,
+    state: TableState,
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    settings: IngestSettings,
+    now: Callable[[], datetime],
+) -> Generator[SortedGroup, None, None]:
+    """The rows let in, sorted, group by group, with the table's processing applied.
+
+    To be closed by its reader, whatever happens: the sort has a thread and temporary files.
+    """
+    groups = leaf_groups(state.tree.leaves())
+    now_ms = int(now().timestamp() * 1000)
+    by_group = sort_into_groups(
+        intake.batches(),
+        arrow_schema,
+        key_names=schema.key_names,
+        bounds=[group.values.min for group in groups[1:]],
+        settings=settings.sort,
+    )
+    with closing(by_group):
+        for place, chunks in by_group:
+            if settings.processing.is_identity:
+                yield groups[place], chunks
+                continue
+            batches = (batch for chunk in chunks for batch in chunk.to_batches())
+            kept = process(batches, settings.processing, schema, now_ms=now_ms)
+            yield groups[place], (pa.Table.from_batches([batch], arrow_schema) for batch in kept)
+
+
+def _commit(
+    result: IngestResult, store: StateStore, leaf_files: LeafFiles, keep_until: datetime
+) -> IngestResult:
+    """Make what was written visible; delete it where it certainly is not."""
+    if not result.files and result.job_id is None:
+        return result
+    job = None
+    if result.job_id is not None:
+        job = FinishedJob(
+            job_id=result.job_id,
+            keep_until=keep_until,
+            rows_read=result.rows_read,
+            rows_written=result.rows_written,
+        )
+    try:
+        committed = store.commit(AddFiles(references=result.files, job=job))
+    except JobAlreadyCommitted:  # the same job ran elsewhere meanwhile, and was faster
+        _delete(leaf_files)
+        assert result.job_id is not None
+        done = store.refresh().jobs.find(result.job_id)
+        assert done is not None
+        return _done_before(result.job_id, done)
+    except CommitUnknown:
+        raise  # the files may be in the table: they stay
+    except (CommitRefused, CommitContended, StorageFailed):
+        _delete(leaf_files)
+        raise
+    return replace(result, transaction=committed.number)
+
+
+def _delete(leaf_files: LeafFiles) -> None:
+    """Delete files that will not be committed; where that fails too, they are orphans."""
+    with suppress(StorageFailed):
+        leaf_files.delete_written()
+
+
+def _done_before(job_id: str, done: JobRecord) -> IngestResult:
+    return IngestResult(
+        rows_read=done.rows_read,
+        rows_written=done.rows_written,
+        transaction=done.number,
+        job_id=job_id,
+        already_committed=True,
+    )

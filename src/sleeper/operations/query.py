@@ -1,0 +1,187 @@
+"""Answer a question from one state of a table.
+
+Exact keys go to the look-up reader, ranges to DataFusion; both read only the pages that can
+hold an answer. Rows come in key order over the whole answer (spec QRY-1 to QRY-6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from sleeper.engine.key_batch import key_batch, key_rows, one_key_batch
+from sleeper.engine.lookup.reader import LookupReader
+from sleeper.engine.process import process
+from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.rows import Rows
+from sleeper.engine.small_merge import merge_small
+from sleeper.model.keys import Key
+from sleeper.model.processing import Processing
+from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
+from sleeper.model.ranges import Region, whole_region
+from sleeper.model.schema import Schema
+from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
+from sleeper.state.table_state import TableState
+from sleeper.storage.ports import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a table's queries share: its files, schema, readers and processing.
+
+    Attributes:
+        files: The objects in the table's folder.
+        schema: The table's schema.
+        arrow_schema: The same for Arrow.
+        lookup: Finds exact keys; keeps page indexes.
+        scanner: Reads ranges; keeps a DataFusion context.
+        processing: The table's filters and aggregations.
+    """
+
+    files: Objects
+    schema: Schema
+    arrow_schema: pa.Schema
+    lookup: LookupReader
+    scanner: Scanner
+    processing: Processing
+
+
+def query_key(
+    reading: Reading, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
+) -> Rows:
+    """Return the rows of one row key, or of a prefix of it.
+
+    Raises:
+        QueryInvalid: the key or the columns do not fit the schema.
+        DataDamaged: a file of the table is missing or wrong.
+    """
+    exact = exact_key(reading.schema, key)
+    if exact is None:
+        return query_regions(reading, state, [key_region(reading.schema, key)], columns, now_ms)
+    keys = one_key_batch(exact, reading.arrow_schema)
+    view = _View.of(reading, columns, now_ms)
+    found = view.look_up(plan_lookup(state, exact), keys)
+    return Rows.from_table(view.shown(found), transaction=state.number)
+
+
+def query_keys(
+    reading: Reading,
+    state: TableState,
+    keys: Sequence[object],
+    columns: Sequence[str] | None,
+    now_ms: int,
+) -> Rows:
+    """Return the rows of many row keys, in key order whatever the order they were asked in.
+
+    `keys` may be an Arrow array or NumPy array where the table has one row key field.
+
+    Raises:
+        QueryInvalid: a key or the columns do not fit the schema.
+        DataDamaged: a file of the table is missing or wrong.
+    """
+    asked = key_batch(keys, reading.schema, reading.arrow_schema)
+    view = _View.of(reading, columns, now_ms)
+    places: list[Key] = key_rows(asked)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for group in plan_lookups(state, places):
+            parts = [view.look_up(leaf, _keys_at(asked, leaf)) for leaf in group]
+            yield from view.shown(view.merged(parts)).to_batches()
+
+    return Rows(batches(), view.arrow_schema, transaction=state.number)
+
+
+def query_regions(
+    reading: Reading,
+    state: TableState,
+    regions: Sequence[Region],
+    columns: Sequence[str] | None,
+    now_ms: int,
+) -> Rows:
+    """Return the rows inside any of `regions`, each once, as a stream.
+
+    Raises:
+        QueryInvalid: the columns do not fit the schema.
+        DataDamaged: a file of the table is missing or wrong; raised while rows are read.
+    """
+    view = _View.of(reading, columns, now_ms)
+    whole = whole_region(reading.schema)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for group in plan_leaf_queries(state, regions):
+            merged = reading.scanner.merge(_slices(reading, group, whole), view.read_columns)
+            for batch in process(merged, reading.processing, reading.schema, now_ms=now_ms):
+                yield batch.select(view.columns)
+
+    return Rows(batches(), view.arrow_schema, transaction=state.number)
+
+
+def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
+    places = leaf.key_indices
+    if isinstance(places, slice):
+        return asked.slice(places.start, places.stop - places.start)
+    return asked.take(pa.array(places, pa.int64()))
+
+
+def _slices(reading: Reading, group: Sequence[LeafQuery], whole: Region) -> list[FileSlice]:
+    """One slice a file: leaves of one group may share files, each with its own regions."""
+    by_file: dict[str, list[Region]] = {}
+    for leaf in group:
+        for filename in leaf.filenames:
+            by_file.setdefault(filename, []).extend(leaf.regions)
+    return [
+        FileSlice(reading.files.url(filename), () if whole in asked else tuple(asked))
+        for filename, asked in by_file.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The columns of one answer: those shown, and those that must be read for them."""
+
+    reading: Reading
+    columns: list[str]
+    read_columns: list[str]
+    arrow_schema: pa.Schema
+    now_ms: int
+
+    @classmethod
+    def of(cls, reading: Reading, columns: Sequence[str] | None, now_ms: int) -> _View:
+        shown = [*checked_columns(reading.schema, columns)]
+        if columns is None:
+            return cls(reading, shown, shown, reading.arrow_schema, now_ms)
+        processing = reading.processing
+        if processing.aggregations:
+            needed = {*reading.schema.names}
+        else:
+            needed = {*shown, *reading.schema.key_names, *processing.needed_fields}
+        read = [name for name in reading.schema.names if name in needed]
+        arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
+        return cls(reading, shown, read, arrow_schema, now_ms)
+
+    def look_up(self, leaf: LeafLookup, keys: pa.RecordBatch) -> pa.Table:
+        """The rows of one leaf's keys in all its files, in key order, processed."""
+        reading = self.reading
+        tables = reading.lookup.look_up(
+            leaf.filenames, keys, reading.arrow_schema, self.read_columns
+        )
+        found = self.merged(tables)
+        if reading.processing.is_identity or not found.num_rows:
+            return found
+        batches = process(
+            iter(found.to_batches()), reading.processing, reading.schema, now_ms=self.now_ms
+        )
+        return pa.Table.from_batches(batches, found.schema)
+
+    def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Several tables in key order as one."""
+        names = [name for name in self.reading.schema.key_names if name in self.read_columns]
+        schema = self.reading.arrow_schema
+        read = pa.schema([schema.field(name) for name in self.read_columns])
+        return merge_small(tables, names, read)
+
+    def shown(self, table: pa.Table) -> pa.Table:
+        """The columns that were asked for, in the order asked."""
+        return table if self.columns == self.read_columns else table.select(self.columns)

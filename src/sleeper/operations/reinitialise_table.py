@@ -1,0 +1,53 @@
+"""Empty a table, keeping its partitions or giving it new ones (spec TBL-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from sleeper.model import paths
+from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.schema import Schema
+from sleeper.state.file_transactions import ClearFiles
+from sleeper.state.partition_transactions import InitialisePartitions
+from sleeper.state.state_store import StateStore
+from sleeper.storage.ports import NewId, Objects
+
+
+def reinitialise_table(
+    schema: Schema,
+    *,
+    store: StateStore,
+    files: Objects,
+    new_id: NewId,
+    split_points: Sequence[Any] | None = None,
+) -> int:
+    """Remove all rows in one commit, with new partitions where split points are given.
+
+    Job ids are forgotten with the rows, so a job may run again. The data files that the table
+    tracked are deleted after the commit; files of an ingest that is still writing are not
+    tracked yet and stay.
+
+    Args:
+        split_points: None keeps the partitions; an empty list makes one root partition.
+
+    Returns:
+        The table's new transaction number.
+
+    Raises:
+        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+    """
+    transactions: list[Any] = [ClearFiles()]
+    if split_points is not None:
+        tree = tree_from_split_points(schema, split_points, new_id=new_id)
+        transactions.append(InitialisePartitions(partitions=tuple(tree.partitions.values())))
+    before = store.refresh()
+    committed = store.commit_group(transactions)
+    for refusal in committed.refusals:
+        if refusal is not None:
+            raise refusal
+    tracked = pc.unique(before.files.to_arrow()["filename"]).to_pylist()
+    files.delete([*tracked, *map(paths.sketch_file, tracked)])
+    return committed.state.number

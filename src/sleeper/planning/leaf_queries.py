@@ -1,0 +1,95 @@
+"""Which leaves answer a question, and from which files. Pure: a state in, a plan out.
+
+A leaf is answered from its own references and from those of all its ancestors, because a
+partition that was split may still hold files (spec QRY-1, PRT-13). A file in an ancestor has
+rows of other leaves too, so what is asked of a leaf is always cut to the leaf's region.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from sleeper.model.keys import Key
+from sleeper.model.partitions import Partition, leaf_groups
+from sleeper.model.queries import LeafLookup, LeafQuery
+from sleeper.model.ranges import Region
+from sleeper.state.table_state import TableState
+
+
+def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list[LeafQuery]]:
+    """Plan a read of `regions`, as groups of leaves in key order.
+
+    Rows of one group come before rows of the next; leaves of one group interleave (there is
+    more than one only where the tree was split on a later row key). Leaves without files are
+    left out.
+    """
+    groups = leaf_groups(state.tree.leaves_overlapping(regions))
+    plans = ([_leaf_query(state, leaf, regions) for leaf in group.leaves] for group in groups)
+    with_files = ([query for query in plan if query.filenames] for plan in plans)
+    return [plan for plan in with_files if plan]
+
+
+def plan_lookup(state: TableState, key: Key) -> LeafLookup:
+    """Plan the look-up of one row key."""
+    leaf = state.tree.leaf_of(key)
+    return LeafLookup(leaf.partition_id, slice(0, 1), filenames_for(state, leaf))
+
+
+def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup]]:
+    """Plan the look-up of many row keys, sorted and distinct, as groups in key order.
+
+    Only leaves that have both keys and files appear; groups are those of `plan_leaf_queries`.
+    """
+    firsts = [key[0] for key in keys]
+    plans = []
+    start = 0
+    for group in leaf_groups(state.tree.leaves()):
+        if start == len(keys):
+            break
+        high = group.values.max
+        end = len(keys) if high is None else bisect_left(firsts, high, lo=start)
+        if end > start:
+            plans.append(_group_lookups(state, group.leaves, keys, start, end))
+        start = end
+    return [plan for plan in plans if plan]
+
+
+def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
+    """Return the files that may hold rows of a leaf: its own and its ancestors', ordered."""
+    files = state.files
+    names = [ref.filename for ref in files.references_on(leaf.partition_id)]
+    for ancestor in state.tree.ancestors(leaf.partition_id):
+        names += [ref.filename for ref in files.references_on(ancestor.partition_id)]
+    return tuple(names)
+
+
+def _leaf_query(state: TableState, leaf: Partition, regions: Sequence[Region]) -> LeafQuery:
+    asked = (region.intersection(leaf.region) for region in regions)
+    return LeafQuery(
+        leaf.partition_id,
+        tuple(region for region in asked if region is not None),
+        filenames_for(state, leaf),
+    )
+
+
+def _group_lookups(
+    state: TableState, leaves: Sequence[Partition], keys: Sequence[Key], start: int, end: int
+) -> list[LeafLookup]:
+    if len(leaves) == 1:
+        places: dict[str, Any] = {leaves[0].partition_id: slice(start, end)}
+    else:
+        places = {}
+        for index in range(start, end):
+            places.setdefault(state.tree.leaf_of(keys[index]).partition_id, []).append(index)
+    by_id = {leaf.partition_id: leaf for leaf in leaves}
+    found = [
+        LeafLookup(
+            leaf_id,
+            indices if isinstance(indices, slice) else tuple(indices),
+            filenames_for(state, by_id[leaf_id]),
+        )
+        for leaf_id, indices in places.items()
+    ]
+    return [lookup for lookup in found if lookup.filenames]

@@ -1,0 +1,215 @@
+"""Replay and commit: all of concurrency control, over any log.
+
+A commit replays what others appended, applies its transactions to exactly the state that they
+will follow, and creates the next entry only if its number is still free. Whoever loses that
+race starts again from the newer state; nobody waits for a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sleeper.errors import (
+    CommitContended,
+    CommitRefused,
+    CommitUnknown,
+    DataDamaged,
+    StorageFailed,
+    StorageFull,
+    StorageReadOnly,
+)
+from sleeper.model.schema import Schema
+from sleeper.state.log import TransactionLog
+from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+
+_APPENDS = 3  # how often one entry is sent while storage does not say what became of it
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommitted:
+    """What became of a group of transactions.
+
+    Attributes:
+        state: The state after them, and after whatever others had appended before.
+        refusals: For each transaction, in order, why it was refused; None for a committed one.
+    """
+
+    state: TableState
+    refusals: tuple[CommitRefused | None, ...]
+
+
+def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
+    """Return the state after entry `number` of the log.
+
+    Raises:
+        DataDamaged: the entry does not follow on `state`, or could never have been written.
+    """
+    if number != state.number + 1:
+        raise DataDamaged(
+            f"the transaction log has no entry {state.number + 1}: after {state.number} comes "
+            f"{number}. Restore the missing entries from a copy of the table's state."
+        )
+    applied = replace(state, number=number)
+    for transaction in entry.transactions:
+        try:
+            applied = transaction.apply(applied, entry.at)
+        except CommitRefused as refusal:
+            raise DataDamaged(
+                f"entry {number} of the transaction log does not fit the state before it: "
+                f"{refusal} Restore the table's state from a copy."
+            ) from refusal
+    return applied
+
+
+def replay(state: TableState, entries: Iterable[tuple[int, bytes]], schema: Schema) -> TableState:
+    """Return the state after `entries`, as a log's `read_after` yields them.
+
+    Raises:
+        DataDamaged: an entry is missing, unreadable, or does not fit.
+        FormatTooNew: a newer Sleeper wrote one of them.
+    """
+    for number, body in entries:
+        entry = decode_entry(body, schema, f"entry {number} of the transaction log")
+        state = apply_entry(state, number, entry)
+    return state
+
+
+def commit_group(
+    transactions: Sequence[Transaction],
+    log: TransactionLog,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+    pause: Callable[[int], None],
+    attempts: int = 10,
+) -> GroupCommitted:
+    """Commit transactions in one entry, each checked against the state with those before it.
+
+    A refused one is left out and gets its answer; the others are committed all the same.
+    Nothing is written when all are refused, or none has anything to change.
+
+    Args:
+        transactions: In the order they are to apply.
+        log: The table's log.
+        known: Any state of the table; the newer, the less there is to replay.
+        schema: The table's.
+        now: The clock (aware, UTC); read once for each round.
+        new_id: Makes a fresh entry id for each round.
+        pause: Waits before another try; called with how many there were, from 0.
+        attempts: How many rounds to try.
+
+    Raises:
+        CommitContended: lost the race in every round. Nothing was written.
+        CommitUnknown: storage did not say what became of the entry.
+        StorageFailed: storage failed. Nothing was written.
+        DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
+        BadRequest: a transaction holds a wrong value. Nothing was written.
+    """
+    for attempt in range(attempts):
+        with log.turn(pause):
+            known = replay(known, log.read_after(known.number), schema)
+            at = now()
+            following = replace(known, number=known.number + 1)
+            applied, accepted, refusals = _apply_each(transactions, following, at)
+            if not accepted:
+                return GroupCommitted(known, refusals)
+            entry = LogEntry(entry_id=new_id(), at=at, transactions=accepted)
+            if _append(log, following.number, encode_entry(entry, schema), pause):
+                return GroupCommitted(applied, refusals)
+        if attempt + 1 < attempts:
+            pause(attempt)
+    raise CommitContended(
+        f"others were faster {attempts} times: transaction {known.number + 1} and those before "
+        "it are theirs. Nothing was written. Try again, or commit through one committer."
+    )
+
+
+def commit(
+    transaction: Transaction,
+    log: TransactionLog,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+    pause: Callable[[int], None],
+    attempts: int = 10,
+) -> TableState:
+    """Commit one transaction and return the state after it: `commit_group` of one.
+
+    Raises:
+        CommitRefused: the latest state forbids the transaction. Nothing was written.
+    """
+    done = commit_group(
+        (transaction,),
+        log,
+        known,
+        schema=schema,
+        now=now,
+        new_id=new_id,
+        pause=pause,
+        attempts=attempts,
+    )
+    (refusal,) = done.refusals
+    if refusal is not None:
+        raise refusal
+    return done.state
+
+
+def _apply_each(
+    transactions: Sequence[Transaction], state: TableState, at: datetime
+) -> tuple[TableState, tuple[Transaction, ...], tuple[CommitRefused | None, ...]]:
+    """Return the state after all that it accepts, those that change it, and the refusals."""
+    accepted: list[Transaction] = []
+    refusals: list[CommitRefused | None] = []
+    for transaction in transactions:
+        try:
+            applied = transaction.apply(state, at)
+        except CommitRefused as refusal:
+            refusals.append(refusal)
+            continue
+        refusals.append(None)
+        if applied is not state:
+            accepted.append(transaction)
+            state = applied
+    return state, tuple(accepted), tuple(refusals)
+
+
+def _append(log: TransactionLog, number: int, body: bytes, pause: Callable[[int], None]) -> bool:
+    """Append an entry; find out what became of it when the reply is lost.
+
+    Returns:
+        True when the entry holds `number`, False when another does.
+
+    Raises:
+        StorageFull, StorageReadOnly: storage refused, and the entry is not there.
+        CommitUnknown: the entry may or may not be there, now or later.
+    """
+    certain = True  # every failure so far was a refusal: no request can still be on its way
+    for send in range(_APPENDS):
+        if send:
+            pause(send - 1)
+        try:
+            return log.append(number, body)
+        except StorageFailed as error:
+            failure = error
+            certain = certain and isinstance(error, StorageFull | StorageReadOnly)
+        try:
+            found = log.read(number)
+        except StorageFailed:
+            certain = False
+            continue
+        if found is not None:
+            return found == body
+        if certain:
+            raise failure
+    raise CommitUnknown(
+        f"storage did not say whether transaction {number} was committed: {failure} "
+        "Delete none of its files. When storage answers again, run it again with the same job "
+        "id: if it was committed, that is found out, and nothing is added."
+    ) from failure

@@ -1,0 +1,388 @@
+"""The transactions that change which files a table has, and who references them.
+
+Each costs in proportion to what it names, never to the table. Together they keep the law of
+the table: a row that is referenced is referenced once (spec FRF-3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sleeper.errors import (
+    FileAlreadyExists,
+    FileHasReferences,
+    FileNotTracked,
+    FileReferenceAlreadyExists,
+    FileReferenceAssignedToJob,
+    FileReferenceNotAssignedToJob,
+    FileReferenceNotFound,
+    JobAlreadyCommitted,
+    NewReferenceSameAsOldReference,
+    PartitionNotInTree,
+)
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import PartitionTree
+from sleeper.state.file_index import FileIndex
+from sleeper.state.job_ids import FinishedJob, JobIds
+from sleeper.state.table_state import TableState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddFiles:
+    """Adds new files, all or none, and with them the job that wrote them (spec STS-5).
+
+    A partition that was split meanwhile still takes references (spec PRT-13).
+
+    Attributes:
+        references: Every reference of every new file; a file may have several.
+        unreferenced: New files that nobody references: they wait for garbage collection.
+        job: Recorded with the files, so that the same job adds nothing when it comes again.
+
+    Raises (from `apply`):
+        JobAlreadyCommitted: the job was committed before; its files are there.
+        FileAlreadyExists: the table tracks one of the files.
+        FileReferenceAlreadyExists: one file twice on a partition, or there and on its ancestor.
+        PartitionNotInTree: a reference to a partition that does not exist.
+    """
+
+    references: tuple[FileReference, ...] = ()
+    unreferenced: tuple[str, ...] = ()
+    job: FinishedJob | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "references", _as_given(self.references))
+        both = {ref.filename for ref in self.references} & set(self.unreferenced)
+        if both:
+            raise ValueError(f"files are added both with and without references: {sorted(both)}")
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Add the files and record the job."""
+        self._check_job(state)
+        by_file = _by_filename(self.references)
+        for filename in (*by_file, *self.unreferenced):
+            if state.files.is_tracked(filename):
+                raise FileAlreadyExists(
+                    f"file {filename!r} is in the table already: {state.whereabouts(filename)}. "
+                    "Nothing was added. New data goes into files with new names."
+                )
+        for references in by_file.values():
+            _check_placement(references, state.partitions)
+
+        added = state
+        if self.references or self.unreferenced:
+            files = state.files.changed(
+                added=self.references, unreferenced=self.unreferenced, at=at
+            )
+            added = replace(added, files=files)
+        if self.job is not None:
+            record = self.job.record(number=state.number, at=at, files=len(by_file))
+            added = replace(added, jobs=state.jobs.with_job(self.job.job_id, record))
+        return added
+
+    def _check_job(self, state: TableState) -> None:
+        committed = state.jobs.find(self.job.job_id) if self.job else None
+        if self.job is not None and committed is not None:
+            raise JobAlreadyCommitted(self.job.job_id, committed.number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAssignment:
+    """Files of one partition that a compaction job is to read.
+
+    Attributes:
+        job_id: The job that claims them.
+        partition_id: Where they are referenced.
+        filenames: Which; a repeated name counts once.
+    """
+
+    job_id: str
+    partition_id: str
+    filenames: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignJobIds:
+    """Claims file references for compaction jobs, all or none (spec STS-7).
+
+    Raises (from `apply`):
+        FileReferenceNotFound: a partition does not reference one of the files.
+        FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
+    """
+
+    assignments: tuple[JobAssignment, ...]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Claim the references."""
+        claimed: dict[tuple[str, str], FileReference] = {}
+        for assignment in self.assignments:
+            for filename in dict.fromkeys(assignment.filenames):
+                where = (filename, assignment.partition_id)
+                reference = state.files.reference(*where)
+                if reference is None:
+                    raise FileReferenceNotFound(state.missing_reference(*where))
+                _check_unclaimed(claimed.get(where, reference))
+                claimed[where] = replace(reference, job_id=assignment.job_id)
+        if not claimed:
+            return state
+        files = state.files.changed(removed=claimed, added=claimed.values(), at=at)
+        return replace(state, files=files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceFiles:
+    """Commits a compaction: its input references go, one output reference comes (spec STS-8).
+
+    An input that no partition references any longer starts its wait for garbage collection
+    at `at`. Readers see all of this, or none of it.
+
+    Attributes:
+        job_id: The compaction job, which has claimed every input.
+        inputs: The files it read on the partition of `output`; a repeated name counts once.
+        output: The reference to the file it wrote; it comes unclaimed.
+        task_id: The task that ran it, for the job tracker; with `run_id`, or neither.
+        run_id: The run that this was, for the job tracker.
+
+    Raises:
+        NewReferenceSameAsOldReference: the output has the name of an input.
+        ValueError: there is no input, or only one of `task_id` and `run_id`.
+
+    Raises (from `apply`):
+        FileNotTracked: the table does not track an input (any longer).
+        FileReferenceNotFound: an input has moved, or was already replaced.
+        FileReferenceNotAssignedToJob: an input is not claimed by this job.
+        FileAlreadyExists: the table tracks the output already.
+    """
+
+    job_id: str
+    inputs: tuple[str, ...]
+    output: FileReference
+    task_id: str | None = None
+    run_id: str | None = None
+
+    def __post_init__(self) -> None:
+        (output,) = _as_given([self.output])
+        object.__setattr__(self, "output", replace(output, job_id=None))
+        if not self.inputs:
+            raise ValueError(f"compaction job {self.job_id!r} has no input")
+        if (self.task_id is None) != (self.run_id is None):
+            raise ValueError("task_id and run_id must be given together, or not at all")
+        if self.output.filename in self.inputs:
+            raise NewReferenceSameAsOldReference(
+                f"compaction job {self.job_id!r} writes {self.output.filename!r}, which it also "
+                "reads. Give its output a name of its own, such as the job's id."
+            )
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put the output in the place of the inputs."""
+        partition_id = self.output.partition_id
+        inputs = dict.fromkeys(self.inputs)
+        for filename in inputs:
+            self._check_claim(_reference(state, filename, partition_id))
+        if state.files.is_tracked(self.output.filename):
+            raise FileAlreadyExists(
+                f"compaction job {self.job_id!r} wrote {self.output.filename!r}, which is in the "
+                f"table already: {state.whereabouts(self.output.filename)}. Leave that file alone."
+            )
+
+        files = state.files.changed(
+            removed=[(filename, partition_id) for filename in inputs],
+            added=[self.output],
+            at=at,
+        )
+        return replace(state, files=files)
+
+    def _check_claim(self, reference: FileReference) -> None:
+        if reference.job_id != self.job_id:
+            claim = (
+                f"is claimed by job {reference.job_id!r}" if reference.job_id else "is unclaimed"
+            )
+            raise FileReferenceNotAssignedToJob(
+                f"{reference.filename!r} on partition {reference.partition_id!r} {claim}, so job "
+                f"{self.job_id!r} cannot replace it. Drop this job and plan compactions again."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferencePush:
+    """One reference, and those below its partition that take its place.
+
+    Attributes:
+        filename: The file.
+        partition_id: Who references it until now.
+        into: References to the same file on partitions below, which share no rows.
+
+    Raises:
+        ValueError: `into` is empty, or names another file.
+    """
+
+    filename: str
+    partition_id: str
+    into: tuple[FileReference, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "into", _as_given(self.into))
+        others = {ref.filename for ref in self.into} - {self.filename}
+        if others or not self.into:
+            raise ValueError(
+                f"references that replace {self.filename!r} must be to that file: {sorted(others)}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFileReferences:
+    """Pushes references of split partitions down the tree, all or none (spec STS-6).
+
+    Raises (from `apply`):
+        FileNotTracked: the table does not track the file.
+        FileReferenceNotFound: the partition does not reference it (any longer).
+        FileReferenceAssignedToJob: a job is about to replace the old reference.
+        FileReferenceAlreadyExists: a new reference is there already, or would share rows.
+        PartitionNotInTree: a new reference is not below the old one.
+    """
+
+    pushes: tuple[ReferencePush, ...]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put the new references in the place of the old."""
+        removed: dict[tuple[str, str], None] = {}
+        added: dict[tuple[str, str], FileReference] = {}
+        for push in self.pushes:
+            where = (push.filename, push.partition_id)
+            if where in removed:
+                raise FileReferenceNotFound(
+                    f"{push.filename!r} on partition {push.partition_id!r} is pushed down twice "
+                    "in one transaction. Name it once."
+                )
+            _check_unclaimed(_reference(state, *where))
+            _check_placement(push.into, state.partitions, below=push.partition_id)
+            for new in push.into:
+                self._check_free(state, new, added)
+                added[(new.filename, new.partition_id)] = new
+            removed[where] = None
+        if not removed:
+            return state
+        files = state.files.changed(removed=removed, added=added.values(), at=at)
+        return replace(state, files=files)
+
+    @staticmethod
+    def _check_free(
+        state: TableState, new: FileReference, added: dict[tuple[str, str], FileReference]
+    ) -> None:
+        where = (new.filename, new.partition_id)
+        if where in added or state.files.reference(*where) is not None:
+            raise FileReferenceAlreadyExists(
+                f"partition {new.partition_id!r} references {new.filename!r} already. "
+                "Nothing was pushed down. Plan it again from the table as it is now."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFiles:
+    """Forgets files that the garbage collector deletes, all or none (spec STS-9).
+
+    Raises (from `apply`):
+        FileNotTracked: the table does not track one of them.
+        FileHasReferences: a partition references one of them.
+    """
+
+    filenames: tuple[str, ...]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Forget the files."""
+        for filename in self.filenames:
+            if not state.files.is_tracked(filename):
+                raise FileNotTracked(
+                    f"the table does not track {filename!r}: it was collected before. "
+                    "List the files that are ready for collection again."
+                )
+            references = state.files.references_to(filename)
+            if references:
+                raise FileHasReferences(
+                    f"{filename!r} has {len(references)} references, so it is no garbage; "
+                    f"{state.whereabouts(filename)}. Keep the file."
+                )
+        if not self.filenames:
+            return state
+        return replace(state, files=state.files.changed(forgotten=self.filenames, at=at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearFiles:
+    """Drops every file, and every memory of the jobs that wrote them (spec STS-2).
+
+    The jobs go as well: who loads a cleared table anew under the same job ids means it.
+    """
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Forget all files and all jobs."""
+        if state.has_no_files and state.jobs.horizon is None:
+            return state
+        return replace(state, files=FileIndex.empty(), jobs=JobIds())
+
+
+def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
+    """Leave out when references changed, as those have that were read from a state: spec STS-5."""
+    return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
+
+
+def _reference(state: TableState, filename: str, partition_id: str) -> FileReference:
+    reference = state.files.reference(filename, partition_id)
+    if reference is not None:
+        return reference
+    if not state.files.is_tracked(filename):
+        raise FileNotTracked(
+            f"the table does not track {filename!r} on partition {partition_id!r} or any other: "
+            "it was replaced and collected. Drop the job and plan again."
+        )
+    raise FileReferenceNotFound(state.missing_reference(filename, partition_id))
+
+
+def _check_unclaimed(reference: FileReference) -> None:
+    if reference.job_id is not None:
+        raise FileReferenceAssignedToJob(
+            f"{reference.filename!r} on partition {reference.partition_id!r} is claimed by job "
+            f"{reference.job_id!r}. Wait until that job has committed, then plan again."
+        )
+
+
+def _by_filename(references: Iterable[FileReference]) -> dict[str, list[FileReference]]:
+    by_filename: dict[str, list[FileReference]] = {}
+    for reference in references:
+        by_filename.setdefault(reference.filename, []).append(reference)
+    return by_filename
+
+
+def _check_placement(
+    references: Sequence[FileReference], tree: PartitionTree | None, below: str | None = None
+) -> None:
+    """Check that one file's references lie in the tree, under `below`, and share no rows."""
+    places = Counter(reference.partition_id for reference in references)
+    for partition_id, count in places.items():
+        filename = references[0].filename
+        if count > 1:
+            raise FileReferenceAlreadyExists(
+                f"{filename!r} has {count} references on partition {partition_id!r}. "
+                "Each of its rows would be read as often. Give it one."
+            )
+        if tree is None or partition_id not in tree:
+            raise PartitionNotInTree(
+                f"{filename!r} cannot be referenced on partition {partition_id!r}: the table's "
+                "tree has no such partition. Read the table's state, then place the file again."
+            )
+        if below is None and len(places) == 1:
+            continue
+        above = [ancestor.partition_id for ancestor in tree.ancestors(partition_id)]
+        if below is not None and below not in above:
+            raise PartitionNotInTree(
+                f"{filename!r} cannot be pushed from partition {below!r} to {partition_id!r}, "
+                "which does not lie below it. Plan it again from the table as it is now."
+            )
+        shared = [ancestor_id for ancestor_id in above if ancestor_id in places]
+        if shared:
+            raise FileReferenceAlreadyExists(
+                f"{filename!r} would be referenced on partition {partition_id!r} and on its "
+                f"ancestor {shared[0]!r}: rows would be read twice. Choose one of the two."
+            )

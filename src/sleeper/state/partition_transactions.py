@@ -1,0 +1,171 @@
+"""The transactions that change a table's partition tree.
+
+A partition is never removed: files may be referenced on it, and writers with an older tree
+may still add some (spec PRT-13). The tree after a change covers the key space as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from sleeper.errors import InitialiseWithFilesPresent, PartitionSplitRefused, SplitInvalid
+from sleeper.model.partitions import Partition, PartitionTree, check_split
+from sleeper.state.table_state import TableState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitialisePartitions:
+    """Gives a table without files a partition tree, in place of any other (spec STS-1).
+
+    Attributes:
+        partitions: All of the new tree, in any order; none clears the partitions (spec STS-2).
+        tree: The same as a tree; None when there is none.
+
+    Raises:
+        SplitInvalid: the partitions are no tree (spec PRT-10).
+
+    Raises (from `apply`):
+        InitialiseWithFilesPresent: files are tracked, referenced or not.
+    """
+
+    partitions: tuple[Partition, ...]
+    tree: PartitionTree | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        tree = PartitionTree.of(self.partitions) if self.partitions else None
+        object.__setattr__(self, "tree", tree)
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put the new tree in the place of any other."""
+        if not state.has_no_files:
+            raise InitialiseWithFilesPresent(
+                f"the table's partitions cannot be replaced while it tracks "
+                f"{state.files.file_count} files. Clear its files first."
+            )
+        return replace(state, partitions=self.tree)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPartition:
+    """Makes a leaf a parent of two new leaves (spec STS-3). Its files stay where they are.
+
+    Attributes:
+        parent: The leaf as a parent: with child ids and dimension.
+        children: (lower, upper).
+
+    Raises (from `apply`):
+        PartitionSplitRefused: the leaf was split already, or the split does not fit.
+    """
+
+    parent: Partition
+    children: tuple[Partition, Partition]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put the split leaf and its children into the tree."""
+        tree = _initialised(state)
+        name = self.parent.partition_id
+        _check_becomes_parent(tree, self.parent)
+        for child in self.children:
+            if child.partition_id in tree:
+                raise _refused(f"Child partition should not be present: {child.partition_id}")
+            if child.parent_id != name:
+                raise _refused(f"Parent ID does not match on child: {child.partition_id}")
+            if not child.is_leaf:
+                raise _refused(f"Child should be a leaf partition: {child.partition_id}")
+        _check_divides(self.parent, self.children)
+        return replace(state, partitions=_with(tree, self.parent, *self.children))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendPartitionTree:
+    """Splits leaves into whole subtrees at once, as before a bulk import (spec STS-4).
+
+    Attributes:
+        updated: Leaves, as the parents they become.
+        new: Every partition below them, in any order.
+
+    Raises (from `apply`):
+        PartitionSplitRefused: a leaf was split already, or the new tree would not be one.
+    """
+
+    updated: tuple[Partition, ...]
+    new: tuple[Partition, ...]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put all updated and new partitions into the tree."""
+        if not self.updated and not self.new:
+            return state
+        tree = _initialised(state)
+        for parent in self.updated:
+            _check_becomes_parent(tree, parent)
+        added = {partition.partition_id: partition for partition in self.new}
+        for partition_id in added:
+            if partition_id in tree:
+                raise _refused(f"Partition to be added is in the tree already: {partition_id}")
+        updated = {parent.partition_id: parent for parent in self.updated}
+        if len(updated) < len(self.updated) or len(added) < len(self.new):
+            raise _refused("a partition is listed twice in one extension of the tree")
+        _check_subtrees(updated, added)
+        return replace(state, partitions=_with(tree, *self.updated, *self.new))
+
+
+def _initialised(state: TableState) -> PartitionTree:
+    if state.partitions is None:
+        raise PartitionSplitRefused(
+            "Parent partition not found: the table has no partitions. Initialise them first."
+        )
+    return state.partitions
+
+
+def _check_becomes_parent(tree: PartitionTree, parent: Partition) -> None:
+    name = parent.partition_id
+    if name not in tree:
+        raise _refused(f"Parent partition not found: {name}")
+    before = tree.partition(name)
+    if not before.is_leaf:
+        raise _refused(
+            f"Parent should be a leaf partition, but {name} was split into "
+            f"{' and '.join(before.child_ids)}"
+        )
+    if parent.is_leaf:
+        raise _refused(f"Parent should not be a leaf partition after split: {name}")
+    if (before.region, before.parent_id) != (parent.region, parent.parent_id):
+        raise _refused(
+            f"Failed to validate partition split: {name} would get another region or parent"
+        )
+
+
+def _check_subtrees(updated: Mapping[str, Partition], added: Mapping[str, Partition]) -> None:
+    """Check that every added partition hangs below an updated one, by valid splits alone."""
+    reached = 0
+    waiting = list(updated.values())
+    while waiting:
+        parent = waiting.pop()
+        missing = [child_id for child_id in parent.child_ids if child_id not in added]
+        if missing:
+            raise _refused(f"{parent.partition_id} has children that are not added: {missing}")
+        children = tuple(added[child_id] for child_id in parent.child_ids)
+        _check_divides(parent, children)
+        reached += len(children)
+        waiting += [child for child in children if not child.is_leaf]
+    if reached != len(added):
+        raise _refused(f"{len(added) - reached} of {len(added)} added partitions hang nowhere")
+
+
+def _check_divides(parent: Partition, children: tuple[Partition, ...]) -> None:
+    try:
+        check_split(parent, children)
+    except SplitInvalid as error:
+        raise _refused(f"Failed to validate partition split: {error}") from None
+
+
+def _with(tree: PartitionTree, *changed: Partition) -> PartitionTree:
+    """Return a tree whose changed parts were checked; copies a dictionary, once."""
+    by_id = {partition.partition_id: partition for partition in changed}
+    return PartitionTree({**tree.partitions, **by_id}, tree.root_id)
+
+
+def _refused(what: str) -> PartitionSplitRefused:
+    return PartitionSplitRefused(f"{what}. Read the tree as it is now, then plan the split again.")

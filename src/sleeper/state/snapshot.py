@@ -1,0 +1,188 @@
+"""A whole state as three Parquet files, and back.
+
+Every page carries a checksum, so a damaged snapshot is noticed, and an older one or the log
+can take its place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.schema import Schema
+from sleeper.state.file_index import FileIndex
+from sleeper.state.job_ids import JobIds, JobRecord
+from sleeper.state.table_state import TableState
+from sleeper.state.value_json import RegionJson, time_from_json, time_to_json
+
+FORMAT = 1
+JOBS = "jobs.parquet"
+PARTITIONS = "partitions.parquet"
+FILES = "files.parquet"  # the last part, by which a snapshot counts
+
+_FORMAT_KEY = b"sleeper.format"
+_NUMBER_KEY = b"sleeper.transaction"
+_HORIZON_KEY = b"sleeper.jobs.horizon"
+
+_TIME = pa.timestamp("us", "UTC")
+_JOBS_SCHEMA = pa.schema(
+    [
+        ("job_id", pa.string()),
+        ("number", pa.int64()),
+        ("at", _TIME),
+        ("keep_until", _TIME),
+        ("rows_read", pa.int64()),
+        ("rows_written", pa.int64()),
+        ("files", pa.int64()),
+    ]
+)
+_PARTITIONS_SCHEMA = pa.schema(
+    [
+        ("partition_id", pa.string()),
+        ("parent_id", pa.string()),
+        ("lower_child_id", pa.string()),
+        ("upper_child_id", pa.string()),
+        ("dimension", pa.int32()),
+        ("region", pa.string()),  # JSON: [min, max] for each row key field
+    ]
+)
+
+
+def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
+    """Write a state as Parquet, in the order in which the parts must be stored."""
+    horizon = state.jobs.horizon
+    known_until = {_HORIZON_KEY: time_to_json(horizon).encode()} if horizon else {}
+    return {
+        JOBS: _to_parquet(_jobs_table(state.jobs), state.number, known_until),
+        PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number),
+        FILES: _to_parquet(state.files.to_arrow(), state.number),
+    }
+
+
+def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) -> TableState:
+    """Read back the state that snapshot `number` holds.
+
+    Args:
+        number: The snapshot's transaction number.
+        load: Returns the part of a name.
+        schema: The table's.
+
+    Raises:
+        DataDamaged: a part is not what `snapshot_parts` wrote; the message names it.
+        FormatTooNew: a newer Sleeper wrote it.
+    """
+    jobs = _from_parquet(number, JOBS, load, _jobs_of)
+    partitions = _from_parquet(
+        number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
+    )
+    files = _from_parquet(number, FILES, load, FileIndex.from_arrow)
+    return TableState(number, partitions, files, jobs)
+
+
+def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
+    metadata = {
+        **(table.schema.metadata or {}),
+        _FORMAT_KEY: str(FORMAT).encode(),
+        _NUMBER_KEY: str(number).encode(),
+        **(more or {}),
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(metadata),
+        sink,
+        compression="zstd",
+        write_page_checksum=True,
+    )
+    body: bytes = sink.getvalue().to_pybytes()
+    return body
+
+
+def _from_parquet(
+    number: int, name: str, load: Callable[[str], bytes], read: Callable[[pa.Table], Any]
+) -> Any:
+    where = f"part {name!r} of snapshot {number}"
+    body = load(name)
+    try:
+        table = pq.read_table(pa.BufferReader(body), page_checksum_verification=True)
+        metadata = table.schema.metadata
+        found = int(metadata[_FORMAT_KEY])
+        if found > FORMAT:
+            raise FormatTooNew(
+                f"{where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
+                "Upgrade Sleeper to read this table."
+            )
+        if int(metadata[_NUMBER_KEY]) != number:
+            raise ValueError(f"it was written for transaction {metadata[_NUMBER_KEY].decode()}")
+        return read(table)
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
+        raise DataDamaged(
+            f"{where} is damaged: {error}. Remove that snapshot: an older one, or the "
+            "transaction log, holds the same."
+        ) from error
+
+
+def _jobs_table(jobs: JobIds) -> pa.Table:
+    records = list(jobs.records())
+    columns = [[job_id for job_id, _ in records]]
+    columns += [[getattr(each, name) for _, each in records] for name in _JOBS_SCHEMA.names[1:]]
+    return pa.Table.from_arrays(
+        [pa.array(values, kind) for values, kind in zip(columns, _JOBS_SCHEMA.types, strict=True)],
+        schema=_JOBS_SCHEMA,
+    )
+
+
+def _jobs_of(table: pa.Table) -> JobIds:
+    horizon = table.schema.metadata.get(_HORIZON_KEY)
+    job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
+    names = _JOBS_SCHEMA.names[1:]
+    records = (
+        JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
+    )
+    return JobIds.of(
+        zip(job_ids, records, strict=True), time_from_json(horizon.decode()) if horizon else None
+    )
+
+
+def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:
+    regions = RegionJson(schema)
+    partitions = list(tree.partitions.values()) if tree else []
+    columns = [
+        [each.partition_id for each in partitions],
+        [each.parent_id for each in partitions],
+        [each.child_ids[0] if each.child_ids else None for each in partitions],
+        [each.child_ids[1] if each.child_ids else None for each in partitions],
+        [each.dimension for each in partitions],
+        [json.dumps(regions.write(each.region)) for each in partitions],
+    ]
+    return pa.Table.from_arrays(
+        [pa.array(v, kind) for v, kind in zip(columns, _PARTITIONS_SCHEMA.types, strict=True)],
+        schema=_PARTITIONS_SCHEMA,
+    )
+
+
+def _partitions_of(table: pa.Table, schema: Schema) -> PartitionTree | None:
+    regions = RegionJson(schema)
+    *columns, limits = (table.column(name).to_pylist() for name in _PARTITIONS_SCHEMA.names)
+    limits = json.loads(f"[{','.join(limits)}]")  # one call takes half the time of one each
+    partitions = {
+        partition_id: Partition(
+            partition_id=partition_id,
+            region=regions.read(region),
+            parent_id=parent_id,
+            child_ids=() if lower is None else (lower, upper),
+            dimension=dimension,
+        )
+        for partition_id, parent_id, lower, upper, dimension, region in zip(
+            *columns, limits, strict=True
+        )
+    }
+    if not partitions:
+        return None
+    (root_id,) = (each.partition_id for each in partitions.values() if each.parent_id is None)
+    return PartitionTree(partitions, root_id)

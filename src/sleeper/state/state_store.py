@@ -1,0 +1,308 @@
+"""Where a table's state is read and changed: the port, and the store on a transaction log.
+
+A store holds the newest state it has seen. It asks nothing by itself: no polling, no thread,
+so a table that nobody uses costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+from threading import Lock
+from typing import Protocol
+
+from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.model.schema import Schema
+from sleeper.state.commit import GroupCommitted, commit_group, replay
+from sleeper.state.file_index import FileIndex
+from sleeper.state.log import SnapshotStore, TransactionLog
+from sleeper.state.snapshot import snapshot_parts, state_from_parts
+from sleeper.state.table_state import TableState, Transaction
+
+_UNSEEN_MAX = timedelta(hours=1)
+
+
+class StateStore(Protocol):
+    """The truth about one table: read at any time, changed by transactions alone."""
+
+    def state(self) -> TableState:
+        """Return the state as it was last seen; it may be old. Reads storage only at first."""
+        ...
+
+    def refresh(self) -> TableState:
+        """Return the state after every commit that was acknowledged before this call."""
+        ...
+
+    def at(self, number: int) -> TableState:
+        """Return the state after transaction `number`; 0 is before the first.
+
+        Raises:
+            VersionNotFound: there is no such transaction yet, or its state is kept no longer.
+        """
+        ...
+
+    def commit(self, transaction: Transaction) -> TableState:
+        """Commit one transaction and return the state after it.
+
+        Raises:
+            CommitRefused: the newest state forbids it. Nothing was written.
+            CommitContended, StorageFailed: nothing was written; try again.
+            CommitUnknown: it may have been committed.
+        """
+        ...
+
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+        """Commit all that are not refused, in order, all at once.
+
+        Raises:
+            CommitContended, StorageFailed: nothing was written; try again.
+            CommitUnknown: they may have been committed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRule:
+    """When a committing store writes a snapshot, so that opening a table stays quick.
+
+    Attributes:
+        entries_min: Never before as many entries follow the last snapshot.
+        changed_share: From then on, when 1 in so many references has changed. A snapshot
+            costs in proportion to the table, so a large table has them less often.
+        entries_max: Always when as many entries follow the last one.
+    """
+
+    entries_min: int = 100
+    changed_share: int = 20
+    entries_max: int = 1000
+
+
+class TransactionLogStateStore:
+    """A `StateStore` on a log and snapshots. Safe for many threads of one process.
+
+    Commits of one store wait for each other; readers never wait for a commit.
+
+    Args:
+        log: The table's log.
+        snapshots: Its snapshots. One that is damaged is passed over for an older one.
+        schema: The table's.
+        now: The clock (aware, UTC).
+        new_id: Makes a fresh id for each log entry.
+        pause: Waits after a lost race; called with how many were lost before.
+        attempts: How many races one commit may lose.
+        snapshot_rule: When to write snapshots.
+
+    Attributes:
+        snapshot_failure: Why the last snapshot could not be written, if it could not. A commit
+            does not fail for that.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        snapshots: SnapshotStore,
+        schema: Schema,
+        *,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        pause: Callable[[int], None],
+        attempts: int = 10,
+        snapshot_rule: SnapshotRule | None = None,
+    ) -> None:
+        self._log = log
+        self._snapshots = snapshots
+        self._schema = schema
+        self._now = now
+        self._new_id = new_id
+        self._pause = pause
+        self._attempts = attempts
+        self._rule = snapshot_rule or SnapshotRule()
+        self.snapshot_failure: Exception | None = None
+        self._held: TableState | None = None
+        self._seen = now()
+        self._loading, self._swapping, self._committing = Lock(), Lock(), Lock()
+        # Guarded by _committing: what a snapshot would save the next one to open the table.
+        self._snapshot_number, self._changed = 0, 0
+        self._measured = TableState.empty()
+
+    def state(self) -> TableState:
+        """Return the newest state that this store has seen, without a look at storage."""
+        return self._held or self._load_once()
+
+    def refresh(self) -> TableState:
+        """Catch up with the log and return the state. Nothing new costs one look."""
+        if self._held is None:
+            return self._load_once()
+        return self._hold(self._caught_up(self._recent()))
+
+    def at(self, number: int) -> TableState:
+        """Return the state after transaction `number`, from the newest snapshot before it."""
+        newest = self.state()
+        if number > newest.number:
+            newest = self.refresh()
+        if number == newest.number:
+            return newest
+        if not 0 <= number < newest.number:
+            raise VersionNotFound(
+                f"the table has no transaction {number}; the newest is {newest.number}"
+            )
+        before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
+        entries = takewhile(lambda entry: entry[0] <= number, self._log.read_after(before.number))
+        found = before if before.number == number else replay(before, entries, self._schema)
+        if found.number != number:
+            raise VersionNotFound(
+                f"the table's state at transaction {number} is kept no longer: the log ends at "
+                f"{found.number} there. Ask for a later one, up to {newest.number}."
+            )
+        return found
+
+    def commit(self, transaction: Transaction) -> TableState:
+        """Commit one transaction (the port says the rest)."""
+        done = self.commit_group((transaction,))
+        (refusal,) = done.refusals
+        if refusal is not None:
+            raise refusal
+        return done.state
+
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+        """Commit all that are not refused, in one entry; then write a snapshot if one is due."""
+        with self._committing:
+            self.state()
+            known = self._recent()
+            try:
+                done = self._commit_after(known, transactions)
+            except DataDamaged:
+                done = self._commit_after(self._past_damage(known), transactions)
+            self._hold(done.state)
+            self._save_snapshot_if_due(done.state)
+            return done
+
+    def _commit_after(
+        self, known: TableState, transactions: Sequence[Transaction]
+    ) -> GroupCommitted:
+        return commit_group(
+            transactions,
+            self._log,
+            known,
+            schema=self._schema,
+            now=self._now,
+            new_id=self._new_id,
+            pause=self._pause,
+            attempts=self._attempts,
+        )
+
+    def _load_once(self) -> TableState:
+        with self._loading:
+            if self._held is not None:
+                return self._held
+            self._measured, loaded = self._load()
+            self._snapshot_number = self._measured.number
+            return self._hold(loaded)
+
+    def _load(self) -> tuple[TableState, TableState]:
+        """Return the newest state that a snapshot holds, and the state at the log's end."""
+        numbers = self._snapshots.numbers()
+        before, damage = self._snapshot(numbers)
+        loaded = replay(before, self._log.read_after(before.number), self._schema)
+        if numbers and loaded.number < numbers[-1]:
+            raise DataDamaged(
+                f"the transaction log ends at {loaded.number}, but there is a snapshot of "
+                f"transaction {numbers[-1]}, which cannot be read: {damage}"
+            ) from damage
+        return before, loaded
+
+    def _snapshot(
+        self, numbers: Sequence[int], up_to: int | None = None
+    ) -> tuple[TableState, Exception | None]:
+        """Return the newest state that a snapshot holds, and the damage that was passed over."""
+        damage: Exception | None = None
+        for number in self._newest_first(numbers, up_to):
+            try:
+                return self._load_snapshot(number), damage
+            except (DataDamaged, ObjectNotFound) as error:
+                damage = damage or error
+        return TableState.empty(), damage
+
+    @staticmethod
+    def _newest_first(numbers: Sequence[int], up_to: int | None) -> Iterator[int]:
+        return (number for number in reversed(numbers) if up_to is None or number <= up_to)
+
+    def _load_snapshot(self, number: int) -> TableState:
+        return state_from_parts(
+            number, lambda part: self._snapshots.load(number, part), self._schema
+        )
+
+    def _caught_up(self, known: TableState) -> TableState:
+        try:
+            return replay(known, self._log.read_after(known.number), self._schema)
+        except DataDamaged:
+            return self._past_damage(known)
+
+    def _past_damage(self, known: TableState) -> TableState:
+        """Start again from a snapshot beyond the entry that could not be read, if there is one."""
+        _, loaded = self._load()
+        return loaded if loaded.number > known.number else known
+
+    def _recent(self) -> TableState:
+        """Return the held state, or a newer one if storage was not looked at for long.
+
+        Entries that snapshots cover may be deleted some time after. A store that slept longer
+        would find nothing after its own state, and take the log's gap for its end.
+        """
+        held = self.state()
+        at = self._now()
+        if at - self._seen > _UNSEEN_MAX:
+            numbers = self._snapshots.numbers()
+            if numbers and numbers[-1] > held.number:
+                _, loaded = self._load()
+                held = self._hold(loaded)
+        self._seen = at
+        return held
+
+    def _hold(self, state: TableState) -> TableState:
+        with self._swapping:
+            if self._held is None or self._held.number < state.number:
+                self._held = state
+            return self._held
+
+    def _save_snapshot_if_due(self, state: TableState) -> None:
+        self._changed += _change(self._measured.files, state.files)
+        self._measured = state
+        if not self._is_due(state):
+            return
+        try:
+            self._save_snapshot(state)
+        except Exception as error:  # noqa: BLE001 - the commit has happened, and must be told
+            self.snapshot_failure = error
+            self._snapshot_number = state.number  # no other try for `entries_min` entries
+
+    def _is_due(self, state: TableState) -> bool:
+        entries = state.number - self._snapshot_number
+        changed = self._changed * self._rule.changed_share >= state.files.reference_count
+        return entries >= self._rule.entries_max or (entries >= self._rule.entries_min and changed)
+
+    def _save_snapshot(self, state: TableState) -> None:
+        numbers = self._snapshots.numbers()
+        newest = numbers[-1] if numbers else 0
+        if newest > self._snapshot_number:  # written by another store
+            self._snapshot_number, self._changed = newest, 0
+            if not self._is_due(state):
+                return
+        folded = replace(state, files=state.files.folded())
+        self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        self._snapshot_number, self._changed = state.number, 0
+        self._measured = folded
+        self.snapshot_failure = None
+        with self._swapping:  # from here on changes are made to the folded files, and measured so
+            if self._held is not None and self._held.number == folded.number:
+                self._held = folded
+
+
+def _change(before: FileIndex, after: FileIndex) -> int:
+    """Estimate how many references differ; an index that was folded meanwhile tells less."""
+    return max(
+        abs(after.reference_count - before.reference_count),
+        after.overlay_size - before.overlay_size,
+    )

@@ -1,0 +1,161 @@
+"""The whole truth about a table at one transaction number, and the form of what changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Protocol
+
+from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.state.file_index import FileIndex
+from sleeper.state.job_ids import JobIds
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """A table's partitions, files and committed jobs. A value: transactions make new ones.
+
+    Attributes:
+        number: The transaction it follows; 0 before the first.
+        partitions: The partition tree; None until it is initialised.
+        files: Every file the table tracks, by reference, and those that wait for collection.
+        jobs: The ingest jobs that it has committed.
+
+    Source: spec STS-10.
+    """
+
+    number: int
+    partitions: PartitionTree | None
+    files: FileIndex
+    jobs: JobIds
+
+    @classmethod
+    def empty(cls) -> TableState:
+        """Return the state before any transaction."""
+        return cls(0, None, FileIndex.empty(), JobIds())
+
+    @property
+    def tree(self) -> PartitionTree:
+        """The partition tree.
+
+        Raises:
+            PartitionNotFound: the table's partitions were never initialised, or cleared.
+        """
+        if self.partitions is None:
+            raise PartitionNotFound(
+                f"the table has no partitions at transaction {self.number}. "
+                "Commit InitialisePartitions first, as creating a table does."
+            )
+        return self.partitions
+
+    def partition(self, partition_id: str) -> Partition:
+        """Return one partition.
+
+        Raises:
+            PartitionNotFound: the tree has none of this id.
+        """
+        return self.tree.partition(partition_id)
+
+    def leaf_partitions(self) -> tuple[Partition, ...]:
+        """Return the leaves in key order; none before the partitions are initialised."""
+        return tuple(self.partitions.leaves()) if self.partitions else ()
+
+    def references(self) -> list[FileReference]:
+        """Return every reference, by filename, then partition. For reports: it makes them all."""
+        references = (
+            reference
+            for partition_id in self.files.partition_ids()
+            for reference in self.files.references_on(partition_id)
+        )
+        return sorted(references, key=lambda ref: (ref.filename, ref.partition_id))
+
+    def unclaimed_references(self) -> list[FileReference]:
+        """Return every reference that no job has claimed, by filename, then partition."""
+        return [reference for reference in self.references() if reference.job_id is None]
+
+    def filenames_by_partition(self) -> dict[str, tuple[str, ...]]:
+        """Return what each partition references; a partition without files has no entry."""
+        files = self.files
+        return {
+            partition_id: tuple(ref.filename for ref in references)
+            for partition_id in files.partition_ids()
+            if (references := files.references_on(partition_id))
+        }
+
+    @property
+    def has_no_files(self) -> bool:
+        """True when no file is tracked, not even one that waits for collection."""
+        return not self.files.reference_count and next(self.files.unreferenced(), None) is None
+
+    def unreferenced_before(self, before: datetime) -> Iterator[str]:
+        """Yield the files whose last reference went strictly before a time: garbage by then."""
+        return (filename for filename, _ in self.files.unreferenced(before))
+
+    def unreferenced_up_to(self, limit: int) -> tuple[list[tuple[str, datetime]], bool]:
+        """Return at most `limit` files that wait for collection, and whether there are more.
+
+        Each comes with the time at which its last reference went (spec FRF-6, FRF-7).
+        """
+        found = list(islice(self.files.unreferenced(), limit + 1))
+        return found[:limit], len(found) > limit
+
+    def is_assigned(self, job_id: str, partition_id: str, filenames: Iterable[str]) -> bool:
+        """Tell whether every one of these references is claimed by this job (spec STS-11).
+
+        Raises:
+            FileReferenceNotFound: the partition does not reference one of them (any longer).
+            FileReferenceAssignedToJob: another job has claimed one of them.
+        """
+        assigned = True
+        for filename in filenames:
+            reference = self.files.reference(filename, partition_id)
+            if reference is None:
+                raise FileReferenceNotFound(self.missing_reference(filename, partition_id))
+            if reference.job_id not in (None, job_id):
+                raise FileReferenceAssignedToJob(
+                    f"{filename!r} on partition {partition_id!r} is claimed by job "
+                    f"{reference.job_id!r}, not by {job_id!r}. Leave it to that job."
+                )
+            assigned = assigned and reference.job_id == job_id
+        return assigned
+
+    def missing_reference(self, filename: str, partition_id: str) -> str:
+        """Say for an error message that a partition lacks a reference, and who has it."""
+        return (
+            f"partition {partition_id!r} does not reference {filename!r}; "
+            f"{self.whereabouts(filename)}. The job was planned from an older state: "
+            "drop it and plan again."
+        )
+
+    def whereabouts(self, filename: str) -> str:
+        """Say for an error message what the table knows of a file."""
+        if not self.files.is_tracked(filename):
+            return "the table does not track it"
+        partition_ids = [repr(ref.partition_id) for ref in self.files.references_to(filename)]
+        if partition_ids:
+            return f"it is referenced by partition {', '.join(partition_ids)}"
+        return "no partition references it, and it waits for garbage collection"
+
+
+class Transaction(Protocol):
+    """One change of a table's state. All of it happens, or none."""
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Return the state after this change; check first, then build.
+
+        `state.number` is already the number of the entry that carries the transaction, and
+        stays as it is: an entry may carry many. A transaction that has nothing to change
+        returns `state` itself, and is never written to the log.
+
+        Args:
+            state: What the change is made to.
+            at: When its entry was written (aware, UTC).
+
+        Raises:
+            CommitRefused: the state forbids the change. No other error is possible.
+        """
+        ...

@@ -1,0 +1,295 @@
+"""Log entries and their JSON, format version 1.
+
+Type names are upstream's (spec STS-12), and so are the names of fields that upstream has.
+Nothing is written that could not be read back: a wrong value stops its writer, not its readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sleeper.errors import BadRequest, DataDamaged, FormatTooNew, SleeperError
+from sleeper.model.schema import Schema
+from sleeper.state.file_transactions import (
+    AddFiles,
+    AssignJobIds,
+    ClearFiles,
+    DeleteFiles,
+    JobAssignment,
+    ReferencePush,
+    ReplaceFiles,
+    SplitFileReferences,
+)
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.partition_transactions import (
+    ExtendPartitionTree,
+    InitialisePartitions,
+    SplitPartition,
+)
+from sleeper.state.table_state import Transaction
+from sleeper.state.value_json import (
+    Document,
+    partitions_from_json,
+    partitions_to_json,
+    read,
+    read_list,
+    read_optional_text,
+    reference_from_json,
+    reference_to_json,
+    references_from_json,
+    references_to_json,
+    time_from_json,
+    time_to_json,
+)
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """What one number of a table's log holds.
+
+    Attributes:
+        entry_id: Fresh for every attempt to append, so that a writer knows its own entry.
+        at: When it was written, by its writer's clock (aware, UTC).
+        transactions: In the order they are applied; each was accepted by its writer.
+    """
+
+    entry_id: str
+    at: datetime
+    transactions: tuple[Transaction, ...]
+
+
+def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
+    """Write an entry as UTF-8 JSON.
+
+    Raises:
+        BadRequest: a transaction holds a value that could not be read back.
+    """
+    try:
+        document = {
+            "format": FORMAT,
+            "entryId": entry.entry_id,
+            "at": time_to_json(entry.at),
+            "transactions": [transaction_to_json(t, schema) for t in entry.transactions],
+        }
+        body = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        equal = decode_entry(body, schema, "this entry") == entry
+    except (TypeError, ValueError, LookupError, AttributeError, DataDamaged) as error:
+        raise BadRequest(f"a transaction cannot be written to the log: {error}") from error
+    if not equal:
+        raise BadRequest("a transaction cannot be written to the log: it would read back changed")
+    return body
+
+
+def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
+    """Read what `encode_entry` wrote.
+
+    Args:
+        body: The entry.
+        schema: The table's.
+        where: Names the entry in an error.
+
+    Raises:
+        FormatTooNew: a newer Sleeper wrote it.
+        DataDamaged: it is no entry.
+    """
+    try:
+        document = json.loads(body)
+        if document["format"] != FORMAT:
+            raise _unknown_format(document["format"], where)
+        transactions = read_list(document, "transactions", dict)
+        return LogEntry(
+            entry_id=read(document, "entryId", str),
+            at=time_from_json(read(document, "at", str)),
+            transactions=tuple(transaction_from_json(t, schema) for t in transactions),
+        )
+    except FormatTooNew:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        raise DataDamaged(
+            f"{where} is no log entry: {error}. Restore it from a copy of the table's state."
+        ) from error
+
+
+def _unknown_format(found: object, where: str) -> SleeperError:
+    if isinstance(found, int) and found > FORMAT:
+        return FormatTooNew(
+            f"{where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
+            "Upgrade Sleeper to read this table."
+        )
+    return BadRequest(f"its format is {found!r}")
+
+
+def transaction_to_json(transaction: Transaction, schema: Schema) -> dict[str, Any]:
+    """Write one transaction as a JSON object with its type."""
+    for name, (kind, to_json, _) in _TYPES.items():
+        if type(transaction) is kind:
+            return {"type": name, **to_json(transaction, schema)}
+    raise TypeError(f"{type(transaction).__name__} is no transaction of the log")
+
+
+def transaction_from_json(document: Document, schema: Schema) -> Transaction:
+    """Read what `transaction_to_json` wrote.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is no transaction.
+    """
+    name = read(document, "type", str)
+    if name not in _TYPES:
+        raise ValueError(f"unknown transaction type {name!r}")
+    _, _, from_json = _TYPES[name]
+    transaction: Transaction = from_json(document, schema)
+    return transaction
+
+
+def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
+    document: dict[str, Any] = {"references": references_to_json(transaction.references)}
+    if transaction.unreferenced:
+        document["unreferencedFiles"] = list(transaction.unreferenced)
+    if transaction.job:
+        document["job"] = {
+            "jobId": transaction.job.job_id,
+            "keepUntil": time_to_json(transaction.job.keep_until),
+            "rowsRead": transaction.job.rows_read,
+            "rowsWritten": transaction.job.rows_written,
+        }
+    return document
+
+
+def _add_from_json(document: Document, schema: Schema) -> AddFiles:
+    job = document.get("job")
+    return AddFiles(
+        references=references_from_json(document, "references"),
+        unreferenced=tuple(read_list(document, "unreferencedFiles", str, optional=True)),
+        job=None if job is None else _job_from_json(job),
+    )
+
+
+def _job_from_json(document: Document) -> FinishedJob:
+    return FinishedJob(
+        job_id=read(document, "jobId", str),
+        keep_until=time_from_json(read(document, "keepUntil", str)),
+        rows_read=read(document, "rowsRead", int),
+        rows_written=read(document, "rowsWritten", int),
+    )
+
+
+def _assign_to_json(transaction: AssignJobIds, schema: Schema) -> dict[str, Any]:
+    requests = [
+        {"jobId": a.job_id, "partitionId": a.partition_id, "filenames": list(a.filenames)}
+        for a in transaction.assignments
+    ]
+    return {"requests": requests}
+
+
+def _assign_from_json(document: Document, schema: Schema) -> AssignJobIds:
+    return AssignJobIds(
+        assignments=tuple(
+            JobAssignment(
+                job_id=read(request, "jobId", str),
+                partition_id=read(request, "partitionId", str),
+                filenames=tuple(read_list(request, "filenames", str)),
+            )
+            for request in read_list(document, "requests", dict)
+        )
+    )
+
+
+def _replace_to_json(transaction: ReplaceFiles, schema: Schema) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "jobId": transaction.job_id,
+        "inputFiles": list(transaction.inputs),
+        "newReference": reference_to_json(transaction.output),
+    }
+    if transaction.task_id is not None:
+        document |= {"taskId": transaction.task_id, "jobRunId": transaction.run_id}
+    return document
+
+
+def _replace_from_json(document: Document, schema: Schema) -> ReplaceFiles:
+    return ReplaceFiles(
+        job_id=read(document, "jobId", str),
+        inputs=tuple(read_list(document, "inputFiles", str)),
+        output=reference_from_json(read(document, "newReference", dict)),
+        task_id=read_optional_text(document, "taskId"),
+        run_id=read_optional_text(document, "jobRunId"),
+    )
+
+
+def _push_to_json(transaction: SplitFileReferences, schema: Schema) -> dict[str, Any]:
+    requests = [
+        {
+            "filename": push.filename,
+            "partitionId": push.partition_id,
+            "newReferences": references_to_json(push.into),
+        }
+        for push in transaction.pushes
+    ]
+    return {"requests": requests}
+
+
+def _push_from_json(document: Document, schema: Schema) -> SplitFileReferences:
+    return SplitFileReferences(
+        pushes=tuple(
+            ReferencePush(
+                filename=read(request, "filename", str),
+                partition_id=read(request, "partitionId", str),
+                into=references_from_json(request, "newReferences"),
+            )
+            for request in read_list(document, "requests", dict)
+        )
+    )
+
+
+def _initialise_to_json(transaction: InitialisePartitions, schema: Schema) -> dict[str, Any]:
+    return {"partitions": partitions_to_json(transaction.partitions, schema)}
+
+
+def _initialise_from_json(document: Document, schema: Schema) -> InitialisePartitions:
+    return InitialisePartitions(partitions=partitions_from_json(document, "partitions", schema))
+
+
+def _split_to_json(transaction: SplitPartition, schema: Schema) -> dict[str, Any]:
+    partitions = (transaction.parent, *transaction.children)
+    return {"partitions": partitions_to_json(partitions, schema)}
+
+
+def _split_from_json(document: Document, schema: Schema) -> SplitPartition:
+    parent, lower, upper = partitions_from_json(document, "partitions", schema)
+    return SplitPartition(parent=parent, children=(lower, upper))
+
+
+def _extend_to_json(transaction: ExtendPartitionTree, schema: Schema) -> dict[str, Any]:
+    return {
+        "updatedPartitions": partitions_to_json(transaction.updated, schema),
+        "newPartitions": partitions_to_json(transaction.new, schema),
+    }
+
+
+def _extend_from_json(document: Document, schema: Schema) -> ExtendPartitionTree:
+    return ExtendPartitionTree(
+        updated=partitions_from_json(document, "updatedPartitions", schema),
+        new=partitions_from_json(document, "newPartitions", schema),
+    )
+
+
+_TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
+    "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
+    "ASSIGN_JOB_IDS": (AssignJobIds, _assign_to_json, _assign_from_json),
+    "CLEAR_FILES": (ClearFiles, lambda _, __: {}, lambda _, __: ClearFiles()),
+    "DELETE_FILES": (
+        DeleteFiles,
+        lambda transaction, _: {"filenames": list(transaction.filenames)},
+        lambda document, _: DeleteFiles(filenames=tuple(read_list(document, "filenames", str))),
+    ),
+    "INITIALISE_PARTITIONS": (InitialisePartitions, _initialise_to_json, _initialise_from_json),
+    "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
+    "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),
+    "SPLIT_PARTITION": (SplitPartition, _split_to_json, _split_from_json),
+    "EXTEND_PARTITION_TREE": (ExtendPartitionTree, _extend_to_json, _extend_from_json),
+}

@@ -1,0 +1,161 @@
+"""References, partitions and times as JSON, for transactions and snapshots; strict when read.
+
+Every reader raises TypeError, ValueError or LookupError for what its writer would not write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sleeper.model.files import FileReference
+from sleeper.model.keys import key_type, value_from_json, value_to_json
+from sleeper.model.partitions import Partition
+from sleeper.model.ranges import Range, Region
+from sleeper.model.schema import Schema
+
+Document = Mapping[str, Any]
+T = TypeVar("T")
+
+
+def references_to_json(references: Iterable[FileReference]) -> list[dict[str, Any]]:
+    """Write references, all but the time of their last change, which the state sets itself."""
+    return [reference_to_json(reference) for reference in references]
+
+
+def reference_to_json(reference: FileReference) -> dict[str, Any]:
+    """Write one reference; flags are left out where they are as usual."""
+    document: dict[str, Any] = {
+        "filename": reference.filename,
+        "partitionId": reference.partition_id,
+        "numberOfRows": reference.row_count,
+    }
+    if reference.row_count_estimated:
+        document["countApproximate"] = True
+    if not reference.whole_file:
+        document["onlyContainsDataForThisPartition"] = False
+    if reference.job_id is not None:
+        document["jobId"] = reference.job_id
+    return document
+
+
+def references_from_json(document: Document, name: str) -> tuple[FileReference, ...]:
+    """Read the list of references called `name`."""
+    return tuple(reference_from_json(entry) for entry in read_list(document, name, dict))
+
+
+def reference_from_json(document: Document) -> FileReference:
+    """Read what `reference_to_json` wrote."""
+    return FileReference(
+        filename=read(document, "filename", str),
+        partition_id=read(document, "partitionId", str),
+        row_count=read(document, "numberOfRows", int),
+        row_count_estimated=read(document, "countApproximate", bool, False),
+        whole_file=read(document, "onlyContainsDataForThisPartition", bool, True),
+        job_id=read_optional_text(document, "jobId"),
+    )
+
+
+class RegionJson:
+    """Writes and reads the regions of one table: [min, max] for each row key field, in order.
+
+    Neighbours share their bounds, so each bound is read once.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._fields = [(field, key_type(field)) for field in schema.row_keys]
+        self._bounds: list[dict[Any, Any]] = [{None: None} for _ in self._fields]
+
+    def write(self, region: Region) -> list[list[Any]]:
+        """Write one region."""
+        return [
+            [value_to_json(kind, key_range.min), value_to_json(kind, key_range.max)]
+            for (_, kind), key_range in zip(self._fields, region.ranges, strict=True)
+        ]
+
+    def read(self, limits: list[Any]) -> Region:
+        """Read what `write` wrote."""
+        ranges = []
+        for (field, _), bounds, pair in zip(self._fields, self._bounds, limits, strict=True):
+            for bound in pair:
+                if bound not in bounds:
+                    bounds[bound] = value_from_json(field, bound)
+            low, high = pair
+            if low is None:
+                raise ValueError(f"the range of {field.name!r} has no minimum")
+            ranges.append(Range(bounds[low], bounds[high]))
+        return Region(tuple(ranges))
+
+
+def partitions_to_json(partitions: Iterable[Partition], schema: Schema) -> list[dict[str, Any]]:
+    """Write partitions; what a root or a leaf does not have is left out."""
+    regions = RegionJson(schema)
+    return [_partition_to_json(partition, regions) for partition in partitions]
+
+
+def partitions_from_json(document: Document, name: str, schema: Schema) -> tuple[Partition, ...]:
+    """Read the list of partitions called `name`."""
+    regions = RegionJson(schema)
+    return tuple(_partition_from_json(each, regions) for each in read_list(document, name, dict))
+
+
+def _partition_to_json(partition: Partition, regions: RegionJson) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "partitionId": partition.partition_id,
+        "region": regions.write(partition.region),
+    }
+    if partition.parent_id is not None:
+        document["parentPartitionId"] = partition.parent_id
+    if partition.child_ids:
+        document["childPartitionIds"] = list(partition.child_ids)
+    if partition.dimension is not None:
+        document["dimension"] = partition.dimension
+    return document
+
+
+def _partition_from_json(document: Document, regions: RegionJson) -> Partition:
+    return Partition(
+        partition_id=read(document, "partitionId", str),
+        region=regions.read(read(document, "region", list)),
+        parent_id=read_optional_text(document, "parentPartitionId"),
+        child_ids=tuple(read_list(document, "childPartitionIds", str, optional=True)),
+        dimension=read(document, "dimension", int) if "dimension" in document else None,
+    )
+
+
+def time_to_json(at: datetime) -> str:
+    """Write a time, which must be aware, as ISO 8601 in UTC to the microsecond."""
+    if at.tzinfo is None:
+        raise ValueError(f"the time {at} has no time zone")
+    return at.astimezone(UTC).isoformat()
+
+
+def time_from_json(text: str) -> datetime:
+    """Read what `time_to_json` wrote."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:
+        raise ValueError(f"the time {text!r} has no time zone")
+    return at.astimezone(UTC)
+
+
+def read(document: Document, name: str, kind: type[T], default: T | None = None) -> T:
+    """Return an entry of exactly this JSON type; a missing one is an error without a default."""
+    value = document[name] if default is None else document.get(name, default)
+    if type(value) is not kind:
+        raise ValueError(f"{name} must be of type {kind.__name__}, not {value!r:.100}")
+    return value
+
+
+def read_optional_text(document: Document, name: str) -> str | None:
+    """Return an entry that is text, or missing."""
+    return read(document, name, str) if name in document else None
+
+
+def read_list(document: Document, name: str, kind: type[T], *, optional: bool = False) -> list[T]:
+    """Return an entry that is a list of exactly this JSON type."""
+    values = read(document, name, list, [] if optional else None)
+    for value in values:
+        if type(value) is not kind:
+            raise ValueError(f"{name} must list {kind.__name__}, not {value!r:.100}")
+    return values

@@ -1,0 +1,1 @@
+"""Adapters for one machine: a folder of files."""

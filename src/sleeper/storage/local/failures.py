@@ -1,0 +1,55 @@
+"""What an operating system's refusal means to us: `OSError` in, one of our errors out."""
+
+from __future__ import annotations
+
+import errno
+
+from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK}
+
+
+def read_failure(error: OSError, path: str) -> StorageFailed:
+    """Translate the failure to read `path`, a file or a folder."""
+    return StorageFailed(
+        f"cannot read {path}: {_reason(error, path)}. Make it readable for this user, or mend "
+        "the disk, then try again."
+    )
+
+
+def write_failure(error: OSError, path: str) -> StorageFailed:
+    """Translate the failure to write, replace or delete `path`."""
+    what = f"cannot write {path}: {_reason(error, path)}."
+    if error.errno in _FULL:
+        return StorageFull(f"{what} Free some space or raise the quota, then try again.")
+    if error.errno in _FORBIDDEN:
+        return StorageReadOnly(
+            f"{what} Allow this user to write to the folder, or use an instance in another one."
+        )
+    return StorageFailed(f"{what} Mend the disk or the path, then try again.")
+
+
+def link_failure(error: OSError, path: str) -> StorageFailed:
+    """Translate the failure to give a finished file its name, `path`, by a hard link."""
+    if error.errno in _NO_LINKS:
+        return StorageReadOnly(
+            f"cannot commit {path}: {_reason(error, path)}. This file system cannot make hard "
+            "links, the only way to create a file whole and only once. Put the instance on a "
+            "local disk (ext4, xfs, btrfs, APFS) or in an object store."
+        )
+    return write_failure(error, path)
+
+
+def sync_failure(error: OSError, path: str) -> StorageFailed:
+    """Translate the failure to make the name `path` durable, when others can see it already."""
+    return StorageFailed(
+        f"{path} is in place, but the disk did not confirm it: {_reason(error, path)}. A power "
+        "cut could undo it. Mend the disk, then try the same again."
+    )
+
+
+def _reason(error: OSError, path: str) -> str:
+    reason = error.strerror or str(error)
+    return reason if error.filename in (None, path) else f"{reason} ({error.filename})"

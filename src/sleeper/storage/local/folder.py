@@ -1,0 +1,325 @@
+"""Objects as files in a folder, for any number of processes and threads on one machine.
+
+A file is written under a hidden name, made durable, and only then given its own name: by a hard
+link where it must be the first, by a rename where it replaces. So a reader sees a whole file or
+none, whenever a process dies; and the folder is made durable before anybody is told.
+"""
+
+# Paths are strings here: half of these calls have no Path method, and a Path costs as much as
+# the system call that it is made for.
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH120
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
+from sleeper.storage.local.failures import (
+    link_failure,
+    read_failure,
+    sync_failure,
+    write_failure,
+)
+from sleeper.storage.local.turns import take_turn
+from sleeper.storage.local.unfinished import (
+    FolderOutput,
+    discard,
+    open_unfinished,
+    sweep_unfinished,
+    write_unfinished,
+)
+from sleeper.storage.local.walk import walk
+from sleeper.storage.ports import ObjectInfo
+
+# Others may delete the folder we are about to write to, having emptied it. Each round makes it
+# again; to lose this often, somebody would have to delete on purpose.
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FolderObjects:
+    """The files under one folder. Keys are their paths, relative to it.
+
+    Attributes:
+        root: The folder, as an absolute path. It is made by the first write.
+        prefix: Where in the folder keys begin: empty, or ending in `/`. `under` sets it.
+
+    Raises:
+        BadRequest: `root` is relative, so it would move with the working directory.
+    """
+
+    root: Path
+    prefix: str = ""
+    _durable: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.root.is_absolute():
+            raise BadRequest(f"a folder of objects needs an absolute path, not {self.root}")
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Write a hidden file, then link it to its name, which fails where the name is taken."""
+        path = self.url(key)
+        if os.path.lexists(path):
+            return self._taken(path)
+        unfinished = self._write(path, body)
+        try:
+            self._name(os.link, unfinished, path)
+        except FileExistsError:
+            return self._taken(path)
+        except OSError as error:
+            raise link_failure(error, path) from error
+        finally:
+            discard(unfinished)
+        _sync_name(path)
+        return True
+
+    def put(self, key: str, body: bytes) -> None:
+        """Write a hidden file, then rename it over whatever has its name."""
+        path = self.url(key)
+        self._replace(self._write(path, body), path)
+
+    def read(self, key: str) -> bytes | None:
+        """Read a whole file."""
+        path = self.url(key)
+        descriptor = _open(path)
+        if descriptor is None:
+            return None
+        try:
+            return _read_at(descriptor, 0, os.fstat(descriptor).st_size)
+        except IsADirectoryError:
+            return None
+        except OSError as error:
+            raise read_failure(error, path) from error
+        finally:
+            os.close(descriptor)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Read parts of a file, all through one descriptor, so all of one file."""
+        check_ranges(key, ranges)
+        path = self.url(key)
+        # Opening and closing costs 3 microseconds: not worth keeping descriptors for.
+        descriptor = _open(path)
+        if descriptor is None:
+            raise _not_found(path)
+        try:
+            bodies = [_read_at(descriptor, offset, length) for offset, length in ranges]
+        except IsADirectoryError as error:
+            raise _not_found(path) from error
+        except OSError as error:
+            raise read_failure(error, path) from error
+        finally:
+            os.close(descriptor)
+        _check_lengths(path, ranges, bodies)
+        return bodies
+
+    def size(self, key: str) -> int:
+        """Ask the file system."""
+        path = self.url(key)
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise _not_found(path) from error
+        except OSError as error:
+            raise read_failure(error, path) from error
+        if stat.S_ISDIR(found.st_mode):
+            raise _not_found(path)
+        return found.st_size
+
+    def open_output(self, key: str) -> FolderOutput:
+        """Open a hidden file; closing it renames it to its name."""
+        path = self.url(key)
+        try:
+            self._make_folder(str(self.root))
+            unfinished = open_unfinished(str(self.root))
+        except OSError as error:
+            raise write_failure(error, path) from error
+        return FolderOutput(unfinished, path, self._replace)
+
+    def url(self, key: str) -> str:
+        """Return the file's absolute path, whether there is a file or not."""
+        check_key(key)
+        return f"{self.root}/{self.prefix}{key}"
+
+    def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        """Walk the folders that may hold such keys."""
+        check_prefix(prefix)
+        return walk(f"{self.root}/{self.prefix}", prefix, after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove files, then the folders that this leaves empty."""
+        touched = set()
+        for key in keys:
+            path = self.url(key)
+            try:
+                os.unlink(path)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                continue
+            except OSError as error:
+                raise write_failure(error, path) from error
+            touched.add(os.path.dirname(path))
+        for folder in {self._remove_empty(folder) for folder in touched}:
+            with suppress(FileNotFoundError):
+                _sync_folder(folder)
+
+    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Queue up by a lock on a hidden file (the port says the rest)."""
+        check_key(key)
+        return take_turn(str(self.root), self.prefix + key, pause)
+
+    def under(self, prefix: str) -> FolderObjects:
+        """Return the objects of one folder inside. Both share the hidden files."""
+        return FolderObjects(self.root, self.prefix + folder_prefix(prefix), self._durable)
+
+    def sweep_temporaries(self, older_than_s: float, now: datetime) -> int:
+        """Delete what writers that died have left behind, and return how many files that was.
+
+        Args:
+            older_than_s: Spare files written to within this time: their writer may be alive.
+            now: The time now (aware).
+        """
+        return sweep_unfinished(str(self.root), older_than_s, now)
+
+    def _write(self, path: str, body: bytes) -> str:
+        """Write the body of `path` to a hidden file."""
+        try:
+            self._make_folder(str(self.root))
+            return write_unfinished(str(self.root), body)
+        except OSError as error:
+            raise write_failure(error, path) from error
+
+    def _replace(self, unfinished: str, path: str) -> None:
+        """Give a finished file its name, in place of any file that has it."""
+        try:
+            self._name(os.replace, unfinished, path)
+        except OSError as error:
+            discard(unfinished)
+            raise write_failure(error, path) from error
+        except BaseException:
+            discard(unfinished)
+            raise
+        _sync_name(path)
+
+    def _name(self, step: Callable[[str, str], object], unfinished: str, path: str) -> None:
+        """Do `step` from `unfinished` to `path`, in a folder that is made if need be."""
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                self._make_folder(os.path.dirname(path))
+                step(unfinished, path)
+            except FileNotFoundError:
+                self._durable.clear()
+                if not attempts_left or not os.path.lexists(unfinished):
+                    raise
+            else:
+                return
+
+    def _make_folder(self, folder: str) -> None:
+        """Make `folder` and what is above it; make each one's own name durable.
+
+        Also where the folder is there already: whoever made it may not have got so far yet.
+        Once a process is enough.
+
+        Raises:
+            FileNotFoundError: somebody removed a folder above it meanwhile.
+            StorageFailed: it cannot be made.
+        """
+        if folder in self._durable:
+            return
+        try:
+            if folder == str(self.root):
+                _make_folders(folder)
+            else:
+                parent = os.path.dirname(folder)
+                self._make_folder(parent)
+                _make_one_folder(folder)
+                _sync_folder(parent)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise write_failure(error, folder) from error
+        self._durable.add(folder)
+
+    def _taken(self, path: str) -> bool:
+        """Answer that `path` exists: False, once that cannot be undone by a power cut."""
+        if os.path.isdir(path):
+            raise StorageFailed(f"cannot create {path}: there is a folder of that name. Move it.")
+        with suppress(FileNotFoundError):
+            _sync_name(path)
+        return False
+
+    def _remove_empty(self, folder: str) -> str:
+        """Remove `folder` and those above it that are left empty; return the first one kept."""
+        while folder != str(self.root):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                break
+            self._durable.discard(folder)
+            folder = os.path.dirname(folder)
+        return folder
+
+
+def _open(path: str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise read_failure(error, path) from error
+
+
+def _read_at(descriptor: int, offset: int, length: int) -> bytes:
+    """Read `length` bytes, or up to the end: the system may return large reads in pieces."""
+    body = os.pread(descriptor, length, offset)
+    if len(body) == length or not body:
+        return body
+    return body + _read_at(descriptor, offset + len(body), length - len(body))
+
+
+def _check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[bytes]) -> None:
+    for (offset, length), body in zip(ranges, bodies, strict=True):
+        if len(body) < length:
+            raise StorageFailed(
+                f"{path} ends before byte {offset + length}, up to which it was to be read. It is "
+                "shorter than its reader believes: truncated, or replaced."
+            )
+
+
+def _not_found(path: str) -> ObjectNotFound:
+    return ObjectNotFound(f"there is no file {path}")
+
+
+def _make_folders(folder: str) -> None:
+    """Make `folder` and what is missing above it, durably."""
+    if not os.path.isdir(folder):
+        parent = os.path.dirname(folder)
+        _make_folders(parent)
+        _make_one_folder(folder)
+        _sync_folder(parent)
+
+
+def _make_one_folder(folder: str) -> None:
+    with suppress(FileExistsError):
+        os.mkdir(folder)
+
+
+def _sync_name(path: str) -> None:
+    """Make the name of a file that is in place survive a power cut."""
+    try:
+        _sync_folder(os.path.dirname(path))
+    except OSError as error:
+        raise sync_failure(error, path) from error
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

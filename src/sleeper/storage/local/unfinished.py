@@ -1,0 +1,172 @@
+"""Files being written: hidden in one folder of the store, nameless to readers until finished."""
+
+# Paths are strings here: half of these calls have no Path method, and a Path costs as much as
+# the system call that it is made for.
+# ruff: noqa: PTH103, PTH108, PTH118
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from sleeper.storage.keys import TEMPORARY
+from sleeper.storage.local.failures import write_failure
+
+_FOLDER = f"{TEMPORARY}writes"
+# pyarrow writes page by page, header and body apart; a megabyte of them costs one system call.
+_BUFFER_SIZE_BYTES = 1 << 20
+_NUMBERS = itertools.count()
+
+
+def open_unfinished(root: str) -> tuple[int, str]:
+    """Make a new empty file in the hidden folder of `root`; return its descriptor and path.
+
+    Its mode is the umask's, as for any file a user makes. Process id and a number keep names
+    apart; where two machines share a folder, O_EXCL does.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = os.path.join(root, _FOLDER)
+    while True:
+        path = os.path.join(folder, f"{TEMPORARY}{os.getpid()}-{next(_NUMBERS)}")
+        try:
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), path
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            os.makedirs(folder, exist_ok=True)
+
+
+def write_unfinished(root: str, body: bytes) -> str:
+    """Write `body` durably to a new hidden file and return its path.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    descriptor, path = open_unfinished(root)
+    try:
+        try:
+            write_all(descriptor, body)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except BaseException:
+        discard(path)
+        raise
+    return path
+
+
+def write_all(descriptor: int, body: bytes) -> None:
+    """Write the whole of `body`: the system may take a large one in pieces."""
+    rest = memoryview(body)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def discard(path: str) -> None:
+    """Remove an unfinished file. If that fails, `sweep_unfinished` does it another day."""
+    with suppress(OSError):
+        os.unlink(path)
+
+
+def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
+    """Delete hidden files that nobody has written to for `older_than_s`; return how many.
+
+    What may not be deleted stays: an instance that can only be read still opens.
+    """
+    swept = 0
+    with suppress(OSError), os.scandir(os.path.join(root, _FOLDER)) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if now.timestamp() - entry.stat(follow_symlinks=False).st_mtime > older_than_s:
+                    os.unlink(entry.path)
+                    swept += 1
+    return swept
+
+
+class FolderOutput:
+    """A stream into a hidden file, which `close` makes durable and puts in its place.
+
+    Args:
+        unfinished: Descriptor and path of the hidden file, which this object owns from now on.
+        path: Where the file appears when it is closed.
+        put_in_place: Gives a finished file (first path) its name (second), durably.
+    """
+
+    def __init__(
+        self, unfinished: tuple[int, str], path: str, put_in_place: Callable[[str, str], None]
+    ) -> None:
+        descriptor, self._unfinished = unfinished
+        self._file = os.fdopen(descriptor, "wb", buffering=_BUFFER_SIZE_BYTES)
+        self._path = path
+        self._put_in_place = put_in_place
+        self._position = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or aborted."""
+        return self._file.closed
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write all of `data` and return its length in bytes."""
+        try:
+            written = self._file.write(data)
+        except OSError as error:
+            raise write_failure(error, self._path) from error
+        self._position += written
+        return written
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._position
+
+    def flush(self) -> None:
+        """Hand what is buffered to the system. Readers still see nothing."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise write_failure(error, self._path) from error
+
+    def close(self) -> None:
+        """Make the file durable and give it its name. Where that fails, nothing is left."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+            try:
+                os.fsync(self._file.fileno())
+                self._file.close()
+            except OSError as error:
+                raise write_failure(error, self._path) from error
+        except BaseException:
+            self.abort()
+            raise
+        self._put_in_place(self._unfinished, self._path)
+
+    def abort(self) -> None:
+        """Remove the hidden file."""
+        if self.closed:
+            return
+        with suppress(OSError):
+            self._file.close()
+        discard(self._unfinished)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()

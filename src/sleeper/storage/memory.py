@@ -1,0 +1,233 @@
+"""Objects in the memory of one process: a complete adapter, for tests and for trying things out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from io import BytesIO
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import Self
+
+from sleeper.errors import ObjectNotFound, StorageFailed
+from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
+from sleeper.storage.ports import ObjectInfo
+
+
+class MemoryObjects:
+    """Objects in a dictionary, safe for many threads. Views made by `under` share it.
+
+    A query engine opens objects by path. So `url` writes the object once into a private
+    temporary folder and every later change goes there too; the folder disappears with the
+    last view, or with `close`.
+
+    Args:
+        now: The time that a write is stamped with (aware, UTC).
+    """
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._bodies = _Bodies(now)
+        self._prefix = ""
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Keep `body` if nothing has its key."""
+        with self._bodies.lock:
+            if self._find(key) is not None:
+                return False
+            self.put(key, body)
+            return True
+
+    def put(self, key: str, body: bytes) -> None:
+        """Keep `body` in place of whatever has its key."""
+        check_key(key)
+        self._bodies.store(self._prefix + key, bytes(body))
+
+    def read(self, key: str) -> bytes | None:
+        """Return the body itself."""
+        return self._find(key)
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Copy parts of a body, all of one write."""
+        check_ranges(key, ranges)
+        body = self._get(key)
+        for offset, length in ranges:
+            if offset + length > len(body):
+                raise StorageFailed(
+                    f"object {self._prefix + key} ends before byte {offset + length}, up to which "
+                    "it was to be read. It is shorter than its reader believes: truncated, or "
+                    "replaced."
+                )
+        return [body[offset : offset + length] for offset, length in ranges]
+
+    def size(self, key: str) -> int:
+        """Return the body's length."""
+        return len(self._get(key))
+
+    def open_output(self, key: str) -> MemoryOutput:
+        """Collect what is written; closing it puts the whole."""
+        check_key(key)
+        return MemoryOutput(lambda body: self.put(key, body))
+
+    def url(self, key: str) -> str:
+        """Write the object to a file of its own, once, and return that file's path."""
+        check_key(key)
+        return self._bodies.path(self._prefix + key)
+
+    def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        """Return what was there at the time of the call."""
+        check_prefix(prefix)
+        start = self._prefix + prefix
+        with self._bodies.lock:
+            found = [
+                ObjectInfo(key.removeprefix(self._prefix), len(body), modified)
+                for key, (body, modified) in self._bodies.by_key.items()
+                if key.startswith(start) and key > self._prefix + after
+            ]
+        return iter(sorted(found, key=lambda info: info.key))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Forget bodies."""
+        for key in keys:
+            check_key(key)
+            self._bodies.remove(self._prefix + key)
+
+    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Go ahead at once (the port says the rest)."""
+        return nullcontext()
+
+    def under(self, prefix: str) -> MemoryObjects:
+        """Return the objects of one folder. Both share the bodies."""
+        view = object.__new__(MemoryObjects)
+        view._bodies = self._bodies
+        view._prefix = self._prefix + folder_prefix(prefix)
+        return view
+
+    def close(self) -> None:
+        """Remove the temporary folder, if `url` has made one."""
+        self._bodies.close()
+
+    def _find(self, key: str) -> bytes | None:
+        check_key(key)
+        body, _ = self._bodies.by_key.get(self._prefix + key, (None, None))
+        return body
+
+    def _get(self, key: str) -> bytes:
+        body = self._find(key)
+        if body is None:
+            raise ObjectNotFound(f"there is no object {self._prefix + key}")
+        return body
+
+
+class MemoryOutput:
+    """A stream that hands everything written to `keep` when it is closed."""
+
+    def __init__(self, keep: Callable[[bytes], None]) -> None:
+        self._keep = keep
+        self._written = BytesIO()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or aborted."""
+        return self._written.closed
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Collect `data` and return its length in bytes."""
+        return self._written.write(data)
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self._written.tell()
+
+    def flush(self) -> None:
+        """Do nothing: nothing is on its way."""
+        self._written.flush()
+
+    def close(self) -> None:
+        """Keep what was written as the object."""
+        if not self.closed:
+            self._keep(self._written.getvalue())
+            self._written.close()
+
+    def abort(self) -> None:
+        """Forget what was written."""
+        self._written.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class _Bodies:
+    """What all views share: bodies with the time of their last write, by full key."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.lock = RLock()
+        self.by_key: dict[str, tuple[bytes, datetime]] = {}
+        self._now = now
+        self._paths: dict[str, Path] = {}
+        self._remove_folder: Callable[[], object] | None = None
+        self._folder = Path()
+
+    def store(self, key: str, body: bytes) -> None:
+        """Keep a body, and bring its file up to date if it has one."""
+        with self.lock:
+            self.by_key[key] = body, self._now()
+            if key in self._paths:
+                _write_file(self._paths[key], body)
+
+    def remove(self, key: str) -> None:
+        """Forget a body and the content of its file."""
+        with self.lock:
+            if self.by_key.pop(key, None) is not None and key in self._paths:
+                self._paths[key].unlink()
+
+    def path(self, key: str) -> str:
+        """Return the file that from now on holds whatever `key` holds."""
+        with self.lock:
+            if key not in self._paths:
+                self._paths[key] = self._new_path(key)
+                if key in self.by_key:
+                    _write_file(self._paths[key], self.by_key[key][0])
+            return str(self._paths[key])
+
+    def close(self) -> None:
+        """Remove the folder of files; `path` makes another."""
+        with self.lock:
+            self._paths.clear()
+            if self._remove_folder is not None:
+                self._remove_folder()
+            self._remove_folder = None
+
+    def _new_path(self, key: str) -> Path:
+        # A folder each, because keys `a` and `a/b` can both be objects but not both be files.
+        # The last name is kept: engines look at its ending.
+        if self._remove_folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="sleeper-memory-"))
+            self._remove_folder = weakref.finalize(
+                self, shutil.rmtree, self._folder, ignore_errors=True
+            )
+        folder = self._folder / str(len(self._paths))
+        folder.mkdir()
+        return folder / key.rpartition("/")[2]
+
+
+def _write_file(path: Path, body: bytes) -> None:
+    # Replaced, not rewritten, so that whoever has the old file open still reads it whole.
+    new = path.with_name(f"{TEMPORARY}new")
+    new.write_bytes(body)
+    new.replace(path)

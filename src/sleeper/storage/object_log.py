@@ -1,0 +1,96 @@
+"""A table's transaction log and its snapshots as objects, in a folder, a bucket or memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sleeper.errors import BadRequest, ObjectNotFound
+from sleeper.storage.ports import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTransactionLog:
+    """A `TransactionLog` with one object for each entry, created only if absent.
+
+    Attributes:
+        objects: The table's objects.
+        prefix: What the entries' keys start with; twenty digits and `.json` follow.
+    """
+
+    objects: Objects
+    prefix: str = "statestore/transactions/"
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Create the object of entry `number`, if there is none.
+
+        A client may repeat a request by itself when the reply is lost, and is then told that the
+        number is taken: by us. So an entry that equals ours counts as appended.
+        """
+        key = self.key(number)
+        return self.objects.create(key, body) or self.objects.read(key) == body
+
+    def read(self, number: int) -> bytes | None:
+        """Read one object."""
+        return self.objects.read(self.key(number))
+
+    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Read object after object until there is none."""
+        while (body := self.read(number + 1)) is not None:
+            number += 1
+            yield number, body
+
+    def turn(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Queue up with other writers of this machine (the port says the rest)."""
+        return self.objects.turn(f"{self.prefix}turn", pause)
+
+    def key(self, number: int) -> str:
+        """Return the key of entry `number`."""
+        return f"{self.prefix}{number:020d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectSnapshotStore:
+    """A `SnapshotStore` with one object for each part.
+
+    Two writers of one number hold the same state, so a part that is there already, even from
+    a writer that died half-way, is as good as one's own.
+
+    Attributes:
+        objects: The table's objects.
+        prefix: What the parts' keys start with; twenty digits, `-` and the part's name follow.
+        last_part: The part that is written last and makes a snapshot count.
+    """
+
+    objects: Objects
+    prefix: str = "statestore/snapshots/"
+    last_part: str = "files.parquet"
+
+    def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
+        """Create each part in its order; one that is there already stays."""
+        if not parts or list(parts)[-1] != self.last_part:
+            raise BadRequest(
+                f"the last part of a snapshot must be {self.last_part!r}; these are {list(parts)}"
+            )
+        created = [self.objects.create(self.key(number, name), parts[name]) for name in parts]
+        return created[-1]
+
+    def numbers(self) -> tuple[int, ...]:
+        """List the last parts."""
+        name = re.compile(rf"(\d{{20}})-{re.escape(self.last_part)}")
+        keys = (info.key.removeprefix(self.prefix) for info in self.objects.listing(self.prefix))
+        return tuple(int(found[1]) for key in keys if (found := name.fullmatch(key)))
+
+    def load(self, number: int, part: str) -> bytes:
+        """Read one object."""
+        key = self.key(number, part)
+        body = self.objects.read(key)
+        if body is None:
+            raise ObjectNotFound(f"snapshot {number} has no part {part!r}: there is no {key}")
+        return body
+
+    def key(self, number: int, part: str) -> str:
+        """Return the key of one part of snapshot `number`."""
+        return f"{self.prefix}{number:020d}-{part}"

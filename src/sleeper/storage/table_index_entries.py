@@ -1,0 +1,118 @@
+"""The table index as JSON: one change to an entry, all tables to a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.model.tables import TableRecord
+
+FORMAT = 1
+"""The newest format of entries and checkpoints that this Sleeper reads, and the one it writes."""
+
+ChangeType = Literal["add", "replace", "remove"]
+_Decoded = TypeVar("_Decoded")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one entry changes, already found to be allowed.
+
+    Attributes:
+        type: What the change was, for people who read the entry.
+        table_id: The table that it is about.
+        record: The table's record from now on; None: the table is gone.
+    """
+
+    type: ChangeType
+    table_id: str
+    record: TableRecord | None
+
+
+def encode_entry(entry_id: str, change: Change) -> bytes:
+    """Return the body of one entry. No two entries have the same id."""
+    body: dict[str, Any] = {"type": change.type, "tableId": change.table_id}
+    if change.record is not None:
+        body["table"] = _record_to_json(change.record)
+    return _to_bytes({"entryId": entry_id, "format": FORMAT, "change": body})
+
+
+def decode_entry(key: str, body: bytes) -> Change:
+    """Read one entry back.
+
+    Raises:
+        FormatTooNew: a newer Sleeper wrote it.
+        DataDamaged: it is no entry. Both messages name `key`.
+    """
+    return _decode(key, body, _change_from_json)
+
+
+def encode_checkpoint(number: int, tables: Iterable[TableRecord]) -> bytes:
+    """Return the body of a checkpoint: all tables there are after entry `number`."""
+    records = [_record_to_json(record) for record in tables]
+    return _to_bytes({"format": FORMAT, "number": number, "tables": records})
+
+
+def decode_checkpoint(key: str, body: bytes) -> tuple[int, list[TableRecord]]:
+    """Read a checkpoint back: the number of its last entry, and the tables.
+
+    Raises:
+        FormatTooNew: a newer Sleeper wrote it.
+        DataDamaged: it is no checkpoint. Both messages name `key`.
+    """
+    return _decode(key, body, _checkpoint_from_json)
+
+
+def _decode(key: str, body: bytes, read: Callable[[Any], _Decoded]) -> _Decoded:
+    try:
+        value = json.loads(body)
+        written_format = int(value["format"])
+        if written_format <= FORMAT:
+            return read(value)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataDamaged(
+            f"{key} of the table index cannot be read ({type(error).__name__}: {error}). Restore "
+            "it from a copy; a checkpoint may also be deleted, the entries hold all of it."
+        ) from error
+    raise FormatTooNew(
+        f"{key} of the table index has format {written_format}; this Sleeper reads up to {FORMAT}. "
+        "Upgrade Sleeper."
+    )
+
+
+def _change_from_json(value: Any) -> Change:
+    change = value["change"]
+    if change["type"] == "remove":
+        return Change("remove", str(change["tableId"]), None)
+    if change["type"] not in ("add", "replace"):
+        raise ValueError(f"unknown change {change['type']!r}")
+    return Change(change["type"], str(change["tableId"]), _record_from_json(change["table"]))
+
+
+def _checkpoint_from_json(value: Any) -> tuple[int, list[TableRecord]]:
+    return int(value["number"]), [_record_from_json(record) for record in value["tables"]]
+
+
+def _record_to_json(record: TableRecord) -> dict[str, Any]:
+    return {
+        "tableId": record.table_id,
+        "name": record.name,
+        "online": record.online,
+        "properties": dict(record.properties),
+    }
+
+
+def _record_from_json(value: Any) -> TableRecord:
+    return TableRecord(
+        table_id=str(value["tableId"]),
+        name=str(value["name"]),
+        online=bool(value["online"]),
+        properties={str(name): str(text) for name, text in value["properties"].items()},
+    )
+
+
+def _to_bytes(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,501 @@
+"""Every point at which an operation can die, lose a reply, be refused, or be overtaken.
+
+An operation is run over healthy storage first, to count its calls. Then it is run again for each
+call and each kind of fault, on a copy of the same objects. What is left behind is opened by the
+next process, held against what was there before and what should be there after, and the
+operation is run once more. Storage that two runs left alike is looked at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sleeper.errors import (
+    CommitRefused,
+    CommitUnknown,
+    NotFound,
+    SleeperError,
+    SplitInvalid,
+    StorageFailed,
+    TableAlreadyExists,
+    TableNotFound,
+)
+from sleeper.instance import Instance
+from sleeper.model.partitions import split_partition
+from sleeper.state.file_transactions import AddFiles
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.partition_transactions import SplitPartition
+from sleeper.storage.memory import MemoryObjects
+from tests.any_order.faults import Call, Fault, Faults, FaultyObjects, Killed
+from tests.any_order.whole_instance import (
+    NOON,
+    as_tuples,
+    check_instance,
+    copy_of,
+    counted_ids,
+    image_of,
+    multiset,
+    open_instance,
+    orphans,
+    rows_in_files,
+)
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
+OLD = pa.table({"k": [1, 11, 12], "v": ["a", "b", "c"]}, schema=SCHEMA)
+NEW = pa.table({"k": [12, 2, 1, 30], "v": ["d", "e", "f", None]}, schema=SCHEMA)
+OTHER = pa.table({"k": [3, 12], "v": ["g", "h"]}, schema=SCHEMA)
+STRATEGY = "sleeper.table.ingest.file.writing.strategy"
+DEATHS = ("before", "after")
+FAILURES = ("lost", "refused")
+OUTAGE_CALLS = 40
+
+
+# ---------------------------------------------------------------- operations
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something that one process does to an instance.
+
+    Attributes:
+        run: Does it, with a handle of its own.
+        done: What running it once more may say when it was done already.
+        clears_up: Whether it deletes files once its change is made, so that a failure may be
+            told of a change that has happened. To run it again is safe all the same.
+        faults_from: What the first call is named that may fail: those before it fail as they do
+            in another operation of this file.
+        prepare: What the instance is like before, but for the table `t` with old rows.
+    """
+
+    name: str
+    run: Callable[[Instance], Any]
+    done: tuple[type[SleeperError], ...] = ()
+    clears_up: bool = False
+    faults_from: str = ""
+    prepare: Callable[[Instance], object] = lambda instance: None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def ingest(rows, job_id):
+    return lambda instance: instance.table("t").ingest(rows, job_id=job_id)
+
+
+def one_reference_per_leaf(instance):
+    instance.table("t").set_properties({STRATEGY: "one_reference_per_leaf"})
+
+
+def come_to_the_eve_of_a_snapshot(instance):
+    """Commit what has no rows, so that a snapshot is due after the next commit."""
+    store = instance.table("t")._open().store
+    for number in range(store.state().number, 99):
+        job = FinishedJob(job_id=f"empty-{number}", keep_until=NOON, rows_read=0, rows_written=0)
+        store.commit(AddFiles(job=job))
+
+
+def split_the_upper_leaf(instance):
+    store = instance.table("t")._open().store
+    leaf = store.refresh().tree.leaf_of((15,))
+    parent, lower, upper = split_partition(leaf, 20, new_id=instance._surroundings.new_id)
+    return store.commit(SplitPartition(parent=parent, children=(lower, upper)))
+
+
+def create_another(instance):
+    return instance.create_table("u", SCHEMA, row_keys=["k"], split_points=[5])
+
+
+INGEST = Operation("ingest", ingest(NEW, "job"))
+INGEST_ONE_FILE = Operation("ingest-one-file", ingest(NEW, "job"), prepare=one_reference_per_leaf)
+INGEST_NOTHING = Operation("ingest-nothing", ingest(NEW.slice(0, 0), "job"))
+INGEST_AND_SNAPSHOT = Operation(
+    "ingest-and-snapshot",
+    ingest(NEW, "job"),
+    faults_from="create statestore/transactions",
+    prepare=come_to_the_eve_of_a_snapshot,
+)
+INGEST_OTHER = Operation("ingest-other", ingest(OTHER, "other"))
+SPLIT = Operation("split", split_the_upper_leaf, done=(CommitRefused, SplitInvalid))
+CREATE = Operation("create", create_another, done=(TableAlreadyExists,))
+RENAME = Operation("rename", lambda i: i.table("t").rename("renamed"), done=(TableNotFound,))
+REINITIALISE = Operation("reinitialise", lambda i: i.table("t").reinitialise(), clears_up=True)
+REPARTITION = Operation(
+    "repartition", lambda i: i.table("t").reinitialise([3, 6, 9]), clears_up=True
+)
+DELETE = Operation("delete", lambda i: i.delete_table("t"), done=(TableNotFound,), clears_up=True)
+SET = Operation("set", lambda i: i.table("t").set_properties({STRATEGY: "one_reference_per_leaf"}))
+OFFLINE = Operation("offline", lambda i: i.table("t").set_online(online=False))
+
+INGESTS = (INGEST, INGEST_ONE_FILE, INGEST_NOTHING, INGEST_AND_SNAPSHOT)
+OTHERS = (SPLIT, CREATE, RENAME, REINITIALISE, REPARTITION, DELETE, SET, OFFLINE)
+SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
+OVERTAKEN = (INGEST, INGEST_OTHER, *OTHERS)
+
+
+# ---------------------------------------------------------------- running and looking
+
+
+def prepared(operation: Operation) -> MemoryObjects:
+    """The instance before the operation: a table of two leaves with old rows."""
+    objects = MemoryObjects(lambda: NOON)
+    instance = open_instance(objects, counted_ids())
+    instance.create_table("t", SCHEMA, row_keys=["k"], split_points=[10])
+    instance.table("t").ingest(OLD, job_id="old")
+    operation.prepare(instance)
+    return objects
+
+
+@dataclass
+class Run:
+    """One run of an operation by a process of its own, and how it ended."""
+
+    objects: MemoryObjects
+    faults: Faults
+    instance: Instance
+    outcome: str
+    error: BaseException | None = None
+
+
+def run(operation: Operation, before: MemoryObjects, faults: Faults, first_id: int) -> Run:
+    """Run an operation over a copy of some objects."""
+    objects = copy_of(before)
+    instance = open_instance(FaultyObjects(objects, faults), counted_ids(first_id))
+    done = Run(objects, faults, instance, "acknowledged")
+    try:
+        operation.run(instance)
+    except (Killed, SleeperError) as error:
+        done.outcome, done.error = type(error).__name__, error
+    return done
+
+
+def calls_of(operation: Operation, before: MemoryObjects) -> range:
+    """The calls that may fail while the operation runs over healthy storage."""
+    healthy = run(operation, before, Faults(), 1_000)
+    assert healthy.outcome == "acknowledged"
+    names = healthy.faults.names
+    starts = (n for n, name in enumerate(names) if name.startswith(operation.faults_from))
+    return range(next(starts), len(names))
+
+
+def seen(objects: MemoryObjects) -> dict[str, Any]:
+    """All that a user can tell of an instance, once it was checked."""
+    instance = open_instance(objects, counted_ids(9_000_000))
+    check_instance(objects, instance)
+    told = {}
+    for record in instance.tables():
+        table = instance.table(record.name)
+        with table.query() as answer:
+            rows = multiset(as_tuples(answer.to_arrow()))
+        assert rows == multiset(rows_in_files(objects.under(table.table_id), table))
+        leaves = [leaf.region for leaf in table.state().tree.leaves()]
+        settings = {
+            name: value
+            for name, value in record.properties.items()
+            if not name.endswith(("table.id", "table.name"))
+        }
+        told[record.name] = (rows, leaves, record.online, settings)
+    return told
+
+
+@dataclass
+class Effect:
+    """What an operation does: what can be seen before it and after it."""
+
+    operation: Operation
+    before: MemoryObjects
+    old: dict[str, Any]
+    new: dict[str, Any]
+    calls: range
+    runs: int = 0
+    outcomes: set[str] = field(default_factory=set)
+    images: dict[Any, None] = field(default_factory=dict)
+    with_orphans: int = 0
+
+    @classmethod
+    def of(cls, operation: Operation) -> Effect:
+        before = prepared(operation)
+        after = run(operation, before, Faults(), 1_000)
+        assert after.outcome == "acknowledged"
+        return cls(
+            operation, before, seen(before), seen(after.objects), calls_of(operation, before)
+        )
+
+    def check(self, done: Run) -> None:
+        """Check what one faulty run left, unless another left and told the same."""
+        self.runs += 1
+        self.outcomes.add(done.outcome)
+        check_error(done)
+        place = (image_of(done.objects), done.outcome)
+        if place in self.images:
+            return
+        self.images[place] = None
+        now = seen(done.objects)
+        assert now in (self.old, self.new), "neither wholly there nor wholly absent"
+        if done.outcome == "acknowledged":
+            assert now == self.new, "an acknowledged change was lost"
+        if isinstance(done.error, StorageFailed) and not self.operation.clears_up:
+            assert now == self.old, "told that nothing was done, and something was"
+        self.with_orphans += has_orphans(done.objects)
+        objects = copy_of(done.objects)
+        self.check_again(open_instance(objects, counted_ids(8_000_000)), objects, now)
+
+    def check_again(self, instance: Instance, objects: MemoryObjects, now: dict[str, Any]) -> None:
+        """I4: whoever runs the operation again finds it done, or does it: exactly once."""
+        try:
+            self.operation.run(instance)
+        except self.operation.done:
+            assert now == self.new
+        assert seen(objects) == self.new
+
+
+def has_orphans(objects: MemoryObjects) -> bool:
+    """Whether files were left that nobody references; they belong to no row that counts."""
+    instance = open_instance(objects, counted_ids(9_500_000))
+    return any(
+        orphans(objects.under(record.table_id), instance.table(record.name))
+        for record in instance.tables()
+    )
+
+
+def check_error(done: Run) -> None:
+    """Only what the house promises is raised; an unknown outcome is unknown indeed."""
+    if done.error is None or isinstance(done.error, Killed):
+        return
+    assert isinstance(done.error, (StorageFailed, CommitUnknown)), done.error
+    if isinstance(done.error, CommitUnknown):
+        assert truth_is_unknown(done.faults.seen), [call.name for call in done.faults.seen]
+
+
+def truth_is_unknown(calls: list[Call]) -> bool:
+    """Whether an entry was sent without an answer, and nothing since has told its fate.
+
+    A read that finds no entry tells nothing: what was sent may still be on its way. What comes
+    after must not have deleted anything.
+    """
+    sent: dict[str, int] = {}
+    for place, call in enumerate(calls):
+        verb, _, key = call.name.partition(" ")
+        if verb == "create" and call.fault:
+            sent.setdefault(key, place)
+        elif key in sent and not call.fault and call.answer is not None:
+            del sent[key]
+    if not sent:
+        return False
+    first = min(sent.values())
+    return not any(call.name.startswith("delete") for call in calls[first:])
+
+
+# ---------------------------------------------------------------- one fault
+
+
+@pytest.mark.parametrize("operation", [*INGESTS, *OTHERS], ids=str)
+class TestEveryPoint:
+    """F1, F2: one operation, one fault, at each call that it makes."""
+
+    def test_of_death_leaves_all_or_nothing(self, operation):
+        """I1 to I4: killed before or after any call, it is wholly done or not at all."""
+        effect = Effect.of(operation)
+
+        for call in effect.calls:
+            for kind in DEATHS:
+                faults = Faults((Fault(call, kind),))
+                effect.check(run(operation, effect.before, faults, 1_000))
+
+        assert effect.runs == 2 * len(effect.calls) >= 6
+        assert effect.outcomes == {"Killed"}
+        assert len(effect.images) >= 2  # the old and the new were both left by some death
+
+    @pytest.mark.parametrize("kind", FAILURES)
+    def test_of_failure_is_told_truly(self, operation, kind):
+        """I1, I2: a lost reply or a refused call ends in success, or in the error that is so."""
+        effect = Effect.of(operation)
+
+        for call in effect.calls:
+            done = run(operation, effect.before, Faults((Fault(call, kind),)), 1_000)
+            effect.check(done)
+            if done.outcome != "acknowledged":  # it lives on, and does again what it could not
+                effect.check_again(done.instance, done.objects, seen(done.objects))
+
+        assert effect.runs == len(effect.calls) >= 3
+        assert effect.outcomes <= {"acknowledged", "StorageFailed"}
+        assert len(effect.images) >= 2
+
+    @pytest.mark.parametrize("kind", FAILURES)
+    def test_of_a_long_outage_is_told_truly(self, operation, kind):
+        """F3: from each call on every call fails, until the operation gives up."""
+        effect = Effect.of(operation)
+
+        for start in effect.calls:
+            plan = tuple(Fault(call, kind) for call in range(start, start + OUTAGE_CALLS))
+            effect.check(run(operation, effect.before, Faults(plan), 1_000))
+
+        assert effect.runs == len(effect.calls) >= 3
+        assert "CommitUnknown" in effect.outcomes
+
+
+@pytest.mark.parametrize("operation", INGESTS, ids=str)
+def test_an_ingest_that_fails_before_its_commit_takes_its_files_away(operation):
+    """
+    ING-8: while storage fails only once, a run that tells of failure leaves no file behind; a
+    run that cannot know leaves all of them.
+    """
+    before = prepared(operation)
+    failed = 0
+
+    for call in calls_of(operation, before):
+        done = run(operation, before, Faults((Fault(call, "refused"),)), 1_000)
+        failed += isinstance(done.error, StorageFailed)
+        assert not has_orphans(done.objects), done.faults.names[call]
+
+    assert failed >= 3 or operation.faults_from
+
+
+def test_an_ingest_that_fails_leaves_no_thread_behind():
+    """
+    Whoever keeps the error keeps the frames of the run alive. The sort's thread must have ended
+    all the same: if that were left to Python's garbage collector, it could stop the process.
+    """
+    before = prepared(INGEST)
+    failed = []
+
+    for call in calls_of(INGEST, before):
+        done = run(INGEST, before, Faults((Fault(call, "refused"),)), 1_000)
+        failed += [done.error] if isinstance(done.error, StorageFailed) else []
+        names = [thread.name for thread in threading.enumerate()]
+        assert not [name for name in names if name.startswith("sleeper-sort")]
+
+    assert len(failed) >= 3
+
+
+def test_dead_ingests_leave_orphans_and_nothing_else():
+    """What a death leaves is not referenced by any version; the next run does not need it."""
+    effect = Effect.of(INGEST)
+
+    for call in effect.calls:
+        effect.check(run(INGEST, effect.before, Faults((Fault(call, "after"),)), 1_000))
+
+    assert effect.with_orphans >= 3
+
+
+# ---------------------------------------------------------------- two faults
+
+
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_two_processes_die_at_any_two_points_and_the_third_succeeds(operation):
+    """F1 in pairs: the second, which does the same again, may die wherever it likes too."""
+    effect = Effect.of(operation)
+    left: dict[Any, MemoryObjects] = {}
+    pairs = 0
+
+    for call in effect.calls:
+        for kind in DEATHS:
+            first = run(operation, effect.before, Faults((Fault(call, kind),)), 1_000)
+            left.setdefault(image_of(first.objects), first.objects)
+    for before in left.values():
+        second = run(operation, before, Faults(), 2_000)
+        for call in range(second.faults.calls):
+            for kind in DEATHS:
+                done = run(operation, before, Faults((Fault(call, kind),)), 2_000)
+                pairs += 1
+                if done.outcome == "Killed":
+                    effect.check(done)
+                else:
+                    assert isinstance(done.error, operation.done)
+
+    assert len(left) >= 2
+    assert pairs >= 20
+    assert len(effect.images) >= len(left)
+
+
+@pytest.mark.parametrize("operation", SMALL, ids=str)
+def test_a_failure_and_then_a_death_or_a_failure_leave_all_or_nothing(operation):
+    """F2 in pairs: the second fault may hit the very look that clears up the first."""
+    effect = Effect.of(operation)
+
+    for first in effect.calls:
+        for failure in FAILURES:
+            # Later than ten calls after the first the run is what it was, one call longer.
+            for second in range(first + 1, min(first + 11, effect.calls.stop + 4)):
+                for kind in (*DEATHS, *FAILURES):
+                    plan = (Fault(first, failure), Fault(second, kind))
+                    effect.check(run(operation, effect.before, Faults(plan), 1_000))
+
+    assert effect.runs >= 8 * len(effect.calls)
+    assert {"Killed", "acknowledged", "StorageFailed"} <= effect.outcomes
+
+
+# ---------------------------------------------------------------- two processes at a time
+
+
+def told(operation: Operation, instance: Instance) -> str:
+    """Run an operation and say how it ended, in one word."""
+    try:
+        operation.run(instance)
+    except (CommitRefused, NotFound, SplitInvalid, TableAlreadyExists):
+        return "refused"
+    return "done"
+
+
+@dataclass
+class Overtaking:
+    """What two operations come to one after the other, and so what they may come to at once."""
+
+    slow: Operation
+    fast: Operation
+    before: MemoryObjects
+
+    def __post_init__(self) -> None:
+        one, two, end = self.in_turn(self.slow, self.fast)
+        other_two, other_one, other_end = self.in_turn(self.fast, self.slow)
+        self.turns = [(one, two, end), (other_one, other_two, other_end)]
+        _, alone = self.alone(self.fast)
+        # The slow one may be refused: it planned from what is no longer so. Then it did nothing.
+        self.turns.append(("refused", "done", alone))
+        if RENAME in (self.slow, self.fast):
+            # Who has found a table by its name holds it by its id: a rename refuses nobody.
+            self.turns += [("done", "done", end), ("done", "done", other_end)]
+
+    def alone(self, operation: Operation) -> tuple[str, Any]:
+        objects = copy_of(self.before)
+        return told(operation, open_instance(objects, counted_ids(1_000))), seen(objects)
+
+    def in_turn(self, first: Operation, second: Operation) -> tuple[str, str, Any]:
+        objects = copy_of(self.before)
+        one = told(first, open_instance(objects, counted_ids(1_000)))
+        two = told(second, open_instance(objects, counted_ids(2_000)))
+        return one, two, seen(objects)
+
+    def check_at(self, call: int) -> None:
+        """The fast one runs whole before this call of the slow one."""
+        objects, faults, said = copy_of(self.before), Faults(), []
+        other = open_instance(objects, counted_ids(2_000))
+        faults.meanwhile[call] = lambda: said.append(told(self.fast, other))
+        mine = told(self.slow, open_instance(FaultyObjects(objects, faults), counted_ids(1_000)))
+        if said:  # else the slow one ended before that call
+            name = faults.names[call]
+            assert (mine, *said, seen(objects)) in self.turns, (self.fast.name, name)
+
+
+@pytest.mark.parametrize("slow", OVERTAKEN, ids=str)
+def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
+    """
+    F5, I3, I10: while one process rests before any of its calls, another does a whole operation.
+    What both are told and what is there at the end is as if one had come after the other, or as
+    if the slow one had never come, and was told so.
+    """
+    before = prepared(slow)
+    calls, checked = calls_of(slow, before), 0
+
+    for fast in OVERTAKEN:
+        pair = Overtaking(slow, fast, before)
+        for call in calls:
+            pair.check_at(call)
+            checked += 1
+
+    assert checked == len(calls) * len(OVERTAKEN) >= 30

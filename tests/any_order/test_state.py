@@ -1,0 +1,339 @@
+"""Commits in any order, by several processes, over storage that fails at any call.
+
+No acknowledged commit is lost, none happens twice, and every process sees the same history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations, count
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sleeper.errors import CommitRefused, CommitUnknown, JobAlreadyCommitted, StorageFailed
+from sleeper.state.state_store import SnapshotRule, TransactionLogStateStore
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
+from tests.any_order.state_model import (
+    Add,
+    Begin,
+    Claim,
+    Clear,
+    Collect,
+    Compact,
+    Model,
+    Push,
+    Split,
+    contents_of,
+)
+from tests.unit.state.small_tables import NOON, SCHEMA
+
+OFTEN = SnapshotRule(entries_min=3, changed_share=10**6, entries_max=5)
+NEVER = SnapshotRule(entries_min=10**9, entries_max=10**9)
+IDS = count()
+STEPS = (*(["add", "job", "claim", "compact", "push"] * 3), *(["collect"] * 4), "split", "clear")
+
+
+def open_store(objects, rule=OFTEN):
+    """A process of its own on the table's objects."""
+    return TransactionLogStateStore(
+        ObjectTransactionLog(objects),
+        ObjectSnapshotStore(objects),
+        SCHEMA,
+        now=lambda: NOON,
+        new_id=lambda: f"id-{next(IDS)}",
+        pause=lambda attempt: None,
+        snapshot_rule=rule,
+    )
+
+
+class Contested(FaultyObjects):
+    """Objects on which another process may be faster: `rival` runs before the next new entry."""
+
+    rival = None
+
+    def create(self, key, body):
+        if self.rival is not None and "transactions" in key:
+            rival, self.rival = self.rival, None
+            rival()
+        return super().create(key, body)
+
+
+@dataclass
+class Process:
+    objects: Contested
+    store: TransactionLogStateStore
+
+
+class AnyOrderOfCommits(RuleBasedStateMachine):
+    """Three processes commit to one table; every outcome is held against the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared = MemoryObjects(lambda: NOON)
+        self.names = count(1)
+        self.history = [Model()]
+        self.processes = [self.start() for _ in range(3)]
+
+    def start(self):
+        objects = Contested(self.shared, Faults())
+        return Process(objects, open_store(objects))
+
+    @property
+    def model(self):
+        return self.history[-1]
+
+    def commit(self, process, steps):
+        """Commit steps as one group, and learn from the outcome what the model has to become."""
+        if not steps:
+            return
+        try:
+            done = process.store.commit_group([step.transaction for step in steps])
+        except CommitUnknown:
+            self.find_out(steps)
+        except StorageFailed:
+            assert open_store(self.shared, NEVER).state().number == self.model.number
+        else:
+            refused = self.advance(steps)
+            assert [isinstance(each, CommitRefused) for each in done.refusals] == refused
+            assert contents_of(done.state) == self.model.contents()
+
+    def advance(self, steps):
+        """Take the model one entry further; return which steps it refuses."""
+        following = replace(self.model, number=self.model.number + 1)
+        refused, changed = [], False
+        for step in steps:
+            after = following.after(step)
+            refused.append(after is None)
+            changed = changed or after not in (None, following)
+            following = after or following
+        if changed:
+            self.history.append(following)
+        return refused
+
+    def find_out(self, steps):
+        """After an unknown outcome, the log says whether it was a commit."""
+        if open_store(self.shared, NEVER).state().number > self.model.number:
+            self.advance(steps)
+
+    @initialize()
+    def begin(self):
+        self.commit(self.processes[0], [Begin()])
+
+    @rule(data=st.data(), place=st.integers(0, 2), size=st.integers(1, 3))
+    def commit_something(self, data, place, size):
+        self.commit(self.processes[place], [self.step(data) for _ in range(size)])
+
+    @rule(data=st.data(), place=st.integers(0, 2))
+    def lose_a_race(self, data, place):
+        """Another process commits between this one's look at the log and its append."""
+        rival, process = self.processes[place - 1], self.processes[place]
+        theirs, ours = self.step(data), self.step(data)
+        process.objects.rival = lambda: self.commit(rival, [theirs])
+        self.commit(process, [ours])
+        process.objects.rival = None
+
+    @rule(
+        data=st.data(),
+        place=st.integers(0, 2),
+        start=st.sampled_from([1, 1, 1, 0, 2, 3, 4]),  # 1 is the append, mostly
+        kinds=st.lists(st.sampled_from(["lost", "refused", "well"]), min_size=1, max_size=8)
+        | st.sampled_from([["lost"] * 12, ["refused"] * 12]),
+    )
+    def storage_fails(self, data, place, start, kinds):
+        faults = self.processes[place].objects._faults
+        first = faults.calls + start
+        faults.plan = tuple(Fault(call, kind) for call, kind in enumerate(kinds, start=first))
+        self.commit(self.processes[place], [self.step(data)])
+
+    @rule(place=st.integers(0, 2))
+    def storage_recovers(self, place):
+        self.processes[place].objects._faults.plan = ()
+
+    @rule(data=st.data(), place=st.integers(0, 2), call=st.integers(0, 8), late=st.booleans())
+    def kill(self, data, place, call, late):
+        """A process dies somewhere in a commit, or after it, and another takes its place."""
+        process = self.processes[place]
+        faults, step = process.objects._faults, self.step(data)
+        faults.plan = (Fault(faults.calls + call, "after" if late else "before"),)
+        try:
+            self.commit(process, [step])
+        except Killed:
+            self.find_out([step])
+        self.processes[place] = self.start()
+
+    @rule(place=st.integers(0, 2))
+    def look(self, place):
+        process = self.processes[place]
+        process.objects._faults.plan = ()
+        assert contents_of(process.store.refresh()) == self.model.contents()
+
+    @rule(data=st.data(), place=st.integers(0, 2))
+    def look_back(self, data, place):
+        self.processes[place].objects._faults.plan = ()
+        number = data.draw(st.integers(0, self.model.number))
+        found = self.processes[place].store.at(number)
+        assert contents_of(found) == self.history[number].contents()
+
+    @precondition(lambda self: self.model.number % 4 == 0)
+    @invariant()
+    def snapshots_and_replay_agree(self):
+        """With snapshots or with the whole log from its first entry: the same state."""
+        with_snapshots = open_store(self.shared).state()
+        log = ObjectTransactionLog(self.shared)
+        alone = TransactionLogStateStore(
+            log,
+            ObjectSnapshotStore(MemoryObjects(lambda: NOON)),
+            SCHEMA,
+            now=lambda: NOON,
+            new_id=lambda: f"id-{next(IDS)}",
+            pause=lambda attempt: None,
+        ).state()
+
+        assert contents_of(with_snapshots) == self.model.contents()
+        assert contents_of(alone) == self.model.contents()
+        numbers = [number for number, _ in log.read_after(0)]
+        assert numbers == list(range(1, self.model.number + 1))
+
+    def step(self, data):
+        """Something to do: mostly possible as far as the model knows, sometimes not."""
+        model, kind = self.model, data.draw(st.sampled_from(STEPS))
+        usual = data.draw(st.integers(0, 7)) > 0
+        shares = sorted(model.shares) if usual else [("f0", "r"), *sorted(model.shares)]
+        wanted = [each for each in shares if self.suits(kind, each)] or shares or [("f0", "r")]
+        name, place = data.draw(st.sampled_from(wanted))
+        job = f"job-{data.draw(st.integers(0, 6))}"
+        if kind == "add":
+            here = data.draw(st.sampled_from(sorted(model.partitions) or ["r"]))
+            return Add(((self.name() if usual else name, here, data.draw(st.integers(1, 9))),))
+        if kind == "job":
+            return Add(((self.name(), place, 3), (self.name(), "r", 4)), job=job)
+        if kind == "claim":
+            return Claim(job, place, (name,))
+        if kind == "compact":
+            claim = model.shares[name, place].claim if (name, place) in model.shares else None
+            mine = [
+                n
+                for n, p in sorted(model.shares)
+                if p == place and model.shares[n, p].claim == claim
+            ]
+            return Compact(claim or job, place, tuple(mine) or (name,), self.name())
+        if kind == "split":
+            return Split(data.draw(st.sampled_from(sorted(model.leaves) or ["r"])))
+        if kind == "push":
+            return Push(name, place)
+        if kind == "collect":
+            waiting = sorted(model.waiting) if usual else [name]
+            return Collect(tuple(waiting[: data.draw(st.integers(1, 3))]))
+        return Clear()
+
+    def suits(self, kind, where):
+        """Whether a step of this kind could work on a file of this partition."""
+        share = self.model.shares.get(where)
+        if share is None or kind not in ("claim", "compact", "push"):
+            return True
+        if kind == "push":
+            return not share.claim and where[1] not in self.model.leaves
+        return bool(share.claim) == (kind == "compact")
+
+    def name(self):
+        return f"f{next(self.names)}"
+
+
+def test_any_order_of_commits_and_failures_keeps_every_commit():
+    """STS-13, STS-14: whatever fails and whoever races, the history is what was acknowledged."""
+    run_state_machine_as_test(
+        AnyOrderOfCommits, settings=settings(max_examples=40, stateful_step_count=30)
+    )
+
+
+FIRST, SECOND = Add((("first", "r", 1),), job="job"), Add((("second", "r", 1),), job="job")
+
+
+def prepared():
+    """A table on the eve of a snapshot: the next commit writes one."""
+    shared = MemoryObjects(lambda: NOON)
+    store = open_store(shared, NEVER)
+    for step in (Begin(), Split("r")):
+        store.commit(step.transaction)
+    return shared
+
+
+def attempt(shared, plan, step):
+    """Commit in a process of its own, with faults. True when the commit was acknowledged."""
+    store = open_store(FaultyObjects(shared, Faults(plan)))
+    try:
+        store.commit(step.transaction)
+    except (Killed, StorageFailed, CommitUnknown):
+        return False
+    return True
+
+
+def calls_of_a_commit():
+    faults = Faults()
+    open_store(FaultyObjects(prepared(), faults)).commit(FIRST.transaction)
+    return len(faults.names)
+
+
+CALLS = range(calls_of_a_commit())
+KINDS = ("before", "after", "lost", "refused")
+POINTS = [Fault(call, kind) for call in CALLS for kind in KINDS]
+
+
+def check_exactly_once(plan):
+    """Run a job with faults, then once more by another process: its rows are there once."""
+    shared = prepared()
+
+    acknowledged = attempt(shared, plan, FIRST)
+    again = open_store(shared)
+    try:
+        again.commit(SECOND.transaction)
+    except JobAlreadyCommitted as done:
+        expected, number = {"first"}, done.number
+    else:
+        expected, number = {"second"}, 3
+
+    for store in (again, open_store(shared), open_store(shared, NEVER)):
+        state = store.refresh()
+        assert {ref.filename for ref in state.references()} == expected
+        assert (state.number, number) == (3, 3)
+    assert not (acknowledged and expected == {"second"})
+
+
+class TestEveryPointOfACommit:
+    """A job that fails at one call of its commit, or at two, and is then run again."""
+
+    def test_has_points_before_and_after_the_entry(self):
+        """The calls are: look, read the log, create the entry, and write the snapshot."""
+        faults = Faults()
+        open_store(FaultyObjects(prepared(), faults)).commit(FIRST.transaction)
+
+        assert sum("create statestore/transactions" in name for name in faults.names) == 1
+        assert sum("create statestore/snapshots" in name for name in faults.names) == 3
+
+    @pytest.mark.parametrize("fault", POINTS, ids=lambda fault: f"{fault.kind}-{fault.call}")
+    def test_ends_with_its_rows_there_exactly_once(self, fault):
+        """Killed before or after a call, without an answer, or refused once."""
+        check_exactly_once((fault,))
+
+    def test_ends_so_after_two_faults_as_well(self):
+        """Any pair: the second may hit the very look that was to clear up the first."""
+        for first, second in combinations(POINTS, 2):
+            check_exactly_once((first, second))
+
+    @pytest.mark.parametrize("kind", ["lost", "refused"])
+    def test_ends_so_while_storage_fails_for_long(self, kind):
+        """From each call on, everything fails until the process gives up."""
+        for start in CALLS:
+            check_exactly_once(tuple(Fault(call, kind) for call in range(start, start + 40)))

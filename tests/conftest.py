@@ -1,0 +1,13 @@
+"""What every test shares. Builders live beside the tests that use them."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Machines differ in speed, so no deadline; in CI the same examples every time, so that a
+# red build is the change's fault. Locally Hypothesis keeps looking for new ones.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

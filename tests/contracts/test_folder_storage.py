@@ -1,0 +1,50 @@
+"""The folder adapters keep every contract."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.objects_contract import ObjectsContract
+from tests.contracts.outputs_contract import OutputContract, PathUrlContract
+from tests.contracts.snapshot_store_contract import SnapshotStoreContract
+from tests.contracts.table_index_contract import TableIndexContract
+from tests.contracts.transaction_log_contract import TransactionLogContract
+
+
+@pytest.fixture
+def objects(tmp_path):
+    return FolderObjects(tmp_path / "instance")
+
+
+class TestFolderObjects(ObjectsContract, OutputContract, PathUrlContract):
+    """Objects in a folder."""
+
+
+class TestFolderTransactionLog(TransactionLogContract):
+    """A log of objects in a folder."""
+
+    @pytest.fixture
+    def log(self, objects):
+        return ObjectTransactionLog(objects)
+
+
+class TestFolderSnapshotStore(SnapshotStoreContract):
+    """Snapshots as objects in a folder."""
+
+    @pytest.fixture
+    def snapshots(self, objects):
+        return ObjectSnapshotStore(objects)
+
+
+class TestFolderTableIndex(TableIndexContract):
+    """A table index of objects in a folder."""
+
+    @pytest.fixture
+    def open_index(self, objects):
+        numbers = count()
+        return lambda: ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")

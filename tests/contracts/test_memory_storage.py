@@ -1,0 +1,55 @@
+"""The memory adapters keep every contract."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+import pytest
+
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.objects_contract import ObjectsContract
+from tests.contracts.outputs_contract import OutputContract, PathUrlContract
+from tests.contracts.snapshot_store_contract import SnapshotStoreContract
+from tests.contracts.table_index_contract import TableIndexContract
+from tests.contracts.transaction_log_contract import TransactionLogContract
+
+
+@pytest.fixture
+def objects():
+    hours = count()
+    noon = datetime(2026, 5, 4, 12, tzinfo=UTC)
+    objects = MemoryObjects(lambda: noon + timedelta(hours=next(hours)))
+    yield objects
+    objects.close()
+
+
+class TestMemoryObjects(ObjectsContract, OutputContract, PathUrlContract):
+    """Objects in a dictionary."""
+
+
+class TestMemoryTransactionLog(TransactionLogContract):
+    """A log of objects in a dictionary."""
+
+    @pytest.fixture
+    def log(self, objects):
+        return ObjectTransactionLog(objects)
+
+
+class TestMemorySnapshotStore(SnapshotStoreContract):
+    """Snapshots as objects in a dictionary."""
+
+    @pytest.fixture
+    def snapshots(self, objects):
+        return ObjectSnapshotStore(objects)
+
+
+class TestMemoryTableIndex(TableIndexContract):
+    """A table index of objects in a dictionary."""
+
+    @pytest.fixture
+    def open_index(self, objects):
+        numbers = count()
+        return lambda: ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")

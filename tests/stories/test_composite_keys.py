@@ -1,0 +1,79 @@
+"""Keys of several fields: whole, by prefix, by name, and many at once."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import sleeper
+
+SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.int64()), ("value", pa.float64())])
+ROWS = [
+    {"sensor": sensor, "hour": hour, "value": hour / 2}
+    for sensor in ("a", "b", "c")
+    for hour in range(24)
+]
+
+
+@pytest.fixture(scope="module")
+def readings():
+    table = sleeper.connect("memory://").create_table(
+        "readings", SCHEMA, row_keys=["sensor", "hour"], split_points=["b"]
+    )
+    table.ingest(reversed(ROWS[::2]))
+    table.ingest(ROWS[1::2])
+    return table
+
+
+def of(sensor: str, *hours: int) -> list[dict[str, object]]:
+    return [row for row in ROWS if row["sensor"] == sensor and row["hour"] in hours]
+
+
+@pytest.mark.parametrize("key", [("b", 7), ["b", 7], {"hour": 7, "sensor": "b"}])
+def test_a_whole_key(readings, key):
+    """As a tuple in schema order, or by field name in any."""
+    assert readings.query(key=key).to_pylist() == of("b", 7)
+
+
+@pytest.mark.parametrize("key", ["b", ("b",), {"sensor": "b"}])
+def test_a_prefix_finds_all_that_begin_with_it(readings, key):
+    """The first field alone: all its rows, in order of the others."""
+    assert readings.query(key=key).to_pylist() == of("b", *range(24))
+
+
+def test_a_later_field_alone(readings):
+    """{field: value} may leave out the first one; partitions and pages are still skipped."""
+    assert readings.query(key={"hour": 7}).to_pylist() == [row for row in ROWS if row["hour"] == 7]
+
+
+def test_many_keys_come_in_key_order_each_once(readings):
+    """Whatever the order they are asked in; keys that are not there are no error."""
+    keys = [("c", 1), ("a", 2), ("nobody", 1), ("c", 1), ("b", 99)]
+
+    assert readings.query(keys=keys).to_pylist() == [*of("a", 2), *of("c", 1)]
+
+
+def test_ranges_on_each_field_narrow_together(readings):
+    """[min, max) on any row key; None is no limit."""
+    found = readings.query(range={"sensor": ("b", None), "hour": (20, 22)})
+
+    assert found.to_pylist() == [*of("b", 20, 21), *of("c", 20, 21)]
+
+
+def test_each_end_may_be_in_or_out(readings):
+    """(min, min_inclusive, max, max_inclusive) says otherwise (spec PRT-2)."""
+    found = readings.query(range={"sensor": ("a", True, "a", True), "hour": (20, False, 22, True)})
+
+    assert found.to_pylist() == of("a", 21, 22)
+
+
+def test_regions_that_overlap_give_each_row_once(readings):
+    """Several regions are one question."""
+    regions = [{"sensor": ("a", "b"), "hour": (0, 3)}, {"sensor": ("a", "c"), "hour": (2, 4)}]
+
+    found = readings.query(regions=regions, columns=["hour", "sensor"])
+
+    assert found.to_pylist() == [
+        {"hour": row["hour"], "sensor": row["sensor"]}
+        for row in [*of("a", 0, 1, 2, 3), *of("b", 2, 3)]
+    ]

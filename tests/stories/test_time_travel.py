@@ -1,0 +1,53 @@
+"""Every transaction number is a version of the table, and can be asked for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import sleeper
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture
+def table(tmp_path):
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    return instance.create_table("t", SCHEMA, row_keys=["id"])
+
+
+def test_the_table_as_it_was(table):
+    """`as_of` takes the number that an ingest or an answer told."""
+    monday = table.ingest([{"id": "a", "n": 1}]).transaction
+    tuesday = table.ingest([{"id": "b", "n": 2}]).transaction
+
+    assert table.query(as_of=monday).to_pylist() == [{"id": "a", "n": 1}]
+    assert table.query(key="b", as_of=monday).to_pylist() == []
+    assert table.query(keys=["a", "b"], as_of=tuesday).to_arrow().num_rows == 2
+    assert table.query().transaction == tuesday
+
+
+def test_an_answer_is_of_one_moment(table):
+    """Rows committed while an answer is being read are not in it."""
+    table.ingest([{"id": "a", "n": 1}])
+    answer = table.query()
+
+    table.ingest([{"id": "b", "n": 2}])
+
+    assert answer.to_pylist() == [{"id": "a", "n": 1}]
+
+
+@pytest.mark.parametrize("number", [3, 99, -1])
+def test_a_time_that_never_was(table, number):
+    """The refusal says which is the newest."""
+    table.ingest([{"id": "a", "n": 1}])
+
+    with pytest.raises(sleeper.NotFound, match="newest is 2"):
+        table.query(as_of=number)
+
+
+def test_before_the_rows(table):
+    """Transaction 1 made the partitions, and there was no row."""
+    table.ingest([{"id": "a", "n": 1}])
+
+    assert table.query(as_of=1).to_pylist() == []

@@ -1,0 +1,37 @@
+"""A folder of files that counts what is read of it, for the tests of the look-up reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+
+class CountedFolder:
+    """Files in a folder. `reads` has the ranges of each call."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reads: list[list[tuple[int, int]]] = []
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self.reads.append(list(ranges))
+        with (self.path / key).open("rb") as file:
+            return [self._read(file, offset, length) for offset, length in ranges]
+
+    @staticmethod
+    def _read(file, offset, length):
+        file.seek(offset)
+        return file.read(length)
+
+    def size(self, key: str) -> int:
+        return (self.path / key).stat().st_size
+
+    def bytes_read(self) -> int:
+        return sum(length for ranges in self.reads for _, length in ranges)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return CountedFolder(tmp_path)

@@ -1,0 +1,237 @@
+"""Sketches: quantiles and ranks of row keys, and split points estimated from input."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import UTC, date, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sleeper.engine.arrow_schema import arrow_type, to_arrow
+from sleeper.engine.sketch import (
+    SKETCHED_ROWS_MAX,
+    SketchBuilder,
+    Sketches,
+    estimate_split_points,
+    read_sketches,
+    union,
+)
+from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
+from sleeper.model.schema import Field, Primitive, Schema
+
+LONG_KEY = Schema(row_keys=(Field("k", Primitive.LONG),))
+NEW_YEAR = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def stored(table: pa.Table, schema: Schema, chunk_rows: int | None = None) -> bytes:
+    builder = SketchBuilder(schema)
+    for batch in table.to_batches(max_chunksize=chunk_rows):
+        builder.add(pa.Table.from_batches([batch]))
+    return builder.to_bytes()
+
+
+def sketched(values, schema: Schema = LONG_KEY, chunk_rows: int | None = None) -> Sketches:
+    table = pa.table({"k": pa.array(values, to_arrow(schema).field("k").type)})
+    return read_sketches(stored(table, schema, chunk_rows), schema, "f.sketches")
+
+
+class TestQuantiles:
+    """`quantile`, as splits ask for it (spec SPL-3, SPL-4)."""
+
+    @pytest.mark.parametrize(
+        ("values", "median"),
+        [(range(1000), 500), ([25, 50, 75], 50), (range(10, 81, 10), 50), ([7], 7)],
+    )
+    def test_have_the_median_that_the_rule_names(self, values, median):
+        """The examples of spec SPL-4."""
+        assert sketched(list(values)).quantile(0, 0.5) == median
+
+    @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200), st.floats(0, 1))
+    def test_are_items_at_their_place_while_all_rows_are_sketched(self, values, fraction):
+        """The item at index min(n - 1, floor(q * n)) of the values in order."""
+        ordered = sorted(values)
+
+        found = sketched(ordered).quantile(0, fraction)
+
+        assert found == ordered[min(len(values) - 1, int(fraction * len(values)))]
+
+    @pytest.mark.parametrize(
+        ("kind", "values"),
+        [
+            (Primitive.INT, [-(2**31), 0, 2**31 - 1]),
+            (Primitive.LONG, [-(2**63), 0, 2**63 - 1]),
+            (Primitive.STRING, ["", "a\0b", "é", "\uffff", "\U00010000"]),
+            (Primitive.BYTES, [b"", b"\0", b"\x7f", b"\x80", b"\xff" * 70_000]),
+            (Primitive.DATE, [date.min, date(1970, 1, 1), date.max]),
+            (
+                Primitive.TIMESTAMP,
+                [datetime.min.replace(tzinfo=UTC), NEW_YEAR, datetime.max.replace(tzinfo=UTC)],
+            ),
+            (Primitive.TIMESTAMP_NTZ, [datetime.min, datetime(2020, 1, 1), datetime.max]),
+        ],
+    )
+    def test_are_plain_values_of_every_key_type(self, kind, values):
+        """What goes in comes out, in order, and its rank is the share of rows below it."""
+        sketches = sketched(values, Schema(row_keys=(Field("k", kind),)))
+
+        count = len(values)
+        assert [sketches.quantile(0, place / count) for place in range(count)] == values
+        assert [sketches.rank(0, value) for value in values] == [n / count for n in range(count)]
+
+    @pytest.mark.parametrize("row_count", [SKETCHED_ROWS_MAX + 1, 50_000, 1_000_003])
+    def test_stay_close_when_only_some_rows_are_sketched(self, row_count):
+        """Quantiles and ranks are off by less than a 2,000th, and the ends are exact."""
+        sketches = sketched(list(range(row_count)), chunk_rows=99_991)
+
+        assert sketches.row_count == row_count
+        assert (sketches.quantile(0, 0), sketches.quantile(0, 1)) == (0, row_count - 1)
+        for tenth in range(1, 10):
+            assert sketches.quantile(0, tenth / 10) == pytest.approx(
+                row_count * tenth / 10, abs=row_count / 2000
+            )
+            assert sketches.rank(0, row_count * tenth // 10) == pytest.approx(
+                tenth / 10, abs=1 / 2000
+            )
+
+    def test_are_told_for_every_row_key(self):
+        """The second key is not in order in the file, but its quantiles are found too."""
+        schema = Schema(row_keys=(Field("k", Primitive.LONG), Field("s", Primitive.STRING)))
+        table = pa.table({"k": [1, 1, 2], "s": ["b", "z", "a"]})
+
+        sketches = read_sketches(stored(table, schema), schema, "f")
+
+        assert [sketches.quantile(0, q) for q in (0, 0.5, 1)] == [1, 1, 2]
+        assert [sketches.quantile(1, q) for q in (0, 0.5, 1)] == ["a", "b", "z"]
+
+    def test_of_no_rows_are_none(self):
+        """An empty file has a sketch that says so."""
+        empty = sketched([])
+
+        assert empty.row_count == 0
+        with pytest.raises(ValueError, match="no rows"):
+            empty.quantile(0, 0.5)
+
+    def test_do_not_hold_all_of_long_keys(self):
+        """Keys of a megabyte are sketched too, fewer of them."""
+        schema = Schema(row_keys=(Field("k", Primitive.BYTES),))
+        values = [bytes([n]) * (1 << 20) for n in range(100)]
+        builder = SketchBuilder(schema)
+        for value in values:
+            builder.add(pa.table({"k": [value]}))
+
+        sketches = read_sketches(builder.to_bytes(), schema, "f")
+
+        assert sketches.quantile(0, 1) == values[-1]
+        assert abs(sketches.quantile(0, 0.5)[0] - 50) <= 8
+
+
+class TestUnion:
+    """`union`: the rows of several files together."""
+
+    def test_counts_each_row_the_same(self):
+        """A large file whose rows are sketched thinly weighs as much as it has rows."""
+        large = sketched(list(range(100_000)))
+        small = sketched(list(range(100_000, 101_000)))
+
+        both = union([small, large])
+
+        assert both.row_count == 101_000
+        assert both.quantile(0, 0.5) == pytest.approx(50_500, abs=60)
+        assert both.rank(0, 100_000) == pytest.approx(100_000 / 101_000, abs=0.0005)
+        assert both.quantile(0, 1) == 100_999
+
+    @given(st.lists(st.lists(st.integers(0, 50), max_size=20), min_size=1, max_size=4))
+    def test_is_exact_where_its_parts_are(self, parts):
+        """The median of small files together is the median of all their rows."""
+        everything = sorted(value for part in parts for value in part)
+        if not everything:
+            return
+
+        both = union([sketched(sorted(part)) for part in parts])
+
+        assert both.quantile(0, 0.5) == everything[len(everything) // 2]
+
+    def test_of_no_rows_is_refused(self):
+        """There is nothing to describe."""
+        with pytest.raises(ValueError, match="no rows"):
+            union([sketched([])])
+
+
+class TestStoredForm:
+    """The bytes beside a data file."""
+
+    @given(st.data())
+    def test_is_found_damaged_wherever_a_byte_changes(self, data):
+        """Any flipped bit and any cut is told, with the name of the file."""
+        whole = stored(pa.table({"k": [1, 2, 3]}), LONG_KEY)
+        place = data.draw(st.integers(0, len(whole) - 1))
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << data.draw(st.integers(0, 7))
+
+        for damaged in (bytes(flipped), whole[:place]):
+            with pytest.raises(DataDamaged, match=r"'f\.sketches'"):
+                read_sketches(damaged, LONG_KEY, "f.sketches")
+
+    def test_of_another_schema_is_refused(self):
+        """A sketch of other keys cannot be this file's."""
+        text_key = Schema(row_keys=(Field("k", Primitive.STRING),))
+        two_keys = Schema(row_keys=(*LONG_KEY.row_keys, Field("l", Primitive.LONG)))
+        whole = stored(pa.table({"k": [1]}), LONG_KEY)
+
+        for other in (text_key, two_keys):
+            with pytest.raises(DataDamaged, match="row key"):
+                read_sketches(whole, other, "f")
+
+    def test_of_a_newer_format_is_told_apart_from_damage(self):
+        """Upgrading helps; restoring would not."""
+        newer = bytearray(stored(pa.table({"k": [1]}), LONG_KEY)[:-4])
+        newer[7] = 2
+
+        with pytest.raises(FormatTooNew, match="upgrade"):
+            read_sketches(bytes(newer) + zlib.crc32(newer).to_bytes(4, "little"), LONG_KEY, "f")
+
+
+class TestEstimate:
+    """`estimate_split_points`: spec TBL-10."""
+
+    FIELD = Field("k", Primitive.LONG)
+
+    def test_parts_rows_evenly(self):
+        """Points lie at i / n of the rows, whatever order they come in."""
+        values = [(n * 7919) % 10_000 for n in range(10_000)]
+        columns = [pa.chunked_array([values[:4_000]]), pa.chunked_array([values[4_000:]])]
+
+        assert estimate_split_points(columns, self.FIELD, 4) == [2_500, 5_000, 7_500]
+
+    def test_gives_fewer_points_where_values_repeat(self):
+        """Equal points are one."""
+        columns = [pa.chunked_array([[1] * 90 + [2] * 10])]
+
+        assert estimate_split_points(columns, self.FIELD, 10) == [1, 2]
+
+    def test_takes_every_key_type(self):
+        """Points are plain values."""
+        days = [date(2020, 1, 1) + timedelta(days=n) for n in range(10)]
+        column = pa.chunked_array([pa.array(days, arrow_type(Primitive.DATE))])
+
+        assert estimate_split_points([column], Field("k", Primitive.DATE), 2) == [days[5]]
+
+    def test_never_gives_the_least_value_of_the_type(self):
+        """The leaf below it would be empty (spec TBL-9)."""
+        columns = [pa.chunked_array([["", "", "", "a"]])]
+
+        assert estimate_split_points(columns, Field("k", Primitive.STRING), 4) == ["a"]
+
+    def test_ignores_nulls_and_knows_nothing_of_nothing(self):
+        """No values, no points."""
+        nothing = pa.chunked_array([pa.nulls(3, pa.int64())])
+
+        assert estimate_split_points([nothing], self.FIELD, 4) == []
+
+    def test_wants_at_least_two_partitions(self):
+        """One partition has no split points."""
+        with pytest.raises(SplitPointsInvalid, match="at least 2"):
+            estimate_split_points([], self.FIELD, 1)

@@ -1,0 +1,214 @@
+"""Ingest: which files are written, who references them, and what a commit that fails leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.errors import CommitContended, CommitUnknown, NullKeys
+from sleeper.model import paths
+from sleeper.model.keys import Key
+from tests.unit.operations.small_tables import SmallTable, small_table
+
+ROWS = [(7, "a"), (1, "a"), (3, "b"), (5, "a"), (1, "c")]
+
+
+def shares(table: SmallTable) -> dict[str, list[tuple[str, int, bool, bool]]]:
+    """By leaf, in key order: (folder of the file, rows, estimated?, whole file?)."""
+    state = table.store.refresh()
+    return {
+        leaf.partition_id: [
+            (r.filename.split("/")[1], r.row_count, r.row_count_estimated, r.whole_file)
+            for r in state.files.references_on(leaf.partition_id)
+        ]
+        for leaf in state.tree.leaves()
+    }
+
+
+def keys_in(table: SmallTable) -> list[Key]:
+    """The keys of all rows that are referenced, file after file, read with pyarrow."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    names = {reference.filename for reference in table.store.refresh().references()}
+    found = []
+    for name in sorted(names):
+        rows = pq.read_table(pa.BufferReader(table.files.read(name)))
+        found.append(list(zip(rows["a"].to_pylist(), rows["b"].to_pylist(), strict=True)))
+    return found
+
+
+class TestOneFilePerLeaf:
+    """ING-5, the default."""
+
+    def test_each_leaf_with_rows_gets_a_file_of_its_own(self):
+        """Under the leaf's folder, with exact counts, the whole file; others get none (ING-5)."""
+        table = small_table([2, 4, 6])
+        leaves = [leaf.partition_id for leaf in table.store.refresh().tree.leaves()]
+
+        result = table.ingest([row for row in ROWS if row[0] != 3])
+
+        assert list(shares(table).values()) == [
+            [(f"partition_{leaves[0]}", 2, False, True)],
+            [],
+            [(f"partition_{leaves[2]}", 1, False, True)],
+            [(f"partition_{leaves[3]}", 1, False, True)],
+        ]
+        assert (result.rows_read, result.rows_written, len(result.files)) == (4, 4, 3)
+
+    def test_rows_are_in_key_order_and_on_their_side_of_a_split(self):
+        """A split point belongs to the right-hand leaf (PRT-2)."""
+        table = small_table([3])
+
+        table.ingest(ROWS)
+
+        assert sorted(keys_in(table)) == [
+            [(1, "a"), (1, "c")],
+            [(3, "b"), (5, "a"), (7, "a")],
+        ]
+
+    def test_a_sketch_lies_beside_each_file(self):
+        """Every data file has one (ING-8), and there is nothing else."""
+        table = small_table([3])
+
+        result = table.ingest(ROWS)
+
+        names = [reference.filename for reference in result.files]
+        assert table.keys() == {
+            f"t1/{name}" for each in names for name in (each, paths.sketch_file(each))
+        }
+
+    def test_leaves_that_interleave_each_get_their_rows(self):
+        """Split on the second key field, leaves share values of the first (PRT-5)."""
+        table = small_table()
+        root = table.store.refresh().tree.root_id
+        table.split(root, "b", dimension=1)
+        table.split(f"{root}-low", 4)
+
+        table.ingest(ROWS)
+
+        assert {leaf: [share[1] for share in found] for leaf, found in shares(table).items()} == {
+            f"{root}-low-low": [1],
+            f"{root}-low-high": [2],
+            f"{root}-high": [2],
+        }
+        assert sorted(keys_in(table)) == [
+            [(1, "a")],
+            [(1, "c"), (3, "b")],
+            [(5, "a"), (7, "a")],
+        ]
+
+
+class TestOneReferencePerLeaf:
+    """ING-6: one file under the root, for whoever wants few files."""
+
+    def test_one_file_is_referenced_by_each_leaf_with_rows(self):
+        """Exact counts, and not the whole file where there are several (ING-6)."""
+        table = small_table([2, 4, 6])
+        root = table.store.refresh().tree.root_id
+
+        result = table.ingest(ROWS, one_file_per_leaf=False)
+
+        folder = f"partition_{root}"
+        assert list(shares(table).values()) == [
+            [(folder, 2, False, False)],
+            [(folder, 1, False, False)],
+            [(folder, 1, False, False)],
+            [(folder, 1, False, False)],
+        ]
+        assert len({reference.filename for reference in result.files}) == 1
+        assert keys_in(table) == [sorted(ROWS)]
+
+    def test_a_file_for_one_leaf_is_whole(self):
+        """Only one leaf has rows: it has the whole file (ING-6, FRF-2)."""
+        table = small_table([2, 4, 6])
+        root = table.store.refresh().tree.root_id
+
+        table.ingest([(5, "a"), (4, "a")], one_file_per_leaf=False)
+
+        assert [found for found in shares(table).values() if found] == [
+            [(f"partition_{root}", 2, False, True)]
+        ]
+
+    def test_leaves_that_interleave_share_it(self):
+        """The file is in key order over them all."""
+        table = small_table()
+        root = table.store.refresh().tree.root_id
+        table.split(root, "b", dimension=1)
+
+        table.ingest(ROWS, one_file_per_leaf=False)
+
+        assert [[share[1:] for share in found] for found in shares(table).values()] == [
+            [(3, False, False)],
+            [(2, False, False)],
+        ]
+        assert keys_in(table) == [sorted(ROWS)]
+
+
+class TestCommits:
+    """One commit a job, or nothing (design sections 3 and 9)."""
+
+    def test_no_rows_make_no_transaction(self):
+        """Unless the job has an id, which is kept."""
+        table = small_table()
+
+        assert table.ingest([]).transaction == 1
+        assert table.ingest([], job_id="j").transaction == 2
+        assert table.keys() == set()
+
+    def test_refused_input_leaves_no_file(self):
+        """Files written before the refusal are deleted."""
+        table = small_table([3])
+
+        with pytest.raises(NullKeys):
+            table.ingest([*ROWS, {"a": None, "b": "x", "v": 1}])
+
+        assert table.keys() == set()
+        assert table.store.refresh().number == 1
+
+    def test_a_job_that_ran_elsewhere_meanwhile_adds_nothing(self):
+        """Both saw no such job when they began; the slower one deletes what it wrote."""
+        table = small_table([3])
+        twin = small_table(table_id="t2", name="twin", beside=table)
+        twin.record, twin.store = table.record, table.store
+
+        def rows_while_the_twin_works(done, total):
+            if done and not twin_done:
+                twin_done.append(twin.ingest(ROWS, job_id="j"))
+
+        twin_done = []
+        result = table.ingest(ROWS, job_id="j", progress=rows_while_the_twin_works)
+
+        assert result.already_committed
+        assert result.transaction == twin_done[0].transaction == 2
+        assert len(table.keys()) == 4
+        assert len(table.store.refresh().references()) == 2
+
+    @pytest.mark.parametrize(
+        ("error", "kept"), [(CommitContended("others"), 0), (CommitUnknown("no answer"), 4)]
+    )
+    def test_files_are_deleted_only_where_the_commit_has_surely_failed(self, error, kept):
+        """After CommitUnknown they may be referenced, so they stay (design section 3)."""
+        table = small_table([3])
+
+        class NoAnswer:
+            """The table's store, but for a commit that fails."""
+
+            refresh = table.store.refresh
+
+            def commit(self, transaction):
+                raise error
+
+        table.store = NoAnswer()
+
+        with pytest.raises(type(error)):
+            table.ingest(ROWS)
+
+        assert len(table.keys()) == kept
+
+    def test_progress_is_told(self):
+        """Rows so far, and their total where it is known."""
+        told = []
+
+        small_table().ingest(ROWS, progress=lambda done, total: told.append((done, total)))
+
+        assert told == [(5, 5)]

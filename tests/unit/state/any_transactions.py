@@ -1,0 +1,146 @@
+"""Hypothesis strategies for every transaction, over any schema: sensible or not."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from hypothesis import strategies as st
+
+from sleeper.model.files import FileReference
+from sleeper.model.keys import next_value
+from sleeper.model.partitions import split_partition, tree_from_split_points
+from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.state.file_transactions import (
+    AddFiles,
+    AssignJobIds,
+    ClearFiles,
+    DeleteFiles,
+    JobAssignment,
+    ReferencePush,
+    ReplaceFiles,
+    SplitFileReferences,
+)
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.partition_transactions import (
+    ExtendPartitionTree,
+    InitialisePartitions,
+    SplitPartition,
+)
+
+KEY_VALUES = {
+    Primitive.INT: st.integers(-(2**31) + 1, 2**31 - 1),
+    Primitive.LONG: st.integers(-(2**63) + 1, 2**63 - 1),
+    Primitive.STRING: st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5),
+    Primitive.BYTES: st.binary(min_size=1, max_size=5),
+    Primitive.DATE: st.dates(min_value=date(1, 1, 2)),
+    Primitive.TIMESTAMP: st.datetimes(min_value=datetime(2, 1, 1), timezones=st.just(UTC)),
+    Primitive.TIMESTAMP_NTZ: st.datetimes(min_value=datetime(2, 1, 1)),
+}
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
+    ["a", "b", "root", "L", "R"]
+)
+TIMES = st.datetimes(timezones=st.just(UTC))
+MAYBE_TIMES = st.none() | TIMES
+COUNTS = st.integers(0, 2**63 - 1)
+
+schemas = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=3).map(
+    lambda kinds: Schema(row_keys=tuple(Field(f"k{n}", kind) for n, kind in enumerate(kinds)))
+)
+references = st.builds(
+    FileReference,
+    filename=NAMES,
+    partition_id=NAMES,
+    row_count=COUNTS,
+    row_count_estimated=st.booleans(),
+    whole_file=st.booleans(),
+    job_id=st.none() | NAMES,
+    updated=MAYBE_TIMES,
+)
+names = st.lists(NAMES, max_size=4).map(tuple)
+jobs = st.builds(FinishedJob, job_id=NAMES, keep_until=TIMES, rows_read=COUNTS, rows_written=COUNTS)
+
+
+@st.composite
+def additions(draw):
+    added = draw(st.lists(references, max_size=4).map(tuple))
+    taken = {each.filename for each in added}
+    waiting = tuple(name for name in draw(names) if name not in taken)
+    return AddFiles(references=added, unreferenced=waiting, job=draw(st.none() | jobs))
+
+
+@st.composite
+def replacements(draw):
+    output = draw(references)
+    inputs = [name for name in draw(names) if name != output.filename] or [output.filename + "x"]
+    run = draw(st.none() | NAMES)
+    return ReplaceFiles(
+        job_id=draw(NAMES), inputs=tuple(inputs), output=output, task_id=run, run_id=run
+    )
+
+
+@st.composite
+def pushes(draw):
+    filename = draw(NAMES)
+    into = draw(st.lists(references, min_size=1, max_size=3))
+    return ReferencePush(
+        filename=filename,
+        partition_id=draw(NAMES),
+        into=tuple(
+            FileReference(
+                filename=filename, partition_id=each.partition_id, row_count=each.row_count
+            )
+            for each in into
+        ),
+    )
+
+
+assignments = st.builds(JobAssignment, job_id=NAMES, partition_id=NAMES, filenames=names)
+file_transactions = st.one_of(
+    additions(),
+    st.builds(AssignJobIds, assignments=st.lists(assignments, max_size=3).map(tuple)),
+    st.just(ClearFiles()),
+    st.builds(DeleteFiles, filenames=names),
+    replacements(),
+    st.builds(SplitFileReferences, pushes=st.lists(pushes(), max_size=3).map(tuple)),
+)
+
+
+@st.composite
+def trees(draw, schema):
+    kind = schema.row_keys[0].type
+    points = sorted(draw(st.sets(KEY_VALUES[kind], max_size=5)))
+    ids = iter(draw(st.lists(NAMES, min_size=11, max_size=11, unique=True)))
+    return tree_from_split_points(schema, points, new_id=lambda: next(ids))
+
+
+@st.composite
+def partition_transactions(draw, schema):
+    tree = draw(trees(schema))
+    partitions = tuple(tree.partitions.values())
+    split = _split(draw, tree, schema)
+    return draw(
+        st.sampled_from(
+            [
+                InitialisePartitions(partitions=partitions),
+                InitialisePartitions(partitions=()),
+                ExtendPartitionTree(updated=partitions[:1], new=partitions[1:]),
+                *([split] if split else []),
+            ]
+        )
+    )
+
+
+def _split(draw, tree, schema):
+    leaf = draw(st.sampled_from(list(tree.leaves())))
+    dimension = draw(st.integers(0, len(schema.row_keys) - 1))
+    cut = leaf.region.ranges[dimension]
+    point = next_value(schema.row_keys[dimension].type, cut.min)
+    if point is None or point not in cut:
+        return None
+    ids = iter(["lower", "upper"])
+    parent, *children = split_partition(leaf, point, dimension=dimension, new_id=lambda: next(ids))
+    return SplitPartition(parent=parent, children=tuple(children))
+
+
+def transactions(schema):
+    return file_transactions | partition_transactions(schema)

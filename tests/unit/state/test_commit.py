@@ -1,0 +1,409 @@
+"""Replay and commit, over a log that fails where a test tells it to."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+
+from sleeper.errors import (
+    BadRequest,
+    CommitContended,
+    CommitUnknown,
+    DataDamaged,
+    FileAlreadyExists,
+    FileReferenceNotFound,
+    JobAlreadyCommitted,
+    StorageFailed,
+    StorageFull,
+    StorageReadOnly,
+)
+from sleeper.state.commit import apply_entry, commit, commit_group, replay
+from sleeper.state.file_transactions import AddFiles, AssignJobIds, JobAssignment
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.partition_transactions import InitialisePartitions
+from sleeper.state.table_state import TableState
+from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref
+
+READY = InitialisePartitions(partitions=(ROOT,))
+
+
+@dataclass
+class Log:
+    """A log in a dictionary. `appends` and `reads` say how the next calls of each kind end.
+
+    For an append: "lost" does it and loses the reply; an error is raised without doing it; a
+    body is another writer's, who is first. For a read: an error is raised.
+    """
+
+    entries: dict = field(default_factory=dict)
+    appends: list = field(default_factory=list)
+    reads: list = field(default_factory=list)
+    looks: int = 0
+
+    def append(self, number, body):
+        how = self.appends.pop(0) if self.appends else None
+        if isinstance(how, StorageFailed):
+            raise how
+        if isinstance(how, bytes):
+            self.entries.setdefault(number, how)
+        self.entries.setdefault(number, body)
+        if how == "lost":
+            raise StorageFailed("the reply got lost")
+        return self.entries[number] == body
+
+    def read(self, number):
+        how = self.reads.pop(0) if self.reads else None
+        if isinstance(how, StorageFailed):
+            raise how
+        return self.entries.get(number)
+
+    def turn(self, pause):
+        return nullcontext()
+
+    def read_after(self, number):
+        self.looks += 1
+        while number + 1 in self.entries:
+            number += 1
+            yield number, self.entries[number]
+
+
+@dataclass
+class Writer:
+    """One process: what it knows, and the arguments that every commit takes."""
+
+    log: Log
+    name: str = "w"
+    known: TableState = field(default_factory=TableState.empty)
+    pauses: list = field(default_factory=list)
+    attempts: int = 10
+
+    def __post_init__(self):
+        self.ids = count()
+
+    def arguments(self):
+        return {
+            "schema": SCHEMA,
+            "now": lambda: NOON,
+            "new_id": lambda: f"{self.name}-{next(self.ids)}",
+            "pause": self.pauses.append,
+            "attempts": self.attempts,
+        }
+
+    def commit(self, transaction):
+        self.known = commit(transaction, self.log, self.known, **self.arguments())
+        return self.known
+
+    def commit_group(self, *transactions):
+        done = commit_group(transactions, self.log, self.known, **self.arguments())
+        self.known = done.state
+        return done
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def writer(log):
+    """A writer whose table has the partition `root`, at transaction 1."""
+    writer = Writer(log)
+    writer.commit(READY)
+    return writer
+
+
+def add(filename, job_id=None):
+    job = None
+    if job_id:
+        job = FinishedJob(job_id=job_id, keep_until=MUCH_LATER, rows_read=1, rows_written=1)
+    return AddFiles(references=(ref(filename),), job=job)
+
+
+def body_of(*transactions, entry_id="theirs"):
+    return encode_entry(LogEntry(entry_id=entry_id, at=NOON, transactions=transactions), SCHEMA)
+
+
+def files_in(log):
+    """The names of all files, replayed from the log alone."""
+    state = replay(TableState.empty(), log.read_after(0), SCHEMA)
+    return [each.filename for each in state.references()]
+
+
+class TestReplay:
+    """From entries to a state."""
+
+    def test_every_entry_is_one_number(self, log, writer):
+        """A state that is replayed equals the one that its writer had."""
+        writer.commit(add("a"))
+        writer.commit_group(add("b"), add("c"))
+
+        replayed = replay(TableState.empty(), log.read_after(0), SCHEMA)
+
+        assert replayed.number == 3
+        assert contents(replayed) == contents(writer.known)
+
+    def test_refuses_a_gap(self, writer):
+        """The message says which entry is missing."""
+        entry = LogEntry(entry_id="x", at=NOON, transactions=())
+
+        with pytest.raises(DataDamaged, match="no entry 2: after 1 comes 3"):
+            apply_entry(writer.known, 3, entry)
+
+    def test_refuses_an_entry_that_no_writer_could_have_written(self, log, writer):
+        """Its writer would have been refused, so something else is wrong."""
+        log.entries[2] = body_of(add("a"), add("a"))
+
+        with pytest.raises(DataDamaged, match=r"entry 2 .* 'a' is in the table already"):
+            replay(writer.known, log.read_after(1), SCHEMA)
+
+    def test_names_an_entry_that_it_cannot_read(self, log, writer):
+        """Damage has a place."""
+        log.entries[2] = b"{"
+
+        with pytest.raises(DataDamaged, match="entry 2 of the transaction log"):
+            replay(writer.known, log.read_after(1), SCHEMA)
+
+
+class TestCommit:
+    """One transaction."""
+
+    def test_appends_one_entry_and_returns_the_state_after_it(self, log, writer):
+        """The entry holds the transaction, its time, and an id that nobody else has."""
+        state = writer.commit(add("a"))
+
+        assert state.number == 2
+        assert decode_entry(log.entries[2], SCHEMA, "entry 2") == LogEntry(
+            entry_id="w-1", at=NOON, transactions=(add("a"),)
+        )
+
+    def test_is_checked_against_what_others_have_committed(self, log, writer):
+        """A writer that knows an old state only is refused by the new one."""
+        other = Writer(log, "other")
+        other.commit(add("a"))
+
+        with pytest.raises(FileAlreadyExists, match="'a'"):
+            writer.commit(add("a"))
+        assert list(log.entries) == [1, 2]
+
+    def test_goes_round_again_after_a_lost_race(self, log, writer):
+        """Somebody takes number 2 at the last moment; the commit becomes number 3."""
+        log.appends = [body_of(add("theirs"))]
+
+        state = writer.commit(add("ours"))
+
+        assert state.number == 3
+        assert files_in(log) == ["ours", "theirs"]
+        assert writer.pauses == [0]
+
+    def test_is_refused_after_a_lost_race_to_the_same_change(self, log, writer):
+        """Two writers add one file; the slower one finds out when it goes round."""
+        log.appends = [body_of(add("a"))]
+
+        with pytest.raises(FileAlreadyExists):
+            writer.commit(add("a"))
+        assert list(log.entries) == [1, 2]
+
+    def test_gives_up_after_so_many_lost_races(self, log, writer):
+        """Nothing of ours is in the log; waiting after the last race would be for nothing."""
+        writer.attempts = 3
+        log.appends = [body_of(add(f"theirs-{n}")) for n in range(3)]
+
+        with pytest.raises(CommitContended, match="3 times: transaction 4") as contended:
+            writer.commit(add("ours"))
+
+        assert contended.value.retryable
+        assert "ours" not in files_in(log)
+        assert writer.pauses == [0, 1]
+
+    def test_with_no_attempts_nothing_is_tried(self, log, writer):
+        """STS-14: not even a look at the log."""
+        writer.attempts, looks = 0, log.looks
+
+        with pytest.raises(CommitContended):
+            writer.commit(add("a"))
+        assert log.looks == looks
+
+    def test_writes_nothing_when_nothing_changes(self, log, writer):
+        """An empty transaction is done at once; the state has caught up all the same."""
+        Writer(log, "other").commit(add("a"))
+
+        assert writer.commit(AddFiles()).number == 2
+        assert list(log.entries) == [1, 2]
+
+    def test_writes_nothing_that_could_not_be_read_back(self, log, writer):
+        """A wrong type is the caller's error, and not the table's end."""
+        with pytest.raises(BadRequest):
+            writer.commit(AddFiles(references=(ref("a", row_count=1.0),)))
+        assert list(log.entries) == [1]
+
+
+class TestLostReplies:
+    """Storage fails while the entry is being written."""
+
+    def test_an_entry_that_arrived_is_a_success(self, log, writer):
+        """The entry is read back, and is ours: not refused as its own duplicate."""
+        log.appends = ["lost"]
+
+        assert writer.commit(add("a", "job-1")).number == 2
+        assert list(log.entries) == [1, 2]
+
+    def test_an_entry_that_did_not_arrive_is_sent_again(self, log, writer):
+        """The same body, so that the two cannot both count."""
+        log.appends = [StorageFailed("no answer")]
+
+        assert writer.commit(add("a")).number == 2
+        assert writer.pauses == [0]
+
+    def test_an_entry_of_somebody_else_is_a_lost_race(self, log, writer):
+        """The number is taken, so ours can never arrive there."""
+        log.appends = [body_of(add("theirs"))]
+        append = log.append
+
+        def append_without_answer(number, body):
+            log.append = append
+            append(number, body)
+            raise StorageFailed("no answer")
+
+        log.append = append_without_answer
+        state = writer.commit(add("ours"))
+
+        assert state.number == 3
+        assert files_in(log) == ["ours", "theirs"]
+
+    def test_without_any_answer_the_outcome_is_unknown(self, log, writer):
+        """The message forbids to delete the files, and says how to find out."""
+        log.appends = [StorageFailed("no answer")] * 3
+        log.reads = [StorageFailed("no answer")] * 3
+
+        with pytest.raises(
+            CommitUnknown, match=r"Delete none of its files.*same job id"
+        ) as unknown:
+            writer.commit(add("a"))
+
+        assert unknown.value.retryable
+
+    def test_an_entry_that_may_be_on_its_way_is_unknown(self, log, writer):
+        """It is absent, but a request without an answer may still arrive."""
+        log.appends = [StorageFailed("no answer")] * 3
+
+        with pytest.raises(CommitUnknown):
+            writer.commit(add("a"))
+        assert writer.pauses == [0, 1]
+
+    def test_running_the_same_job_again_finds_out(self, log, writer):
+        """After an unknown outcome that was a success, the job is recognised."""
+        log.appends = ["lost", "lost", "lost"]
+        log.reads = [StorageFailed("no answer")] * 3
+        with pytest.raises(CommitUnknown):
+            writer.commit(add("a", "job-1"))
+
+        with pytest.raises(JobAlreadyCommitted) as done:
+            writer.commit(add("b", "job-1"))
+
+        assert done.value.number == 2
+        assert files_in(log) == ["a"]
+
+    @pytest.mark.parametrize("refusal", [StorageFull("disk full"), StorageReadOnly("read-only")])
+    def test_storage_that_refuses_is_told_as_it_is(self, log, writer, refusal):
+        """The entry is not there and cannot come: nothing was written."""
+        log.appends = [refusal]
+
+        with pytest.raises(type(refusal), match=str(refusal)):
+            writer.commit(add("a"))
+        assert list(log.entries) == [1]
+
+    def test_a_refusal_after_no_answer_is_no_certainty(self, log, writer):
+        """The first request may still be on its way when the second is refused."""
+        log.appends = [StorageFailed("no answer"), StorageFull("disk full"), StorageFull("full")]
+
+        with pytest.raises(CommitUnknown):
+            writer.commit(add("a"))
+
+    def test_a_full_disk_that_cannot_be_read_either_is_unknown(self, log, writer):
+        """Without a look nobody knows what was written before the disk was full."""
+        log.appends = [StorageFull("disk full")] * 3
+        log.reads = [StorageFailed("no answer")] * 3
+
+        with pytest.raises(CommitUnknown):
+            writer.commit(add("a"))
+
+    def test_storage_that_fails_before_the_append_has_written_nothing(self, log, writer):
+        """Then the error is the storage's own, and the commit can be tried again."""
+        log.read_after = lambda number: (_ for _ in ()).throw(StorageFailed("no answer"))
+
+        with pytest.raises(StorageFailed) as failed:
+            writer.commit(add("a"))
+
+        assert not isinstance(failed.value, CommitUnknown)
+        assert list(log.entries) == [1]
+
+
+class TestGroups:
+    """Many transactions in one entry."""
+
+    def test_share_one_entry_and_one_number(self, log, writer):
+        """Jobs that are committed together name the same transaction."""
+        done = writer.commit_group(add("a", "job-1"), add("b", "job-2"))
+
+        assert list(log.entries) == [1, 2]
+        assert done.refusals == (None, None)
+        assert [done.state.jobs.find(job).number for job in ("job-1", "job-2")] == [2, 2]
+
+    def test_a_refused_one_gets_its_answer_and_the_others_go_on(self, log, writer):
+        """Each is checked against the state with those before it applied."""
+        claim = AssignJobIds(
+            assignments=(JobAssignment(job_id="job", partition_id="root", filenames=("a",)),)
+        )
+
+        done = writer.commit_group(claim, add("a"), add("a"), claim)
+
+        assert [type(each) for each in done.refusals] == [
+            FileReferenceNotFound,
+            type(None),
+            FileAlreadyExists,
+            type(None),
+        ]
+        entry = decode_entry(log.entries[2], SCHEMA, "entry 2")
+        assert entry.transactions == (add("a"), claim)
+        assert done.state.is_assigned("job", "root", ["a"])
+
+    def test_one_job_twice_in_a_group_counts_once(self, log, writer):
+        """A message that was delivered twice into one batch."""
+        done = writer.commit_group(add("a", "job-1"), add("b", "job-1"))
+
+        assert done.refusals[0] is None
+        assert isinstance(done.refusals[1], JobAlreadyCommitted)
+        assert files_in(log) == ["a"]
+
+    def test_write_nothing_when_all_are_refused(self, log, writer):
+        """The state that is returned has caught up with the log."""
+        Writer(log, "other").commit(add("a"))
+
+        done = writer.commit_group(add("a"), add("a"))
+
+        assert list(log.entries) == [1, 2]
+        assert done.state.number == 2
+        assert all(done.refusals)
+
+    def test_are_checked_again_after_a_lost_race(self, log, writer):
+        """A second committer by accident: what it took in is refused, the rest goes on."""
+        log.appends = [body_of(add("a"))]
+
+        done = writer.commit_group(add("a"), add("b"))
+
+        assert isinstance(done.refusals[0], FileAlreadyExists)
+        assert done.refusals[1] is None
+        assert files_in(log) == ["a", "b"]
+
+    def test_answers_do_not_come_from_their_own_entry(self, log, writer):
+        """After a lost reply, what was committed is not refused as its own duplicate."""
+        log.appends = ["lost"]
+
+        done = writer.commit_group(add("a", "job-1"), add("b", "job-2"))
+
+        assert done.refusals == (None, None)
+        assert files_in(log) == ["a", "b"]

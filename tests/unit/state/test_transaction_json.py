@@ -1,0 +1,199 @@
+"""Log entries as JSON."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew
+from sleeper.state.file_transactions import AddFiles, ClearFiles, ReplaceFiles
+from sleeper.state.partition_transactions import InitialisePartitions
+from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from tests.unit.state.any_transactions import TIMES, schemas, transactions
+from tests.unit.state.small_tables import (
+    LATER,
+    NOON,
+    ROOT,
+    SCHEMA,
+    after,
+    part,
+    ref,
+    split,
+    two_leaves,
+)
+
+
+def entry(*transactions, entry_id="entry-1", at=NOON):
+    return LogEntry(entry_id=entry_id, at=at, transactions=transactions)
+
+
+def document(*transactions):
+    return json.loads(encode_entry(entry(*transactions), SCHEMA))
+
+
+@given(st.data(), schemas, TIMES)
+def test_every_transaction_reads_back_as_it_was(data, schema, at):
+    """Any transaction over any schema, alone or with others in one entry."""
+    written = entry(*data.draw(st.lists(transactions(schema), max_size=3)), at=at)
+
+    assert decode_entry(encode_entry(written, schema), schema, "entry 1") == written
+
+
+class TestTheFormat:
+    """What an entry looks like to somebody who opens it."""
+
+    def test_names_its_format_its_writer_and_its_time(self):
+        """The frame around the transactions."""
+        assert document() == {
+            "format": 1,
+            "entryId": "entry-1",
+            "at": "2026-05-04T12:00:00+00:00",
+            "transactions": [],
+        }
+
+    def test_has_upstreams_names(self):
+        """STS-12 and the compaction commit of spec 2.8."""
+        output = part("new", "L", 7)
+        compaction = ReplaceFiles(
+            job_id="job", inputs=("a", "b"), output=output, task_id="task", run_id="run"
+        )
+
+        assert document(compaction)["transactions"] == [
+            {
+                "type": "REPLACE_FILE_REFERENCES",
+                "jobId": "job",
+                "inputFiles": ["a", "b"],
+                "newReference": {
+                    "filename": "new",
+                    "partitionId": "L",
+                    "numberOfRows": 7,
+                    "countApproximate": True,
+                    "onlyContainsDataForThisPartition": False,
+                },
+                "taskId": "task",
+                "jobRunId": "run",
+            }
+        ]
+
+    def test_writes_a_partition_with_its_limits(self):
+        """Each row key field has [min, max]; null is no limit."""
+        written = document(split(ROOT, 50, "L", "R"))["transactions"][0]
+
+        assert written["type"] == "SPLIT_PARTITION"
+        assert written["partitions"][1] == {
+            "partitionId": "L",
+            "region": [[-(2**63), 50]],
+            "parentPartitionId": "root",
+        }
+
+    def test_does_not_repeat_what_the_state_knows(self):
+        """When a reference changed is the entry's own time (STS-5)."""
+        added = AddFiles(references=(ref("a", updated=LATER),))
+
+        assert document(added)["transactions"][0]["references"] == [
+            {"filename": "a", "partitionId": "root", "numberOfRows": 100}
+        ]
+
+    def test_keeps_text_as_it_is(self):
+        """A person can read file names and key values of any language."""
+        assert "größe" in encode_entry(entry(AddFiles(references=(ref("größe"),))), SCHEMA).decode()
+
+
+class TestDamage:
+    """Reading what `encode_entry` did not write."""
+
+    def test_a_newer_format_asks_for_an_upgrade(self):
+        """It is not damaged; this Sleeper is old. The message names the entry."""
+        newer = json.dumps({"format": 2, "changes": []}).encode()
+
+        with pytest.raises(FormatTooNew, match="entry 7 has format 2"):
+            decode_entry(newer, SCHEMA, "entry 7")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"\xff\xfe",
+            b"null",
+            b"[]",
+            b"{}",
+            b'{"format":0,"entryId":"x","at":"2026-05-04T12:00:00+00:00","transactions":[]}',
+            b'{"format":1,"entryId":7,"at":"2026-05-04T12:00:00+00:00","transactions":[]}',
+            b'{"format":1,"entryId":"x","at":"2026-05-04T12:00:00","transactions":[]}',
+            b'{"format":1,"entryId":"x","at":"noon","transactions":[]}',
+            b'{"format":1,"entryId":"x","at":"2026-05-04T12:00:00+00:00","transactions":[7]}',
+            b'{"format":1,"entryId":"x","at":"2026-05-04T12:00:00+00:00","transactions":[{"type":"X"}]}',
+            b"[" * 100_000,
+        ],
+    )
+    def test_anything_else_is_damage_and_is_named(self, body):
+        """Truncated, foreign, or with values of the wrong type."""
+        with pytest.raises(DataDamaged, match="entry 7"):
+            decode_entry(body, SCHEMA, "entry 7")
+
+    @given(st.data())
+    def test_every_change_of_an_entry_is_noticed_or_harmless(self, data):
+        """
+        With one byte changed or the end missing, an entry is damaged or reads as some entry:
+        never another error.
+        """
+        written = entry(
+            AddFiles(references=(ref("a"), part("b", "L"))),
+            split(ROOT, 50, "L", "R"),
+            InitialisePartitions(partitions=(ROOT,)),
+        )
+        body = bytearray(encode_entry(written, SCHEMA))
+        place = data.draw(st.integers(0, len(body) - 1))
+        body[place] = data.draw(st.integers(0, 255))
+        if data.draw(st.booleans()):
+            del body[place:]
+
+        try:
+            read = decode_entry(bytes(body), SCHEMA, "entry 7")
+        except (DataDamaged, FormatTooNew) as error:
+            read = str(error)
+
+        assert isinstance(read, LogEntry) or "entry 7" in read
+
+
+class TestWritingNonsense:
+    """A value that could not be read back stops its writer."""
+
+    @pytest.mark.parametrize(
+        "nonsense",
+        [
+            AddFiles(references=(ref("a", row_count=5.0),)),
+            AddFiles(references=(ref("a", row_count=True),)),
+            AddFiles(references=(ref(7),)),
+            AddFiles(references=(ref("\ud800"),)),
+            AddFiles(unreferenced=(None,)),
+            split(ROOT, 50.5, "L", "R"),
+            replace(split(ROOT, 50, "L", "R"), children=()),
+            "no transaction",
+        ],
+    )
+    def test_is_refused_before_anything_is_written(self, nonsense):
+        """Wrong types, text that UTF-8 cannot hold, and what is no transaction at all."""
+        with pytest.raises(BadRequest, match="cannot be written"):
+            encode_entry(entry(nonsense), SCHEMA)
+
+    def test_a_time_needs_a_zone(self):
+        """Two machines would read it differently."""
+        with pytest.raises(BadRequest, match="no time zone"):
+            encode_entry(entry(ClearFiles(), at=NOON.replace(tzinfo=None)), SCHEMA)
+
+
+@given(st.lists(transactions(SCHEMA), max_size=5))
+def test_transactions_refuse_in_one_way_only(tried):
+    """Whatever a transaction names, the answer is a new state or a CommitRefused."""
+    table = two_leaves()
+    for transaction in tried:
+        with suppress(CommitRefused):
+            table = after(table, transaction)
+
+    assert table.number >= 2

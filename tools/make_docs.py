@@ -1,0 +1,136 @@
+"""Writes the generated pages, and the outputs that pages show, anew.
+
+    python tools/make_docs.py            writes what has changed
+    python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
+
+The CLI's page comes from its commands, the properties' page from their definitions, and the
+outputs in README.md and docs/guide from running what stands above them (shown_runs.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from shown_runs import ROOT, RunFailed, run_page
+
+from sleeper.interfaces.cli.main import cli
+from sleeper.model.known_properties.kinds import Property
+from sleeper.model.properties import INSTANCE_PROPERTIES, TABLE_PROPERTIES
+
+GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
+HELP_WIDTH = 90
+
+
+def main() -> int:
+    """Bring every page up to date, or only say which are not. Return the exit code."""
+    check = "--check" in sys.argv[1:]
+    stale = 0
+    for path, make in pages():
+        old = path.read_text() if path.exists() else ""
+        try:
+            new = make(old)
+        except RunFailed as failure:
+            print(f"{path.relative_to(ROOT)}: what it shows does not run\n{failure}")
+            return 1
+        if new == old:
+            continue
+        stale += 1
+        if check:
+            print(difference(path, old, new))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(new)
+            print(f"wrote {path.relative_to(ROOT)}")
+    if check and stale:
+        print("These pages are stale. Run 'make docs' and commit what it writes.")
+    return 1 if check and stale else 0
+
+
+def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
+    """Each page that this tool writes, with the function that makes it from the old one."""
+    yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
+    yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
+    yield ROOT / "README.md", run_page
+    for path in sorted((ROOT / "docs/guide").rglob("*.md")):
+        yield path, run_page
+
+
+def difference(path: Path, old: str, new: str) -> str:
+    """What would change in a page."""
+    name = str(path.relative_to(ROOT))
+    lines = difflib.unified_diff(
+        old.splitlines(), new.splitlines(), name, f"{name} (fresh)", lineterm=""
+    )
+    return "\n".join(lines)
+
+
+def cli_page() -> str:
+    """Every command: one line in the list, then its help as the terminal shows it."""
+    commands = list(commands_of(click.Context(cli, info_name="sleeper")))
+    text = f"{GENERATED}# Command line\n\n| command | does |\n|---|---|\n"
+    for context in commands:
+        anchor = context.command_path.replace(" ", "-")
+        summary = context.command.get_short_help_str(limit=120)
+        text += f"| [`{context.command_path}`](#{anchor}) | {cell(summary)} |\n"
+    for context in commands:
+        text += f"\n## {context.command_path}\n\n```text\n{help_of(context)}\n```\n"
+    return text
+
+
+def commands_of(context: click.Context) -> Iterator[click.Context]:
+    """The command of a context, and all commands beneath it, by name."""
+    yield context
+    group = context.command
+    if isinstance(group, click.Group):
+        for name in sorted(group.list_commands(context)):
+            command = group.get_command(context, name)
+            if command is not None and not command.hidden:
+                yield from commands_of(click.Context(command, info_name=name, parent=context))
+
+
+def help_of(context: click.Context) -> str:
+    """A command's help, laid out for a page and not for this terminal."""
+    context.terminal_width = context.max_content_width = HELP_WIDTH
+    return "\n".join(line.rstrip() for line in context.get_help().splitlines())
+
+
+def properties_page() -> str:
+    """Every property: name, default and meaning, in its group."""
+    text = (
+        f"{GENERATED}# Properties\n\n"
+        "Names are those of `instance.properties` and `table.properties`. Where a table property\n"
+        "names an instance property, that one gives the default of all tables. *Fixed* means\n"
+        "that it cannot change once its table or instance exists; *ours* that upstream Sleeper\n"
+        "does not know it.\n"
+    )
+    for title, properties in (
+        ("Instance properties", INSTANCE_PROPERTIES),
+        ("Table properties", TABLE_PROPERTIES),
+    ):
+        text += f"\n## {title}\n"
+        for group in dict.fromkeys(known.group for known in properties):
+            text += f"\n### {group}\n\n| property | default | meaning |\n|---|---|---|\n"
+            text += "".join(property_row(known) for known in properties if known.group == group)
+    return text
+
+
+def property_row(known: Property) -> str:
+    """One property as a row of its group's table."""
+    default = "" if known.default is None else f"`{cell(known.default)}`"
+    if known.instance_default:
+        default += f"<br>or `{known.instance_default}`"
+    marks = ["*Fixed.*"] * (not known.editable) + ["*Ours.*"] * (known.since == "ours")
+    return f"| `{known.name}` | {default} | {' '.join([cell(known.description), *marks])} |\n"
+
+
+def cell(text: str) -> str:
+    """Text that fits into one cell of a Markdown table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
