@@ -135,7 +135,7 @@ OFFLINE = Operation("offline", lambda i: i.table("t").set_online(online=False))
 INGESTS = (INGEST, INGEST_ONE_FILE, INGEST_NOTHING, INGEST_AND_SNAPSHOT)
 OTHERS = (SPLIT, CREATE, RENAME, REINITIALISE, REPARTITION, DELETE, SET, OFFLINE)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
-OVERTAKEN = (INGEST, INGEST_OTHER, *OTHERS)
+OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS)
 
 
 # ---------------------------------------------------------------- running and looking
@@ -449,6 +449,7 @@ class Overtaking:
     slow: Operation
     fast: Operation
     before: MemoryObjects
+    ends: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         one, two, end = self.in_turn(self.slow, self.fast)
@@ -478,11 +479,14 @@ class Overtaking:
         faults.meanwhile[call] = lambda: said.append(told(self.fast, other))
         mine = told(self.slow, open_instance(FaultyObjects(objects, faults), counted_ids(1_000)))
         if said:  # else the slow one ended before that call
+            image = image_of(objects)
+            if image not in self.ends:
+                self.ends[image] = seen(objects)
             name = faults.names[call]
-            assert (mine, *said, seen(objects)) in self.turns, (self.fast.name, name)
+            assert (mine, *said, self.ends[image]) in self.turns, (self.fast.name, name)
 
 
-@pytest.mark.parametrize("slow", OVERTAKEN, ids=str)
+@pytest.mark.parametrize("slow", [INGEST, *OTHERS], ids=str)
 def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     """
     F5, I3, I10: while one process rests before any of its calls, another does a whole operation.
@@ -492,10 +496,10 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     before = prepared(slow)
     calls, checked = calls_of(slow, before), 0
 
-    for fast in OVERTAKEN:
+    for fast in OVERTAKING:
         pair = Overtaking(slow, fast, before)
         for call in calls:
             pair.check_at(call)
             checked += 1
 
-    assert checked == len(calls) * len(OVERTAKEN) >= 30
+    assert checked == len(calls) * len(OVERTAKING) >= 30

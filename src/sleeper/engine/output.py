@@ -10,9 +10,8 @@ from contextlib import suppress
 from errno import ENOSPC, EROFS
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal, get_args
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -20,6 +19,9 @@ import pyarrow.parquet as pq
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.errors import QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
+
+if TYPE_CHECKING:
+    import polars as pl
 
 OutputFormat = Literal["parquet", "csv", "arrow", "json"]
 FORMATS: Final = get_args(OutputFormat)
@@ -114,10 +116,14 @@ def _bytes_as_text(batch: pa.RecordBatch, text: pa.Schema) -> pa.RecordBatch:
 
 
 def _base64(column: pa.Array) -> pa.Array:
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
 
 
 def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     row_count = 0
     for batch in batches:
         frame = pl.DataFrame(batch)
@@ -132,6 +138,8 @@ def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Bina
 
 def _json_ready(value: pl.Expr, kind: object) -> pl.Expr:
     """Bytes as base64, wherever they are, and the keys of maps as strings: so JSON wants it."""
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     match kind:
         case pl.Binary():
             return value.bin.encode("base64")

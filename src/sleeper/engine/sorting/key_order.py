@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _Numbers = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,6 +40,8 @@ class OrderedRows:
     """
 
     def __init__(self, table: pa.Table, key_names: Sequence[str]) -> None:
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
         self._schema = table.schema
         table = (
             table.combine_chunks()
@@ -71,6 +75,8 @@ class OrderedRows:
         yield self._with_others(taken, start, stop)
 
     def _with_others(self, taken: pl.DataFrame, start: int, stop: int) -> pa.Table:
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
         plain = taken.to_arrow(compat_level=pl.CompatLevel.oldest())
         columns = dict(zip(plain.column_names, plain.columns, strict=True))
         if self._others is not None:
@@ -85,6 +91,8 @@ class Groups:
     """Ranges of the first key that follow each other; n bounds part n + 1 of them."""
 
     def __init__(self, bounds: Sequence[Any], first_key: str, kind: pa.DataType) -> None:
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
         self._first_key = first_key
         self._bounds = pl.Series(pl.from_arrow(pa.array(bounds, kind)))
 
@@ -93,6 +101,8 @@ class Groups:
 
     def parts(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """Yield (group, its rows) of rows in key order, for groups that have some."""
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
         if not rows.num_rows:
             return
         keys = pl.Series(pl.from_arrow(rows.column(self._first_key)))
@@ -115,6 +125,8 @@ def sorting_bytes(schema: pa.Schema, row_count: int, size_bytes: int) -> int:
 
 def _text_bytes(frame: pl.DataFrame) -> int:
     """How long the strings of a frame are, all together; polars only points at them."""
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     total = 0
     for series in frame:
         if series.dtype == pl.String:
@@ -158,6 +170,8 @@ def _index_in_order(
     has the order of the first key, as far as it goes. Only rows that share it with others are
     compared by their keys.
     """
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     numbers = _leading_numbers(first_key)
     order = np.argsort(numbers)
     ordered = numbers[order]
@@ -173,6 +187,8 @@ def _compared(
     frame: pl.DataFrame, numbers: _Numbers, rows: _Numbers, key_names: Sequence[str]
 ) -> _Numbers:
     """Return some rows, given in the order they came, by number, then by all keys."""
+    import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
     by = [pl.Series(numbers[rows]), *(frame[name].gather(rows) for name in key_names)]
     columns = pl.DataFrame({f"{place}": series for place, series in enumerate(by)})
     order = columns.select(pl.arg_sort_by(*columns.columns, maintain_order=True)).to_series()

@@ -1,0 +1,210 @@
+"""Real processes ingest into an instance in a folder, and are killed 200 times by SIGKILL."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+import sleeper
+from sleeper.storage.local.folder import FolderObjects
+from tests.any_order import ingest_until_killed
+from tests.any_order.ingest_until_killed import SCHEMA, rows_of
+from tests.any_order.whole_instance import as_tuples, check_instance, multiset, orphans
+
+SEED = 20_261_121
+KILLS = 200
+KILLS_PER_INSTANCE = 10
+PATIENCE_S = 120
+LONG_AGO_S = 2 * 24 * 60 * 60
+
+
+class Writers:
+    """The program that forks writers, and the pipes in which they tell what was acknowledged."""
+
+    def __init__(self) -> None:
+        self.pipes = [os.pipe() for _ in range(2)]
+        for reading, _ in self.pipes:
+            os.set_blocking(reading, False)
+        ends = [writing for _, writing in self.pipes]
+        self.program = subprocess.Popen(
+            [sys.executable, ingest_until_killed.__file__, *map(str, ends)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=ends,
+            text=True,
+        )
+        self.alive: set[int] = set()
+
+    def ask(self, command: str) -> int:
+        self.program.stdin.write(f"{command}\n")
+        self.program.stdin.flush()
+        return int(self.program.stdout.readline())
+
+    def start(self, slot: int, folder: Path, table_name: str, series: str, first: int) -> int:
+        process_id = self.ask(f"start {slot} {folder} {table_name} {series} {first}")
+        self.alive.add(process_id)
+        return process_id
+
+    def wait_for_more(self, slot: int) -> list[str]:
+        """Wait until the writer has told of one more job at least."""
+        reading, _ = self.pipes[slot]
+        ready, _, _ = select.select([reading], [], [], PATIENCE_S)
+        assert ready, "a writer has told of nothing for two minutes"
+        return self.told(slot)
+
+    def told(self, slot: int) -> list[str]:
+        """Read what was told since the last look; of a dead writer, this is all there will be."""
+        jobs = b""
+        try:
+            while part := os.read(self.pipes[slot][0], 1 << 16):
+                jobs += part
+        except BlockingIOError:
+            pass
+        assert not jobs or jobs.endswith(b"\n")
+        return jobs.decode().split()
+
+    def kill(self, process_id: int) -> None:
+        """Kill a writer without warning, wherever it is, and wait until it is gone."""
+        os.kill(process_id, signal.SIGKILL)
+        assert self.ask(f"wait {process_id}") == signal.SIGKILL, "it had ended by itself"
+        self.alive.remove(process_id)
+
+    def close(self) -> None:
+        for process_id in [*self.alive]:
+            self.kill(process_id)
+        self.program.stdin.close()
+        self.program.wait(PATIENCE_S)
+        self.program.stdout.close()
+        for reading, writing in self.pipes:
+            os.close(reading)
+            os.close(writing)
+
+
+@pytest.fixture
+def writers():
+    started = Writers()
+    yield started
+    started.close()
+
+
+@dataclass
+class Story:
+    """What happened to one instance: who was told what, and what is there."""
+
+    folder: Path
+    acknowledged: Counter[str] = field(default_factory=Counter)
+    present: set[str] = field(default_factory=set)
+
+    @classmethod
+    def begin(cls, folder: Path) -> Story:
+        with sleeper.connect(folder, create=True) as instance:
+            instance.create_table(
+                "jobs", SCHEMA, row_keys=["job", "n"], split_points=["b", "shared-0003"]
+            )
+        return cls(folder)
+
+    def next_job(self, series: str) -> int:
+        """The first job of a series that nobody was told of; it may have been committed."""
+        return sum(job_id.startswith(f"{series}-") for job_id in self.acknowledged)
+
+    def check(self) -> None:
+        """I1 to I4, I7: reopen the instance as another process, and look at everything."""
+        objects = FolderObjects(self.folder)
+        keys = [info.key for info in objects.listing()]
+        assert not [key for key in keys if ".tmp-" in key], "an unfinished file can be seen"
+        with sleeper.connect(self.folder) as instance:
+            check_instance(objects, instance)
+            table = instance.table("jobs")
+            everything = as_tuples(table.query().to_arrow())
+            self.present = {job_id for job_id, _, _ in everything}
+            assert set(self.acknowledged) <= self.present, "an acknowledged job was lost"
+            whole = [row for job_id in self.present for row in as_tuples(rows_of(job_id))]
+            assert multiset(everything) == multiset(whole), "a job is not there exactly once"
+            assert {job_id for job_id, _ in table.state().jobs.records()} == self.present
+            self.check_by_key_and_range(table)
+
+    def check_by_key_and_range(self, table: sleeper.Table) -> None:
+        jobs = sorted(self.present)
+        for job_id in jobs[-2:]:
+            wanted = sorted(as_tuples(rows_of(job_id)))
+            assert as_tuples(table.query(key=(job_id, 3)).to_arrow()) == [wanted[3]]
+            found = table.query(range={"job": (job_id, True, job_id, True), "n": (2, 7)})
+            assert as_tuples(found.to_arrow()) == wanted[2:7]
+
+    def unfinished(self) -> list[Path]:
+        """The hidden files that dead writers have left."""
+        return sorted((self.folder / ".tmp-writes").iterdir())
+
+    def orphans(self) -> set[str]:
+        with sleeper.connect(self.folder) as instance:
+            table = instance.table("jobs")
+            return orphans(FolderObjects(self.folder).under(table.table_id), table)
+
+    def check_sweep(self) -> None:
+        """Opening an instance spares young unfinished files, and sweeps those a day old."""
+        young = self.unfinished()
+        sleeper.connect(self.folder).close()
+        assert self.unfinished() == young
+        long_ago = time.time() - LONG_AGO_S
+        for path in young:
+            os.utime(path, (long_ago, long_ago))
+        sleeper.connect(self.folder).close()
+        assert self.unfinished() == []
+
+
+def kill_some(writers: Writers, story: Story, draw: random.Random) -> int:
+    """Start one writer or two, let them work for a while, kill them; return how many kills."""
+    series = draw.choice([["a"], ["b"], ["a", "b"], ["shared", "shared"]])
+    started = [
+        writers.start(slot, story.folder, "jobs", name, story.next_job(name))
+        for slot, name in enumerate(series)
+    ]
+    told = [[] for _ in series]
+    for _ in range(draw.choice([0, 1, 1, 2])):
+        told[0] += writers.wait_for_more(0)
+    for process_id in draw.sample(started, len(started)):
+        time.sleep(draw.uniform(0, 0.1))
+        writers.kill(process_id)
+    for slot, jobs in enumerate(told):
+        story.acknowledged.update(jobs + writers.told(slot))
+    return len(started)
+
+
+def test_200_kills_lose_nothing_and_double_nothing(writers, tmp_path):
+    """
+    F1, I1 to I4, I7: after every kill all acknowledged jobs are wholly there, exactly once;
+    others are there wholly or not at all; a job that is run again counts once.
+    """
+    draw = random.Random(SEED)
+    kills = acknowledged = unacknowledged = left = 0
+
+    while kills < KILLS:
+        story = Story.begin(tmp_path / f"instance-{kills}")
+        before = kills
+        while kills < min(KILLS, before + KILLS_PER_INSTANCE):
+            kills += kill_some(writers, story, draw)
+            story.check()
+        acknowledged += len(story.acknowledged)
+        unacknowledged += len(story.present - set(story.acknowledged))
+        left += len(story.unfinished()) + len(story.orphans())
+        story.check_sweep()
+        story.check()
+
+    print(  # noqa: T201 - pytest -s shows how much was tried
+        f"{kills} kills, {acknowledged} jobs acknowledged, {unacknowledged} there without, "
+        f"{left} files left over"
+    )
+    assert kills >= KILLS
+    assert acknowledged >= 50
+    assert left >= 1  # some kill met a writer in the middle of its work
