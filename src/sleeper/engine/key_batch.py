@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from struct import pack
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +19,23 @@ from sleeper.model.schema import Schema
 def one_key_batch(key: Key, arrow_schema: pa.Schema) -> pa.RecordBatch:
     """Return one whole row key, checked already, as a batch of one row."""
     fields = [arrow_schema.field(place) for place in range(len(key))]
-    arrays = [pa.array([value], field.type) for value, field in zip(key, fields, strict=True)]
+    arrays = [_one_value(value, field.type) for value, field in zip(key, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _one_value(value: Any, kind: pa.DataType) -> pa.Array:
+    """An array of one value, from its bytes: `pa.array` would import pandas to look at a list."""
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        body = value.encode() if isinstance(value, str) else value
+        ends = pa.py_buffer(pack("<ii", 0, len(body)))
+        return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(body)])
+    if isinstance(value, datetime):
+        epoch = datetime(1970, 1, 1, tzinfo=value.tzinfo)
+        value = (value - epoch) // timedelta(microseconds=1)
+    elif isinstance(value, date):
+        value = (value - date(1970, 1, 1)).days
+    width = "<i" if kind.bit_width == 32 else "<q"
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(pack(width, value))])
 
 
 def key_batch(keys: object, schema: Schema, arrow_schema: pa.Schema) -> pa.RecordBatch:

@@ -20,7 +20,14 @@ from typing import ClassVar
 import pyarrow as pa
 
 from sleeper.model.files import FileReference
-from sleeper.state.file_rows import SUMS, FileRows, file_rows_batch, negated, summed
+from sleeper.state.file_rows import (
+    SUMS,
+    FileRows,
+    file_rows_batch,
+    negated,
+    no_file_rows,
+    summed,
+)
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
@@ -73,7 +80,7 @@ class FileIndex:
     @classmethod
     def empty(cls) -> FileIndex:
         """Return the index of a table without files."""
-        return cls._of(FileRows(file_rows_batch((), {})))
+        return cls._of(FileRows(no_file_rows()))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileIndex:

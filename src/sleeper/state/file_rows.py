@@ -255,6 +255,11 @@ class FileRows:
             raise ValueError("file rows are not in order: a filename comes twice or too late")
 
 
+def no_file_rows() -> pa.RecordBatch:
+    """Return no rows in the columns of `SCHEMA`. Made of nulls: lists would import pandas."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
+
+
 def file_rows_batch(
     references: Iterable[FileReference], unreferenced: Mapping[str, datetime]
 ) -> pa.RecordBatch:

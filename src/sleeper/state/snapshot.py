@@ -109,7 +109,11 @@ def _from_parquet(
     where = f"part {name!r} of snapshot {number}"
     body = load(name)
     try:
-        table = pq.read_table(pa.BufferReader(body), page_checksum_verification=True)
+        # Not read_table: it imports pandas, and reads in chunks that would have to be joined.
+        parquet = pq.ParquetFile(
+            pa.BufferReader(body), pre_buffer=False, page_checksum_verification=True
+        )
+        table = parquet.read()
         metadata = table.schema.metadata
         found = int(metadata[_FORMAT_KEY])
         if found > FORMAT:

@@ -53,13 +53,14 @@ class _Call:
 class LookupReader:
     """Finds rows by exact key in sorted Parquet files. Safe for threads.
 
-    Files never change once written, so what is known about them is kept: footers and page indexes,
-    up to `cache_bytes`. Beside them a call holds, for each file it is looking at, about 8 MiB of
+    Files never change once written, so what is known about them is kept: footers, page indexes and
+    Bloom filters, up to `cache_bytes`. Beside them a call holds, for each file it is looking at,
+    about 8 MiB of
     compressed pages, what they decode to, and the rows found.
 
     Args:
         files: Where the files are.
-        cache_bytes: Bound for footers and page indexes together.
+        cache_bytes: Bound for footers, page indexes and Bloom filters together.
         concurrent_files: Files that one call looks at side by side. Leave it at 1 where a read
             takes microseconds; for an object store, take about as many as files are looked up at
             once.
@@ -77,7 +78,7 @@ class LookupReader:
 
     @property
     def cached_bytes(self) -> int:
-        """What footers and page indexes take in memory now, by their own account."""
+        """What footers, indexes and filters take in memory now, by their own account."""
         return self._cache.size_bytes
 
     def look_up(

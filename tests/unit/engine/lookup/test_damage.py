@@ -23,6 +23,8 @@ SCHEMA = pa.schema(
         pa.field("n", pa.int64(), nullable=False),
         pa.field("text", pa.string(), nullable=False),
         pa.field("maybe", pa.int32()),
+        pa.field("real", pa.float64()),
+        pa.field("note", pa.string()),
         pa.field("tags", pa.list_(pa.int64())),
     ]
 )
@@ -33,6 +35,8 @@ TABLE = pa.table(
         "n": list(range(300)),
         "text": ["t" * (i % 7) for i in range(300)],
         "maybe": [None if i % 5 == 0 else i for i in range(300)],
+        "real": [None if i % 60 in (3, 20, 21, 58) else i / 8 for i in range(300)],
+        "note": [None if i % 3 == 0 or i > 270 else "é" * (i % 4) for i in range(300)],
         "tags": [list(range(i % 4)) for i in range(300)],
     },
     SCHEMA,
@@ -123,6 +127,7 @@ VARIANTS = {
     "plain zstd": {},
     "Bloom filters": FILTERED,
     "version 2 pages": {"data_page_version": "2.0"},
+    "version 2 pages, not compressed": {"data_page_version": "2.0", "compression": "none"},
     "dictionaries, snappy": {"use_dictionary": True, "compression": "snappy"},
     "delta, gzip": {
         "use_dictionary": False,

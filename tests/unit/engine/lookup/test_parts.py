@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.engine.lookup.byte_arrays import view_byte_arrays
 from sleeper.engine.lookup.page_ranges import clip, cover_rows, cover_span
 from sleeper.engine.lookup.parquet import compact_protocol as thrift
 from sleeper.engine.lookup.parquet.levels import levels_fill
@@ -206,42 +205,45 @@ class TestRanges:
 NUMBERS = st.integers(-(2**31), 2**31 - 1)
 
 
+def with_flag(fields, flag):
+    """A struct's bytes; the flag, whose value is in its type, comes last."""
+    data = thrift.struct_bytes(fields)
+    return data[:-1] + bytes(1 << 4 | kind for _, kind, _ in flag) + b"\x00"
+
+
 class TestPages:
     """Headers and bodies of pages."""
 
-    @given(NUMBERS, NUMBERS, st.none() | NUMBERS, NUMBERS, NUMBERS, NUMBERS)
-    def test_the_usual_header_is_read_as_any_struct(
-        self, size, packed, crc, count, encoding, level
+    @given(
+        *[NUMBERS] * 2,
+        st.none() | NUMBERS,
+        st.lists(NUMBERS, min_size=6, max_size=6),
+        st.none() | st.booleans(),
+    )
+    def test_the_usual_headers_are_read_as_any_struct(
+        self, size, packed, crc, numbers, is_compressed
     ):
-        """The quick way for version 1 pages says what the general one says, or leaves it to that."""
-        outer = [(1, thrift.I32, 0), (2, thrift.I32, size), (3, thrift.I32, packed)]
+        """The quick way for data pages of both versions says what the general one says."""
+        sizes = [(2, thrift.I32, size), (3, thrift.I32, packed)]
         if crc is not None:
-            outer.append((4, thrift.I32, crc))
-        inner = [(n + 1, thrift.I32, v) for n, v in enumerate((count, encoding, level, level))]
-        data = thrift.struct_bytes([*outer, (5, thrift.STRUCT, inner)])
+            sizes.append((4, thrift.I32, crc))
+        about = [(number, thrift.I32, value) for number, value in enumerate(numbers, 1)]
+        flag = [] if is_compressed is None else [(7, 1 if is_compressed else 2, None)]
+        version_1 = [(1, thrift.I32, 0), *sizes, (5, thrift.STRUCT, about[:4])]
+        version_2 = [(1, thrift.I32, 3), *sizes, (8, thrift.STRUCT, with_flag(about, flag))]
 
-        quick = usual_header(data + b"body", 0)
+        for header in (version_1, version_2):
+            data = thrift.struct_bytes(header)
+            assert usual_header(data + b"body", 0) == thrift.read_struct(data)
+            assert usual_header(b"body" + data, 4) == thrift.read_struct(b"body" + data, 4)
 
-        assert quick in (None, thrift.read_struct(data))
-        assert quick is not None or not -64 <= encoding < 64 or not -64 <= level < 64
+    @given(st.binary(max_size=60))
+    def test_any_bytes_are_a_usual_header_or_left_alone(self, tail):
+        """Whatever is taken for a usual header reads as that struct."""
+        for head in (b"\x15\x00\x15\x02\x15\x04", b"\x15\x06\x15\x02\x15\x04\x15\x08"):
+            quick = usual_header(head + tail, 0)
 
-    @given(st.lists(st.binary(max_size=300), min_size=1, max_size=40))
-    def test_byte_arrays_are_cut_apart_or_declined(self, values):
-        """If numpy says where values start, it is right."""
-        data = b"".join(len(v).to_bytes(4, "little") + v for v in values)
-
-        view = view_byte_arrays(data, len(values), pa.binary())
-
-        if view is not None:
-            every = np.array([0]), np.array([len(values)])
-            assert view.rows(*every).to_pylist() == values
-
-    def test_even_byte_arrays_are_cut_apart(self):
-        """Values of one length, and values without zero bytes, need no help from pyarrow."""
-        for values in ([b"abc"] * 9, [b""] * 3, [b"a" * n for n in range(1, 40)]):
-            data = b"".join(len(v).to_bytes(4, "little") + v for v in values)
-            view = view_byte_arrays(data, len(values), pa.binary())
-            assert view.rows(np.array([0]), np.array([len(values)])).to_pylist() == values
+            assert quick is None or quick == thrift.read_struct(head + tail)
 
     @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip"])
     @pytest.mark.parametrize("off_by", [-1, 1, 100])

@@ -1,0 +1,134 @@
+"""PLAIN byte arrays: where the values are, whatever their lengths."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sleeper.engine.lookup.byte_arrays import (
+    ByteArrayView,
+    EvenByteArrays,
+    PlainByteArrays,
+    view_byte_arrays,
+)
+
+
+def plain(values):
+    """The bytes of a PLAIN page."""
+    return b"".join(len(value).to_bytes(4, "little") + value for value in values)
+
+
+def view(values):
+    return view_byte_arrays(plain(values), len(values), pa.binary())
+
+
+def rows(values, *ranges):
+    """Take ranges of a view of the values."""
+    starts, ends = (np.array(side) for side in zip(*ranges, strict=True))
+    found = view(values).rows(starts, ends)
+    found.validate(full=True)
+    return found.to_pylist()
+
+
+VALUES = st.lists(
+    st.binary(max_size=300)
+    | st.text(max_size=9).map(str.encode)
+    | st.integers(0, 40).map(bytes)
+    | st.sampled_from([b"", b"\0" * 9, plain([b"a", b"", b"bc"]), b"\x01\0\0\0", b"x" * 70_000]),
+    min_size=1,
+    max_size=40,
+)
+
+
+class TestView:
+    """Finding where values start."""
+
+    @given(VALUES)
+    def test_values_are_cut_apart(self, values):
+        """Zeros, empty values, and values that look like lengths lead nowhere else."""
+        assert rows(values, (0, len(values))) == values
+
+    @given(VALUES, st.data())
+    def test_ranges_of_values_are_taken(self, values, data):
+        """One range, or several, in order."""
+        count = len(values)
+        cuts = sorted(data.draw(st.sets(st.integers(0, count), min_size=2, max_size=8)))
+        ranges = list(zip(cuts[0::2], cuts[1::2], strict=False))
+
+        assert rows(values, *ranges) == [value for a, b in ranges for value in values[a:b]]
+
+    @pytest.mark.parametrize(
+        ("values", "kind"),
+        [
+            ([b"abc"] * 9, EvenByteArrays),
+            ([b""] * 3, EvenByteArrays),
+            ([b"a" * n for n in range(1, 40)], ByteArrayView),
+            ([b"a" * (n % 3) for n in range(1, 40)], ByteArrayView),
+            ([b"a" * n for n in range(200, 400)], ByteArrayView),
+            ([b"\0" * n for n in range(50)], ByteArrayView),
+        ],
+    )
+    def test_even_values_are_counted_out(self, values, kind):
+        """Values of one length need no search; all others do."""
+        assert type(view(values)) is kind
+        assert rows(values, (0, len(values))) == values
+
+    def test_many_windows_are_followed(self):
+        """Pages much larger than what is looked at in one go, of small values and of large ones."""
+        r = random.Random(1)
+        small = [bytes(r.randint(0, 9)) for _ in range(60_000)]
+        large = [r.randbytes(r.choice((0, 10, 65_532, 65_536, 200_000))) for _ in range(60)]
+
+        for values in (small, large, small + large):
+            assert rows(values, (0, len(values))) == values
+
+    @given(VALUES, st.data())
+    def test_another_count_is_refused(self, values, data):
+        """The lengths must lead to the end in as many steps as there are values."""
+        count = data.draw(st.integers(0, 60).filter(lambda n: n != len(values)))
+
+        with pytest.raises(ValueError, match="lengths"):
+            view_byte_arrays(plain(values), count, pa.binary())
+
+    @given(VALUES, st.data())
+    def test_damage_is_refused_or_gives_values_of_the_page(self, values, data):
+        """After any flipped bit the values still fill the page exactly, or there are none."""
+        page = bytearray(plain(values))
+        page[data.draw(st.integers(0, min(len(page), 3_000) - 1))] ^= 1 << data.draw(
+            st.integers(0, 7)
+        )
+        try:
+            found = view_byte_arrays(bytes(page), len(values), pa.binary())
+        except ValueError:
+            return
+        every = found.rows(np.array([0]), np.array([len(values)])).to_pylist()
+        assert plain(every) == bytes(page)
+
+    @given(st.binary(max_size=99), st.integers(0, 30))
+    def test_any_bytes_are_values_or_refused(self, data, count):
+        """Nothing but ValueError is raised."""
+        try:
+            found = view_byte_arrays(data, count, pa.binary())
+        except ValueError:
+            return
+        assert plain(found.rows(np.array([0]), np.array([count])).to_pylist()) == data
+
+
+class TestFind:
+    """Keys among byte arrays."""
+
+    @given(
+        st.lists(st.binary(max_size=4), min_size=1, max_size=40).map(sorted), st.binary(max_size=4)
+    )
+    def test_a_key_has_the_rows_that_equal_it(self, values, key):
+        """Of even and of uneven lengths; none where the key is not."""
+        low, high = PlainByteArrays(plain(values), len(values), pa.binary()).find(
+            key, 0, len(values)
+        )
+
+        assert values[low:high] == [value for value in values if value == key]
