@@ -171,10 +171,10 @@ def kill_some(writers: Writers, story: Story, draw: random.Random) -> int:
         for slot, name in enumerate(series)
     ]
     told = [[] for _ in series]
-    for _ in range(draw.choice([0, 1, 1, 2])):
+    for _ in range(draw.choice([0, 0, 1, 1, 2])):
         told[0] += writers.wait_for_more(0)
     for process_id in draw.sample(started, len(started)):
-        time.sleep(draw.uniform(0, 0.07))
+        time.sleep(draw.uniform(0, 0.05))
         writers.kill(process_id)
     for slot, jobs in enumerate(told):
         story.acknowledged.update(jobs + writers.told(slot))

@@ -65,7 +65,15 @@ def multiset(rows: Iterable[tuple[Any, ...]]) -> list[str]:
 
 def as_tuples(rows: pa.Table) -> list[tuple[Any, ...]]:
     """Rows as tuples of Python values."""
-    return [*zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+    columns = [[_plain(value) for value in column.to_pylist()] for column in rows.columns]
+    return [*zip(*columns, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    """One instant has one form, whichever object stands for UTC."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    return value
 
 
 def check_instance(objects: Objects, instance: Instance) -> None:

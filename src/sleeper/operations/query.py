@@ -176,11 +176,14 @@ class _View:
         return pa.Table.from_batches(batches, found.schema)
 
     def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Several tables in key order as one."""
+        """Several tables in key order as one. Mostly one of them has rows, or none."""
+        with_rows = [table for table in tables if table.num_rows]
+        if tables and len(with_rows) < 2:
+            return with_rows[0] if with_rows else tables[0]
         names = [name for name in self.reading.schema.key_names if name in self.read_columns]
         schema = self.reading.arrow_schema
         read = pa.schema([schema.field(name) for name in self.read_columns])
-        return merge_small(tables, names, read)
+        return merge_small(with_rows, names, read)
 
     def shown(self, table: pa.Table) -> pa.Table:
         """The columns that were asked for, in the order asked."""

@@ -58,10 +58,9 @@ def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup
 
 def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
     """Return the files that may hold rows of a leaf: its own and its ancestors', ordered."""
-    files = state.files
-    names = [ref.filename for ref in files.references_on(leaf.partition_id)]
+    names = state.files.filenames_on(leaf.partition_id)
     for ancestor in state.tree.ancestors(leaf.partition_id):
-        names += [ref.filename for ref in files.references_on(ancestor.partition_id)]
+        names += state.files.filenames_on(ancestor.partition_id)
     return tuple(names)
 
 

@@ -121,6 +121,18 @@ class FileIndex:
         held += filter(None, changes.values())
         return tuple(sorted(held, key=lambda each: each.filename))
 
+    def filenames_on(self, partition_id: str) -> list[str]:
+        """Return the names alone of the files that one partition references, ordered.
+
+        All that a query needs, at a fraction of the cost of `references_on`.
+        """
+        kept = self._base.filenames_on(partition_id)
+        changes = self._on_partition.get(partition_id)
+        if not changes:
+            return kept
+        held = [name for name in kept if name not in changes]
+        return sorted([*held, *(name for name, now in changes.items() if now is not None)])
+
     def references_to(self, filename: str) -> tuple[FileReference, ...]:
         """Return the references to one file, by partition id."""
         changes = self._to_file.get(filename, {})

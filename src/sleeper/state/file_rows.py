@@ -132,6 +132,14 @@ class FileRows:
         rows = self.slice_of(partition_id)
         return _references(self.batch.slice(rows.start, len(rows)), [partition_id] * len(rows))
 
+    def filenames_on(self, partition_id: str) -> list[str]:
+        """Return the filenames of a partition's rows, ordered."""
+        rows = self.slices.get(partition_id)
+        if rows is None:
+            return []
+        names: list[str] = self.batch.column("filename").slice(rows.start, len(rows)).to_pylist()
+        return names
+
     def reference(self, row: int) -> FileReference:
         """Return one row as a reference. Its partition is not null."""
         partition_id = self.partition_of(row)

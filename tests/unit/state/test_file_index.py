@@ -83,6 +83,8 @@ class TestLookingUp:
 
         assert index.references_on("L") == (ref("a", "L"), ref("c", "L"))
         assert index.references_on("nowhere") == ()
+        assert index.filenames_on("L") == ["a", "c"]
+        assert index.filenames_on("nowhere") == []
 
     def test_a_file_lists_its_references_by_partition(self, placed):
         """The references to a shared file come in the order of their partitions."""
@@ -557,6 +559,7 @@ def check(
     for partition_id in partitions | {"root"}:
         on = tuple(each for each in held if each.partition_id == partition_id)
         assert index.references_on(partition_id) == on
+        assert index.filenames_on(partition_id) == [each.filename for each in on]
     assert all(index.reference(*pair) == each for pair, each in references.items())
     middle = sorted(since.values())[len(since) // 2] if since else NOON
     assert list(index.unreferenced()) == sorted(since.items())

@@ -1,19 +1,19 @@
 """PLAIN byte arrays: values of any length, each behind its length, looked at in place.
 
 Where a value starts depends on all lengths before it. Values of one length are counted out. Others
-are found by their prefixes, which nearly always have zero bytes where text has none: that guess is
-proved by each value ending where the next one starts. Where the guess fails, chains of jumps are
-followed for all places at once.
+are found by their lengths, which mostly have zero bytes where text has none: that guess is proved
+by each value ending where the next one starts. Where the guess fails, pyarrow decodes the page.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from sleeper.engine.lookup.parquet.mini_file import decode_byte_arrays
 from sleeper.engine.lookup.parquet.page_index import BOUND_WIDTH_MAX
 from sleeper.engine.lookup.values import (
+    ArrowValues,
     FirstValues,
     Ints,
     Key,
@@ -24,11 +24,6 @@ from sleeper.engine.lookup.values import (
 )
 
 _PREFIX_BYTES = 4
-
-_WINDOW_BYTES = 64 << 10
-"""Bytes in which jumps are followed at once. It bounds memory at about 2 MiB."""
-
-Codes = npt.NDArray[np.uint8]
 
 
 class PlainByteArrays:
@@ -45,7 +40,7 @@ class PlainByteArrays:
     def __init__(self, data: bytes, count: int, arrow_type: pa.DataType) -> None:
         self._data = data
         self._type = arrow_type
-        self._view: EvenByteArrays | ByteArrayView | None = None
+        self._view: EvenByteArrays | ByteArrayView | ArrowValues | None = None
         self.count = count
 
     def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
@@ -66,7 +61,7 @@ class PlainByteArrays:
         """As `Values.rows`."""
         return self._viewed().rows(starts, ends)
 
-    def _viewed(self) -> EvenByteArrays | ByteArrayView:
+    def _viewed(self) -> EvenByteArrays | ByteArrayView | ArrowValues:
         if self._view is None:
             self._view = view_byte_arrays(self._data, self.count, self._type)
         return self._view
@@ -173,18 +168,18 @@ class ByteArrayView:
 
 def view_byte_arrays(
     data: bytes, count: int, arrow_type: pa.DataType
-) -> EvenByteArrays | ByteArrayView:
+) -> EvenByteArrays | ByteArrayView | ArrowValues:
     """View PLAIN byte arrays.
 
     Raises:
-        ValueError: the lengths do not lead from each value to the next and to the end.
+        ValueError, OSError: the lengths do not lead from each value to the next and to the end.
     """
     if _are_even(data, count):
         return EvenByteArrays(data, count, arrow_type)
     prefixes = _prefixes_by_zero_bytes(data, count)
-    if prefixes is None:
-        prefixes = _prefixes_by_jumps(data, count)
-    return ByteArrayView(data, prefixes, arrow_type)
+    if prefixes is not None:
+        return ByteArrayView(data, prefixes, arrow_type)
+    return ArrowValues(decode_byte_arrays(data, count).view(arrow_type))
 
 
 def _are_even(data: bytes, count: int) -> bool:
@@ -200,7 +195,10 @@ def _are_even(data: bytes, count: int) -> bool:
 
 def _prefixes_by_zero_bytes(data: bytes, count: int) -> Ints | None:
     """Guess that three zero bytes in a row occur only in the lengths: so it is with text of 1 to
-    255 bytes. Return as `_prefixes_by_jumps`, or None if it is not so.
+    255 bytes.
+
+    Returns:
+        Where the lengths are, and the length of `data`; None if the guess is wrong.
     """
     if len(data) <= _PREFIX_BYTES * count or count == 0:
         return None
@@ -215,67 +213,3 @@ def _prefixes_by_zero_bytes(data: bytes, count: int) -> Ints | None:
     lengths = np.frombuffer(data, np.uint8)[prefixes[:-1]]
     is_chain = prefixes[0] == 0 and (np.diff(prefixes) - _PREFIX_BYTES == lengths).all()
     return prefixes if is_chain else None
-
-
-def _prefixes_by_jumps(data: bytes, count: int) -> Ints:
-    """Follow the lengths from byte 0 to the end; return where they are, and the end.
-
-    Memory: bounded by the window, and by the count, which the caller has checked.
-    """
-    codes = np.frombuffer(data, np.uint8)
-    at = found = 0
-    parts = []
-    while at < len(data) and found < count:
-        part, at = _jumps_in_window(codes, at)
-        parts.append(part)
-        found += len(part)
-    if at != len(data) or found != count:
-        raise ValueError("a page's byte arrays do not fit their lengths")
-    return np.concatenate((*parts, (at,)), dtype=np.int64)
-
-
-def _jumps_in_window(codes: Codes, start: int) -> tuple[Ints, int]:
-    """Follow lengths from byte `start` until they lead out of a window that begins there.
-
-    Returns:
-        The places of the lengths in the window, and the place after the last value.
-    """
-    end = min(start + _WINDOW_BYTES, len(codes))
-    places, following = _possible_jumps(codes, start, end)
-    if len(places) == 0 or places[0] != start:
-        raise ValueError("a page's byte arrays do not fit their lengths")
-    # Jumps lead from one possible place to another; to none, if they leave the window or go astray.
-    nowhere = len(places)
-    number_of = np.full(end - start, nowhere, np.int64)
-    number_of[places - start] = np.arange(nowhere)
-    jump = np.full(nowhere + 1, nowhere, np.int64)
-    inside = np.flatnonzero(following < end)
-    jump[inside] = number_of[following[inside] - start]
-    chain = np.zeros(1, np.int64)
-    while True:
-        # `jump` is as many single jumps as the chain is long, so each round doubles the chain.
-        chain = np.concatenate((chain, jump[chain]))
-        if chain[-1] == nowhere:
-            break
-        jump = jump[jump]
-    chain = chain[: chain.searchsorted(nowhere)]
-    last = int(following[chain[-1]])
-    if last < end:
-        raise ValueError("a page's byte arrays do not fit their lengths")
-    return places[chain], last
-
-
-def _possible_jumps(codes: Codes, start: int, end: int) -> tuple[Ints, Ints]:
-    """Return the places from `start` to `end` where a length may be that stays within the bytes,
-    and where each leads.
-    """
-    end = min(end, len(codes) - _PREFIX_BYTES + 1)
-    # No length is larger than all bytes, so the highest byte of most places rules them out.
-    highest = codes[start + 3 : end + 3]
-    places = np.flatnonzero(highest <= len(codes) >> 24) + start
-    lengths = np.zeros(len(places), np.int64)
-    for place in range(_PREFIX_BYTES):
-        lengths |= codes[places + place].astype(np.int64) << (8 * place)
-    following = places + _PREFIX_BYTES + lengths
-    stays = following <= len(codes)
-    return places[stays], following[stays]

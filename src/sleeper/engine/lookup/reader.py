@@ -55,8 +55,7 @@ class LookupReader:
 
     Files never change once written, so what is known about them is kept: footers, page indexes and
     Bloom filters, up to `cache_bytes`. Beside them a call holds, for each file it is looking at,
-    about 8 MiB of
-    compressed pages, what they decode to, and the rows found.
+    about 8 MiB of compressed pages, what they decode to, and the rows found.
 
     Args:
         files: Where the files are.

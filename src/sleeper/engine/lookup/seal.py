@@ -179,7 +179,8 @@ class SealedOutput:
             return
         self.closed = True
         if self._held is not None:
-            self._write_sealed(bytes(self._held))
+            tail, self._held = bytes(self._held), None
+            self._write_sealed(tail)
         self._output.close()
 
     def _write_sealed(self, tail: bytes) -> None:

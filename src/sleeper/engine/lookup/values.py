@@ -173,7 +173,7 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
     """Return an array with the values of `dense`, in order, where `present`, and nulls elsewhere.
 
     Args:
-        dense: Values of fixed width, strings or binary, without nulls, in buffers of their own.
+        dense: Values of 4 or 8 bytes, strings or binary, without nulls.
         present: As many trues as there are values.
     """
     count = len(present)
@@ -182,15 +182,17 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
     validity = pa.py_buffer(np.packbits(present, bitorder="little"))
     if pa.types.is_string(dense.type) or pa.types.is_binary(dense.type):
         _, offsets, data = dense.buffers()
-        spread = np.zeros(count + 1, np.int32)
+        bounds = np.frombuffer(offsets, np.int32)[dense.offset :]
+        spread = np.empty(count + 1, np.int32)
+        spread[0] = bounds[0]
         # A null starts and ends where the value before it ends.
-        ends = np.frombuffer(offsets, np.int32)[: len(dense) + 1]
-        spread[1:] = ends[np.cumsum(present)]
+        spread[1:] = bounds[np.cumsum(present)]
         buffers = [validity, pa.py_buffer(spread), data]
     else:
         width = dense.type.bit_width // 8
         numbers = np.zeros(count, f"u{width}")
-        numbers[present] = np.frombuffer(dense.buffers()[1], f"u{width}")
+        dense_numbers = np.frombuffer(dense.buffers()[1], f"u{width}")[dense.offset :]
+        numbers[present] = dense_numbers[: len(dense)]
         buffers = [validity, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(dense.type, count, buffers, count - len(dense))
 

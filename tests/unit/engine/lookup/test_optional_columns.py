@@ -75,8 +75,8 @@ def keyed(values, rows_of_key=7):
     return pa.Table.from_arrays([keys, values], schema=schema)
 
 
-def look_up(folder, table, keys, **options):
-    """Write the table, and look keys up."""
+def write(folder, table, **options):
+    """Write the table as a file of small pages."""
     options = {
         "use_dictionary": False,
         "write_page_index": True,
@@ -85,6 +85,10 @@ def look_up(folder, table, keys, **options):
         "write_batch_size": 20,
     } | options
     pq.write_table(table, folder.path / "f.parquet", **options)
+
+
+def look_up(folder, table, keys):
+    """Look keys up in the file."""
     batch = pa.RecordBatch.from_arrays([pa.array(sorted(keys), pa.string())], names=["k"])
     (found,) = LookupReader(folder).look_up(["f.parquet"], batch, table.schema)
     found.validate(full=True)
@@ -105,20 +109,18 @@ class TestEveryTypeAndPattern:
     def test_one_key_has_its_rows(self, folder, type_name, pattern, version):
         """A key in one page, and a key whose rows lie in two pages."""
         table = keyed(column(type_name, pattern, 350))
+        write(folder, table, data_page_version=version)
 
         for key in ("00000", "00014", "00049"):
-            found = look_up(folder, table, [key], data_page_version=version)
-
-            assert found.equals(expected(table, [key]))
+            assert look_up(folder, table, [key]).equals(expected(table, [key]))
 
     def test_many_keys_have_their_rows(self, folder, type_name, pattern, version):
         """Rows here and there in several pages."""
         table = keyed(column(type_name, pattern, 350), rows_of_key=3)
         keys = [f"{n:05d}" for n in (0, 1, 7, 8, 33, 34, 60, 99, 116, 400)]
+        write(folder, table, data_page_version=version)
 
-        found = look_up(folder, table, keys, data_page_version=version)
-
-        assert found.equals(expected(table, keys))
+        assert look_up(folder, table, keys).equals(expected(table, keys))
 
 
 class TestAnyNulls:
@@ -146,10 +148,9 @@ class TestAnyNulls:
         table = keyed(pa.array([draw(r) if there else None for there in present], arrow_type), 5)
         keys = data.draw(st.sets(st.sampled_from(table["k"].to_pylist()), min_size=1, max_size=9))
 
-        found = look_up(
+        write(
             folder,
             table,
-            keys,
             compression=codec,
             data_page_version=version,
             max_rows_per_page=page_rows,
@@ -157,15 +158,25 @@ class TestAnyNulls:
             write_page_index=page_index,
         )
 
-        assert found.equals(expected(table, keys))
+        assert look_up(folder, table, keys).equals(expected(table, keys))
 
-    @given(st.lists(st.none() | st.text(max_size=3), max_size=40))
-    def test_nulls_are_put_between_the_values(self, values):
-        """Dense values and flags make the array that has nulls where the flags say so."""
-        whole = pa.array(values, pa.string())
+    @given(
+        st.lists(st.none() | st.text(max_size=3), max_size=40).map(
+            lambda x: pa.array(x, pa.string())
+        )
+        | st.lists(st.none() | st.integers(0, 99), max_size=40).map(
+            lambda x: pa.array(x, pa.int32())
+        ),
+        st.integers(0, 3),
+    )
+    def test_nulls_are_put_between_the_values(self, whole, start):
+        """Dense values, maybe a slice, and flags make the array with nulls where these say so."""
+        values = whole.to_pylist()
         present = np.array([value is not None for value in values], np.bool_)
+        dense = pa.concat_arrays([whole.drop_null()[:1]] * start + [whole.drop_null()])
+        dense = dense[len(dense) - int(present.sum()) :]
 
-        found = with_nulls(whole.drop_null(), present)
+        found = with_nulls(dense, present)
 
         found.validate(full=True)
         assert found.to_pylist() == values

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,8 +23,8 @@ from sleeper.engine.lookup.parquet.compact_protocol import (
     Field,
     struct_bytes,
 )
-from sleeper.engine.lookup.parquet.footer import MAGIC, ColumnChunk, Leaf, TopColumn
-from sleeper.engine.lookup.parquet.pages import Buffer
+from sleeper.engine.lookup.parquet.footer import MAGIC, REQUIRED, ColumnChunk, Leaf, TopColumn
+from sleeper.engine.lookup.parquet.pages import DATA_PAGE, PLAIN, RLE, Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,55 @@ def decode(column: TopColumn, leaves: Sequence[LeafPages], row_count: int) -> pa
         at += len(pages.dictionary) + data_size
     footer = _footer(column, chunks, row_count, at - len(MAGIC))
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
+    return _decoded(parts, row_count)
+
+
+def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
+    """Decode `count` PLAIN byte arrays that have been decompressed already.
+
+    Returns:
+        A binary array.
+
+    Raises:
+        ValueError, OSError: they are not as many, or do not fill `data`.
+    """
+    about: list[Field] = [(1, I32, count), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE)]
+    size = len(data)
+    header = struct_bytes([(1, I32, DATA_PAGE), (2, I32, size), (3, I32, size), (5, STRUCT, about)])
+    chunk: list[Field] = [
+        (1, I32, _BYTE_ARRAY),
+        (2, LIST, (I32, [PLAIN])),
+        (3, LIST, (BINARY, [_VALUES.name.encode()])),
+        (4, I32, 0),
+        (5, I64, count),
+        (6, I64, size),
+        (7, I64, len(header) + size),
+        (9, I64, len(MAGIC)),
+    ]
+    chunks = [[(2, I64, 0), (3, STRUCT, chunk)]]
+    footer = _footer(_VALUES, chunks, count, len(header) + size)
+    parts = [MAGIC, header, data, footer, len(footer).to_bytes(4, "little"), MAGIC]
+    values = _decoded(parts, count)
+    # pyarrow does not mind bytes that are left over.
+    ends = np.frombuffer(values.buffers()[1], np.int32)
+    if int(ends[count]) + _PREFIX_BYTES * count != size:
+        raise ValueError("a page's byte arrays do not fill it")
+    return values
+
+
+_BYTE_ARRAY = 6
+_PREFIX_BYTES = 4
+_VALUES = TopColumn(
+    name="values",
+    leaves=range(1),
+    schema_bytes=(
+        struct_bytes([(1, I32, _BYTE_ARRAY), (3, I32, REQUIRED), (4, BINARY, b"values")]),
+    ),
+    is_flat=True,
+)
+
+
+def _decoded(parts: Sequence[Buffer], row_count: int) -> pa.Array:
     source = pa.BufferReader(b"".join(parts))
     file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=False)
     table = file.read(use_threads=False)

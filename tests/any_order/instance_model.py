@@ -1,0 +1,250 @@
+"""A whole instance as lists of rows: what every operation must come to, said once more.
+
+Slow, small and obvious. A table is the list of its rows at each of its transaction numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+RETENTION = timedelta(days=30)
+Row = tuple[Any, ...]
+
+
+def moment(day: int) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day, microseconds=day)
+
+
+LONGS = [-(2**63), -7, -1, 0, 1, 2, 3, 5, 2**63 - 1]
+INTS = [-(2**31), -1, 0, 1, 2**31 - 1]
+TEXTS = ["", "\0", "a", "a\0", "aa", "b", "é", "\uffff", "\U0001f600"]
+BYTES = [b"", b"\0", b"a", b"a\0", b"\x7f", b"\x80", b"\xff", b"\xff\xff"]
+MOMENTS = [moment(day) for day in (-800, -1, 0, 1, 40)]
+DATES = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2026, 11, 21)]
+
+
+def null_or(strategy):
+    return st.none() | strategy
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table: its columns, how many of them are keys, and values to draw from."""
+
+    name: str
+    arrow_schema: pa.Schema
+    row_keys: int
+    sort_keys: int
+    domains: tuple[list[Any], ...]
+    values: tuple[st.SearchStrategy[Any], ...]
+
+    @property
+    def names(self) -> list[str]:
+        return self.arrow_schema.names
+
+    @property
+    def key_names(self) -> list[str]:
+        return self.names[: self.row_keys]
+
+    @property
+    def order_wide(self) -> int:
+        return self.row_keys + self.sort_keys
+
+    def rows(self) -> st.SearchStrategy[Row]:
+        keys = (st.sampled_from(domain) for domain in self.domains)
+        return st.tuples(*keys, *self.values)
+
+
+def columns(*fields: tuple[str, pa.DataType, bool]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable) for name, kind, nullable in fields])
+
+
+LIST = pa.list_(pa.field("element", pa.int32(), False))
+MAP = pa.map_(pa.string(), pa.field("value", pa.int64(), False))
+KINDS = (
+    Kind(
+        "numbers",
+        columns(("k", pa.int64(), False), ("s", pa.int32(), False), ("v", pa.string(), True)),
+        1,
+        1,
+        (LONGS, INTS),
+        (null_or(st.sampled_from(TEXTS)),),
+    ),
+    Kind(
+        "texts and numbers",
+        columns(
+            ("k", pa.string(), False),
+            ("l", pa.int32(), False),
+            ("items", LIST, True),
+            ("d", pa.float64(), False),
+        ),
+        2,
+        0,
+        (TEXTS, INTS),
+        (null_or(st.lists(st.integers(0, 3), max_size=3)), st.sampled_from([0.5, -1.0])),
+    ),
+    Kind(
+        "bytes",
+        columns(
+            ("k", pa.binary(), False),
+            ("s", pa.string(), False),
+            ("yes", pa.bool_(), True),
+            ("m", MAP, True),
+        ),
+        1,
+        1,
+        (BYTES, TEXTS),
+        (
+            null_or(st.booleans()),
+            null_or(st.sampled_from([[], [("a", 1)], [("a", 1), ("b", -2)]])),
+        ),
+    ),
+    Kind(
+        "times",
+        columns(
+            ("at", pa.timestamp("us", "UTC"), False),
+            ("day", pa.date32(), False),
+            ("n", pa.int64(), False),
+            ("sum", pa.decimal128(9, 2), True),
+        ),
+        2,
+        1,
+        (MOMENTS, DATES, LONGS),
+        (null_or(st.sampled_from([Decimal("0.00"), Decimal("-7.25")])),),
+    ),
+)
+
+
+@dataclass
+class Job:
+    number: int
+    keep_until: datetime
+    rows: int
+
+
+@dataclass
+class TableModel:
+    """One table: its rows at every transaction, and the jobs it remembers.
+
+    Attributes:
+        versions: Rows by transaction number.
+        readable_from: The first version whose files have not been deleted.
+    """
+
+    kind: Kind
+    table_id: str
+    versions: dict[int, list[Row]] = field(default_factory=lambda: {1: []})
+    number: int = 1
+    readable_from: int = 1
+    jobs: dict[str, Job] = field(default_factory=dict)
+    horizon: datetime | None = None
+    online: bool = True
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.versions[self.number]
+
+    def advance(self, rows: list[Row] | None = None) -> None:
+        """One transaction further; without rows they stay as they are."""
+        now = self.rows if rows is None else rows
+        self.number += 1
+        self.versions[self.number] = now
+
+    def find_job(self, job_id: str | None) -> Job | None:
+        job = self.jobs.get(job_id) if job_id is not None else None
+        if job is None or self.horizon is None or job.keep_until < self.horizon:
+            return None
+        return job
+
+    def ingest(self, rows: list[Row], job_id: str | None, at: datetime) -> bool:
+        """Add rows. False when the job was done before, so that nothing happens."""
+        if self.find_job(job_id) is not None:
+            return False
+        if not rows and job_id is None:
+            return True
+        self.advance([*self.rows, *rows])
+        if job_id is not None:
+            self.horizon = at if self.horizon is None else max(self.horizon, at)
+            self.jobs[job_id] = Job(self.number, at + RETENTION, len(rows))
+        return True
+
+    def reinitialise(self, *, has_files: bool, new_tree: bool) -> None:
+        if new_tree or has_files or self.horizon is not None:
+            self.advance([])
+        self.jobs, self.horizon, self.readable_from = {}, None, self.number
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query: what it is asked by, and which rows answer it."""
+
+    asked: dict[str, Any]
+    wanted: Callable[[Row], bool]
+
+
+def inside(value: Any, asked: tuple[Any, bool, Any, bool]) -> bool:
+    low, low_in, high, high_in = asked
+    above = low is None or low < value or (low_in and low == value)
+    below = high is None or value < high or (high_in and value == high)
+    return above and below
+
+
+@st.composite
+def regions(draw, kind: Kind) -> dict[str, tuple[Any, bool, Any, bool]]:
+    """Ranges of some row keys, every limit and its belonging said."""
+    region = {}
+    for place in draw(st.sets(st.integers(0, kind.row_keys - 1), max_size=kind.row_keys)):
+        values = st.sampled_from(kind.domains[place])
+        low, high = sorted(draw(st.tuples(values, values)))
+        low, high = draw(
+            st.sampled_from([(low, high), (low, high), (None, high), (low, None), (None, None)])
+        )
+        region[kind.names[place]] = (low, draw(st.booleans()), high, draw(st.booleans()))
+    return region
+
+
+def in_region(kind: Kind, region: dict[str, Any], row: Row) -> bool:
+    return all(inside(row[kind.names.index(name)], asked) for name, asked in region.items())
+
+
+def as_short(asked: tuple[Any, bool, Any, bool]) -> tuple[Any, ...]:
+    """`[min, max)` is what two values alone mean."""
+    low, low_in, high, high_in = asked
+    return (low, high) if low_in and not high_in else asked
+
+
+@st.composite
+def questions(draw, kind: Kind, rows: list[Row]) -> Question:
+    """A query by one of the ways there are, for keys that are there or not."""
+    whole_key = st.tuples(*(st.sampled_from(kind.domains[n]) for n in range(kind.row_keys)))
+    if rows:
+        whole_key |= st.sampled_from([row[: kind.row_keys] for row in rows])
+    way = draw(st.sampled_from(["all", "key", "prefix", "names", "keys", "range", "regions"]))
+    if way in ("key", "prefix"):
+        key = draw(whole_key)[: 1 if way == "prefix" else kind.row_keys]
+        asked = key[0] if len(key) == 1 and draw(st.booleans()) else key
+        return Question({"key": asked}, lambda row: row[: len(key)] == key)
+    if way == "names":
+        place = draw(st.integers(0, kind.row_keys - 1))
+        value = draw(st.sampled_from(kind.domains[place]))
+        return Question({"key": {kind.names[place]: value}}, lambda row: row[place] == value)
+    if way == "keys":
+        keys = draw(st.lists(whole_key, max_size=6))
+        plain = [key[0] for key in keys] if kind.row_keys == 1 else keys
+        return Question({"keys": plain}, lambda row: row[: kind.row_keys] in keys)
+    if way == "range":
+        region = draw(regions(kind))
+        short = {name: as_short(asked) for name, asked in region.items()}
+        return Question({"range": short}, lambda row: in_region(kind, region, row))
+    if way == "regions":
+        some = draw(st.lists(regions(kind), min_size=1, max_size=3))
+        return Question({"regions": some}, lambda row: any(in_region(kind, r, row) for r in some))
+    return Question({}, lambda row: True)
