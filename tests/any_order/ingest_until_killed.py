@@ -55,7 +55,7 @@ def fork_writer(pipe: int, folder: str, table_name: str, series: str, first: int
         return process_id
     try:
         ingest_for_ever(pipe, folder, table_name, series, first)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent would
         sys.stderr.write(f"a writer ended by itself: {error!r}\n")
     finally:
         os._exit(1)

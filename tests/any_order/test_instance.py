@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from itertools import count
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -68,7 +69,7 @@ WAITS = [timedelta(minutes=1), timedelta(hours=2), timedelta(days=20)]
 class AnyOrderOnAnInstance(RuleBasedStateMachine):
     """Two processes on the same objects. Handles live long, so that they see others' commits."""
 
-    tried: Counter[str] = Counter()
+    tried: ClassVar[Counter[str]] = Counter()
 
     def __init__(self):
         super().__init__()
@@ -135,7 +136,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
     @precondition(lambda self: self.tables)
     @rule(data=st.data(), who=PROCESSES, new=st.sampled_from(NAMES))
     def rename(self, data, who, new):
-        name, model = self.choose(data)
+        name, _ = self.choose(data)
         if new in self.tables and new != name:
             with pytest.raises(TableAlreadyExists):
                 self.handle(who, name).rename(new)
@@ -263,7 +264,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         self.check_ingested(result, model, rows, job_id, model.number)
 
     @precondition(lambda self: self.tables)
-    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssr"))
+    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrr"))
     def ingest_while(self, data, who, job_id, other):
         """While one process reads its input, the other commits: to the plan it made before."""
         name, model = self.choose(data)
@@ -373,9 +374,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
                 row_count_estimated=True,
                 whole_file=False,
             )
-            for child, row_count in zip(
-                children, (lower, reference.row_count - lower), strict=True
-            )
+            for child, row_count in zip(children, (lower, reference.row_count - lower), strict=True)
         )
         return ReferencePush(
             filename=reference.filename, partition_id=reference.partition_id, into=into
@@ -540,7 +539,7 @@ def test_any_order_of_operations_by_two_processes_agrees_with_lists_of_rows():
     """I3, I5 to I7, I9 to I11: whatever is done in whichever order, no row is lost or doubled."""
 
     class Counted(AnyOrderOnAnInstance):
-        tried: Counter[str] = Counter()
+        tried: ClassVar[Counter[str]] = Counter()
 
     run_state_machine_as_test(
         Counted, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS)

@@ -111,6 +111,7 @@ def query_regions(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for group in plan_leaf_queries(state, regions):
+            reading.lookup.check({name for leaf in group for name in leaf.filenames})
             merged = reading.scanner.merge(_slices(reading, group, whole), view.read_columns)
             for batch in process(merged, reading.processing, reading.schema, now_ms=now_ms):
                 yield batch.select(view.columns)

@@ -73,6 +73,7 @@ class FileIndex:
         self.footer = footer
         self.has_checksums = True
         self._seal = seal
+        self._indexes_checked = False
         self._held, self._held_at = held, held_at
         self._locations: dict[tuple[int, int], PageLocations] = {}
         self._bounds: dict[tuple[int, int], PageBounds] = {}
@@ -299,6 +300,26 @@ class FileIndex:
         if leaf in self._converted_leaves:
             return False
         return self.footer.bounds_ordered or self.footer.leaves[leaf].physical_type != _BYTE_ARRAY
+
+    def check_indexes(self, read: ReadRanges) -> None:
+        """Check every page index against the file's seal, once; a file without one passes.
+
+        Raises:
+            ValueError: an index does not hold the bytes that were written.
+        """
+        if self._seal is None or self._indexes_checked:
+            return
+        for group, chunks in enumerate(self.footer.chunks):
+            places = [
+                (leaf, which, place)
+                for leaf, chunk in enumerate(chunks)
+                for which, place in enumerate((chunk.column_index, chunk.offset_index))
+                if place is not None
+            ]
+            blobs = read([place for _, _, place in places]) if places else []
+            for (leaf, which, _), data in zip(places, blobs, strict=True):
+                self._check_seal(data, group, leaf, which)
+        self._indexes_checked = True
 
     def _check_seal(self, data: bytes, group: int, leaf: int, which: int) -> None:
         if self._seal is not None:

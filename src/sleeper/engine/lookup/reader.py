@@ -6,11 +6,11 @@ See docs/lookup.md for how the parts of this folder work together.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from sleeper.engine.lookup.key_search import Found, find_rows, read_rows
 from sleeper.engine.lookup.keys import LookupKeys
 from sleeper.engine.lookup.table_columns import WantedColumns
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+
+T = TypeVar("T")
 
 MANY_KEYS = 256
 """From so many keys on, files are looked at in parallel: decoding takes longer than handing
@@ -116,6 +118,19 @@ class LookupReader:
         with ThreadPoolExecutor(min(at_once, len(filenames))) as pool:
             return list(pool.map(partial(self._in_file, call), filenames))
 
+    def check(self, filenames: Iterable[str]) -> None:
+        """Check that footer and page indexes of files are as they were written.
+
+        A reader that trusts them blindly may follow a damaged one to wrong rows, or ask for all
+        memory. Each file is checked once while it is cached: one read of its end.
+
+        Raises:
+            DataDamaged: a file is missing, or its footer or an index is damaged.
+            StorageFailed: a file cannot be read.
+        """
+        for filename in filenames:
+            self._guarded(self._check_file, filename)
+
     def _result_of(
         self, schema: pa.Schema, columns: Sequence[str] | None
     ) -> tuple[pa.Schema, pa.Table]:
@@ -126,14 +141,19 @@ class LookupReader:
             return last[2], last[3]
         fields = [schema.field(name) for name in (schema.names if wanted is None else wanted)]
         result = pa.schema(fields)
-        nothing = result.empty_table()
+        # Made of nulls: empty_table() would import pandas.
+        nothing = pa.Table.from_arrays([pa.nulls(0, f.type) for f in fields], schema=result)
         self._last_result = (schema, wanted, result, nothing)
         return result, nothing
 
     def _in_file(self, call: _Call, filename: str) -> pa.Table:
-        """Look up in one file; turn whatever damaged bytes lead to into an error that names it."""
+        """Look up in one file."""
+        return self._guarded(partial(self._look_up_file, call), filename)
+
+    def _guarded(self, read_file: Callable[[str], T], filename: str) -> T:
+        """Read one file; turn whatever damaged bytes lead to into an error that names it."""
         try:
-            return self._look_up_file(call, filename)
+            return read_file(filename)
         except ObjectNotFound as error:
             self._cache.drop(filename)
             raise DataDamaged(
@@ -151,12 +171,20 @@ class LookupReader:
                 "Restore the file from a copy, or ingest its rows again."
             ) from error
 
-    def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
+    def _check_file(self, filename: str) -> None:
         read = self._reader_of(filename)
+        self._index_of(filename, read).check_indexes(read)
+
+    def _index_of(self, filename: str, read: ReadRanges) -> FileIndex:
         index = self._cache.get(filename)
         if index is None:
             index = open_file(filename, self._files.size(filename), read)
             self._cache.put(index)
+        return index
+
+    def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
+        read = self._reader_of(filename)
+        index = self._index_of(filename, read)
         wanted = index.wanted(call.schema, call.keys.column_count, call.names)
         size = index.size_bytes
         found = find_rows(index, call.keys, wanted, read)

@@ -189,9 +189,9 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
         spread[1:] = bounds[np.cumsum(present)]
         buffers = [validity, pa.py_buffer(spread), data]
     else:
-        width = dense.type.bit_width // 8
-        numbers = np.zeros(count, f"u{width}")
-        dense_numbers = np.frombuffer(dense.buffers()[1], f"u{width}")[dense.offset :]
+        bits = np.dtype(np.uint32 if dense.type.bit_width == 32 else np.uint64)
+        numbers = np.zeros(count, bits)
+        dense_numbers = np.frombuffer(dense.buffers()[1], bits)[dense.offset :]
         numbers[present] = dense_numbers[: len(dense)]
         buffers = [validity, pa.py_buffer(numbers)]
     return pa.Array.from_buffers(dense.type, count, buffers, count - len(dense))
