@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.engine.lookup.seal import SealedOutput
+from sleeper.engine.lookup.parquet.seal import SealedOutput
 from sleeper.engine.sketch import SketchBuilder
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.model.keys import checked_value

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sleeper.engine.key_batch import key_batch, key_rows, one_key_batch
+from sleeper.engine.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.engine.lookup.reader import LookupReader
+from sleeper.engine.lookup.small_merge import merge_small
 from sleeper.engine.process import process
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.rows import Rows
-from sleeper.engine.small_merge import merge_small
 from sleeper.model.keys import Key
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from sleeper.engine.lookup.bloom import BloomFilter, read_filter
+from sleeper.engine.lookup.parquet.bloom import BloomFilter, read_filter
 from sleeper.engine.lookup.parquet.footer import (
     TAIL_BYTES,
     ColumnChunk,
@@ -34,7 +34,7 @@ from sleeper.engine.lookup.parquet.page_index import (
     whole_chunk,
 )
 from sleeper.engine.lookup.parquet.pages import Page
-from sleeper.engine.lookup.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
+from sleeper.engine.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
 from sleeper.engine.lookup.table_columns import (
     Plain,
     WantedColumns,

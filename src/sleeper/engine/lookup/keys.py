@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.lookup.bloom import BloomFilter, FilterKey, filter_key
+from sleeper.engine.lookup.parquet.bloom import BloomFilter, FilterKey, filter_key
 from sleeper.engine.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds
 from sleeper.engine.lookup.parquet.xxhash import Hashes, hash_array
 from sleeper.engine.lookup.values import Ints, Key, comparable_array

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sleeper.engine.lookup.bloom import filter_key, read_filter
 from sleeper.engine.lookup.parquet import compact_protocol as thrift
+from sleeper.engine.lookup.parquet.bloom import filter_key, read_filter
 from sleeper.engine.lookup.parquet.footer import read_footer
+from sleeper.engine.lookup.parquet.seal import SealedOutput
 from sleeper.engine.lookup.parquet.xxhash import hash_array, hash_value
 from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.lookup.seal import SealedOutput
 from sleeper.engine.lookup.values import comparable_array
 
 EPOCH = dt.datetime(2024, 1, 1)

@@ -100,6 +100,11 @@ class TestView:
         with pytest.raises(REFUSED):
             view_byte_arrays(plain(values), count, pa.binary())
 
+    def test_bytes_before_the_first_value_are_refused(self):
+        """Lengths that lead to the end must start at the start."""
+        with pytest.raises(REFUSED):
+            view_byte_arrays(b"xyz" + plain([b"a", b"bc", b"def"]), 3, pa.binary())
+
     @given(VALUES, st.data())
     def test_damage_is_refused_or_gives_values_of_the_page(self, values, data):
         """After any flipped bit the values still fill the page exactly, or there are none."""

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.lookup.parquet.footer import read_footer
+from sleeper.engine.lookup.parquet.seal import SEAL_MAGIC, SealedOutput, seal_size
 from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.lookup.seal import SEAL_MAGIC, SealedOutput, seal_size
 from sleeper.errors import DataDamaged
 
 SCHEMA = pa.schema(

@@ -23,8 +23,8 @@ from sleeper.engine.lookup.parquet.page_index import (
     read_offset_index,
 )
 from sleeper.engine.lookup.parquet.pages import decompress, usual_header
+from sleeper.engine.lookup.parquet.seal import SealedOutput
 from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.lookup.seal import SealedOutput
 from sleeper.engine.lookup.values import positions
 
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sleeper.engine.lookup.parquet.seal import SealedOutput
 from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.lookup.seal import SealedOutput
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 
 TEXTS = ("", "a", "a\0", "a\0\0", "b", "é", "￿", "\U0001f600", "k" * 300, "zz", "z\x7f")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.key_batch import key_batch, key_rows, one_key_batch
+from sleeper.engine.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.errors import QueryInvalid
 from sleeper.model.schema import Field, Primitive, Schema
 
