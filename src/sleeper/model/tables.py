@@ -51,7 +51,7 @@ def checked_table_name(name: str) -> str:
     Raises:
         BadRequest: it is empty, starts or ends with a space, or holds a control character.
     """
-    if not name or name != name.strip() or not name.isprintable():
+    if type(name) is not str or not name or name != name.strip() or not name.isprintable():
         raise BadRequest(
             f"{name!r} cannot be a table's name: it needs at least one character, no control "
             "characters, and no space at either end"
