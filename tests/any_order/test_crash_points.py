@@ -472,9 +472,10 @@ class Overtaking:
         two = told(second, open_instance(objects, counted_ids(2_000)))
         return one, two, seen(objects)
 
-    def check_at(self, call: int) -> None:
-        """The fast one runs whole before this call of the slow one."""
-        objects, faults, said = copy_of(self.before), Faults(), []
+    def check_at(self, call: int, *kinds: str) -> str:
+        """The fast one runs whole before this call of the slow one, which may fail as well."""
+        plan = tuple(Fault(call, kind) for kind in kinds)
+        objects, faults, said = copy_of(self.before), Faults(plan), []
         other = open_instance(objects, counted_ids(2_000))
         faults.meanwhile[call] = lambda: said.append(told(self.fast, other))
         mine = told(self.slow, open_instance(FaultyObjects(objects, faults), counted_ids(1_000)))
@@ -484,6 +485,7 @@ class Overtaking:
                 self.ends[image] = seen(objects)
             name = faults.names[call]
             assert (mine, *said, self.ends[image]) in self.turns, (self.fast.name, name)
+        return faults.names[call] if said else ""
 
 
 @pytest.mark.parametrize("slow", [INGEST, *OTHERS], ids=str)
@@ -503,3 +505,26 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
             checked += 1
 
     assert checked == len(calls) * len(OVERTAKING) >= 30
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+@pytest.mark.parametrize("slow", SMALL, ids=str)
+def test_a_process_whose_entry_fails_as_another_takes_its_number_tells_them_apart(slow, kind):
+    """
+    F2 with F5, I3: the entry under the number that was sent is another's. It is not taken for
+    one's own, whatever became of the reply.
+    """
+    before = prepared(slow)
+    contested = set()
+
+    for fast in OVERTAKING:
+        pair = Overtaking(slow, fast, before)
+        contested |= {pair.check_at(call, kind) for call in entries_of(slow, before)}
+
+    assert any(name.startswith("create ") for name in contested)
+
+
+def entries_of(operation: Operation, before: MemoryObjects) -> list[int]:
+    """The calls that create an entry of a log."""
+    names = run(operation, before, Faults(), 1_000).faults.names
+    return [number for number, name in enumerate(names) if name.startswith("create ")]
