@@ -137,11 +137,13 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
     @rule(data=st.data(), who=PROCESSES, new=st.sampled_from(NAMES))
     def rename(self, data, who, new):
         name, _ = self.choose(data)
-        if new in self.tables and new != name:
+        table = self.handle(who, name)
+        for taken in set(self.tables) - {name}:
             with pytest.raises(TableAlreadyExists):
-                self.handle(who, name).rename(new)
+                table.rename(taken)
+        if new in self.tables:
             return
-        self.handle(who, name).rename(new)
+        table.rename(new)
         self.tables[new] = self.tables.pop(name)
         self.note("rename")
         assert {record.name for record in self.instances[1 - who].tables()} == set(self.tables)
