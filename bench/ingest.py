@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.sort import SortSettings, sort_into_groups
-from sleeper.engine.write import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(

@@ -22,7 +22,7 @@ from sleeper.errors import (
 from sleeper.instance import Instance, connect, create_instance
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.operations.ingest import IngestResult
-from sleeper.table import Table
+from sleeper.table.table import Table
 
 __all__ = [
     "AlreadyExists",

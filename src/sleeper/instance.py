@@ -33,6 +33,7 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.model import paths
+from sleeper.model.formats.properties_file import read_properties, write_properties
 from sleeper.model.properties import (
     KNOWN_INSTANCE_PROPERTIES,
     SCHEMA,
@@ -40,7 +41,6 @@ from sleeper.model.properties import (
     validate_instance_properties,
     validate_table_properties,
 )
-from sleeper.model.properties_file import read_properties, write_properties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import ID, NAME, TableRecord
 from sleeper.operations.create_table import create_table
@@ -49,7 +49,8 @@ from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import ObjectTableIndex
 from sleeper.storage.ports import NewId, Objects
-from sleeper.table import Surroundings, Table, open_state_store
+from sleeper.table.handle import Surroundings, open_state_store
+from sleeper.table.table import Table
 
 FORMAT = 1
 _FORMAT_PROPERTY = "sleeper.format.version"

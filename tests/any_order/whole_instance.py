@@ -19,7 +19,7 @@ from sleeper.model.partitions import PartitionTree
 from sleeper.model.paths import sketch_file
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.ports import Objects
-from sleeper.table import Table
+from sleeper.table.table import Table
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

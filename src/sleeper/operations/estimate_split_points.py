@@ -6,7 +6,7 @@ from typing import Any
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.sources import first_key_columns, open_source
-from sleeper.engine.sketch import estimate_split_points as from_columns
+from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.model.schema import Schema
 
 

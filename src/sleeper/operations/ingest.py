@@ -18,10 +18,10 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.inputs.intake import Intake
 from sleeper.engine.inputs.sources import open_source
-from sleeper.engine.leaf_files import LeafFiles, SortedGroup
 from sleeper.engine.process import process
 from sleeper.engine.sort import SortSettings, sort_into_groups
-from sleeper.engine.write import WriteSettings
+from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.leaf_files import LeafFiles, SortedGroup
 from sleeper.errors import (
     CommitContended,
     CommitRefused,

@@ -12,40 +12,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sleeper.engine.lookup.key_batch import key_batch, key_rows, one_key_batch
-from sleeper.engine.lookup.reader import LookupReader
 from sleeper.engine.lookup.small_merge import merge_small
 from sleeper.engine.process import process
-from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.read_leaves import Reading, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
 from sleeper.model.keys import Key
-from sleeper.model.processing import Processing
-from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
-from sleeper.model.ranges import Region, whole_region
-from sleeper.model.schema import Schema
+from sleeper.model.queries import LeafLookup, checked_columns, exact_key, key_region
+from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
-from sleeper.storage.ports import Objects
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a table's queries share: its files, schema, readers and processing.
-
-    Attributes:
-        files: The objects in the table's folder.
-        schema: The table's schema.
-        arrow_schema: The same for Arrow.
-        lookup: Finds exact keys; keeps page indexes.
-        scanner: Reads ranges; keeps a DataFusion context.
-        processing: The table's filters and aggregations.
-    """
-
-    files: Objects
-    schema: Schema
-    arrow_schema: pa.Schema
-    lookup: LookupReader
-    scanner: Scanner
-    processing: Processing
 
 
 def query_key(
@@ -107,14 +82,10 @@ def query_regions(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
     """
     view = _View.of(reading, columns, now_ms)
-    whole = whole_region(reading.schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for group in plan_leaf_queries(state, regions):
-            reading.lookup.check({name for leaf in group for name in leaf.filenames})
-            merged = reading.scanner.merge(_slices(reading, group, whole), view.read_columns)
-            for batch in process(merged, reading.processing, reading.schema, now_ms=now_ms):
-                yield batch.select(view.columns)
+            yield from read_leaves(reading, group, view.columns, now_ms=now_ms)
 
     return Rows(batches(), view.arrow_schema, transaction=state.number)
 
@@ -124,18 +95,6 @@ def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
     if isinstance(places, slice):
         return asked.slice(places.start, places.stop - places.start)
     return asked.take(pa.array(places, pa.int64()))
-
-
-def _slices(reading: Reading, group: Sequence[LeafQuery], whole: Region) -> list[FileSlice]:
-    """One slice a file: leaves of one group may share files, each with its own regions."""
-    by_file: dict[str, list[Region]] = {}
-    for leaf in group:
-        for filename in leaf.filenames:
-            by_file.setdefault(filename, []).extend(leaf.regions)
-    return [
-        FileSlice(reading.files.url(filename), () if whole in asked else tuple(asked))
-        for filename, asked in by_file.items()
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +112,7 @@ class _View:
         shown = [*checked_columns(reading.schema, columns)]
         if columns is None:
             return cls(reading, shown, shown, reading.arrow_schema, now_ms)
-        processing = reading.processing
-        if processing.aggregations:
-            needed = {*reading.schema.names}
-        else:
-            needed = {*shown, *reading.schema.key_names, *processing.needed_fields}
-        read = [name for name in reading.schema.names if name in needed]
+        read = columns_to_read(reading, shown)
         arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
         return cls(reading, shown, read, arrow_schema, now_ms)
 

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from sleeper.engine.sort import SortSettings
-from sleeper.engine.write import WriteSettings
+from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing
 from sleeper.model.properties import SCHEMA

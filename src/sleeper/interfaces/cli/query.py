@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import click
 
-from sleeper.engine.output import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.engine.rows import Rows
+from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import QueryInvalid
 from sleeper.instance import connect
 from sleeper.interfaces.cli.options import (

@@ -19,14 +19,14 @@ from sleeper.interfaces.cli.options import (
     warn_unknown,
 )
 from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
+from sleeper.model.formats.properties_file import read_properties
+from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.properties import (
     SCHEMA,
     TABLE_PROPERTIES,
     unknown_table_properties,
 )
-from sleeper.model.properties_file import read_properties
 from sleeper.model.schema import Schema, type_to_text
-from sleeper.model.split_points_file import read_split_points, write_split_points
 from sleeper.operations.estimate_split_points import estimate_split_points
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)

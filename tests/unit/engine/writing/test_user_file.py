@@ -12,8 +12,8 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from sleeper.engine.output import write_rows
 from sleeper.engine.rows import Rows
+from sleeper.engine.writing.user_file import write_rows
 from sleeper.errors import DataDamaged, QueryInvalid, StorageFailed
 
 FLAT = pa.table(

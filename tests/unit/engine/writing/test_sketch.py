@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import arrow_type, to_arrow
-from sleeper.engine.sketch import (
+from sleeper.engine.writing.sketch import (
     SKETCHED_ROWS_MAX,
     SketchBuilder,
     Sketches,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import SplitPointsInvalid
+from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.model.split_points_file import read_split_points, write_split_points
 
 LONGS = Schema(row_keys=[Field("n", Primitive.LONG)])
 STRINGS = Schema(row_keys=[Field("s", Primitive.STRING)])

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.write import DataFileWriter, WriteSettings
+from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, Partition

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.lookup.parquet.seal import SealedOutput
-from sleeper.engine.sketch import SketchBuilder
 from sleeper.engine.sorting.key_order import key_at
+from sleeper.engine.writing.sketch import SketchBuilder
 from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema

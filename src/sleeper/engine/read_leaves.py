@@ -1,0 +1,88 @@
+"""Read the rows of leaves from their files: what queries, Spark tasks and exports share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from sleeper.engine.lookup.reader import LookupReader
+from sleeper.engine.process import process
+from sleeper.engine.read import FileSlice, Scanner
+from sleeper.model.processing import Processing
+from sleeper.model.queries import LeafQuery
+from sleeper.model.ranges import Region, whole_region
+from sleeper.model.schema import Schema
+
+
+class FileUrls(Protocol):
+    """Where files are: the table's folder. Storage's `Objects` are such."""
+
+    def url(self, key: str) -> str:
+        """Return what a query engine opens a file by: an absolute path, or a URL."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What all reads of a table share: its files, schema, readers and processing.
+
+    Attributes:
+        files: Where the files in the table's folder are.
+        schema: The table's schema.
+        arrow_schema: The same for Arrow.
+        lookup: Finds exact keys, and checks footers; keeps page indexes.
+        scanner: Reads ranges; keeps a DataFusion context.
+        processing: The table's filters and aggregations.
+    """
+
+    files: FileUrls
+    schema: Schema
+    arrow_schema: pa.Schema
+    lookup: LookupReader
+    scanner: Scanner
+    processing: Processing
+
+
+def read_leaves(
+    reading: Reading, group: Sequence[LeafQuery], columns: Sequence[str], *, now_ms: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows asked of one group of leaves, in key order, processed.
+
+    Args:
+        reading: The table.
+        group: Leaves of one group of `plan_leaf_queries`, with their files and regions.
+        columns: What to return, in this order.
+        now_ms: The present, in milliseconds since 1970, for filters by age.
+
+    Raises:
+        DataDamaged: a file of the table is missing or wrong; raised while rows are read.
+    """
+    reading.lookup.check({name for leaf in group for name in leaf.filenames})
+    merged = reading.scanner.merge(_slices(reading, group), columns_to_read(reading, columns))
+    for batch in process(merged, reading.processing, reading.schema, now_ms=now_ms):
+        yield batch.select(columns)
+
+
+def columns_to_read(reading: Reading, columns: Sequence[str]) -> list[str]:
+    """Return the columns that must be read so that `columns` can be answered."""
+    processing, schema = reading.processing, reading.schema
+    if processing.aggregations:
+        return [*schema.names]
+    needed = {*columns, *schema.key_names, *processing.needed_fields}
+    return [name for name in schema.names if name in needed]
+
+
+def _slices(reading: Reading, group: Sequence[LeafQuery]) -> list[FileSlice]:
+    """One slice a file: leaves of one group may share files, each with its own regions."""
+    whole = whole_region(reading.schema)
+    by_file: dict[str, list[Region]] = {}
+    for leaf in group:
+        for filename in leaf.filenames:
+            by_file.setdefault(filename, []).extend(leaf.regions)
+    return [
+        FileSlice(reading.files.url(filename), () if whole in asked else tuple(asked))
+        for filename, asked in by_file.items()
+    ]

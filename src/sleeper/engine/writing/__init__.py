@@ -1,0 +1,1 @@
+"""Data files and their sketches written, and the files of users."""

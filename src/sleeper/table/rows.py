@@ -1,0 +1,135 @@
+"""Rows of a table: into it, and out of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.sort import SortSettings
+from sleeper.engine.writing.data_file import write_settings
+from sleeper.errors import QueryInvalid
+from sleeper.model.queries import RegionRequest, region_from_request
+from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
+from sleeper.operations.query import query_key, query_keys, query_regions
+from sleeper.table.handle import TableHandle
+
+
+class TableRows(TableHandle):
+    """The part of a `Table` that rows go through."""
+
+    def ingest(
+        self,
+        data: object,
+        job_id: str | None = None,
+        *,
+        ignore_extra_columns: bool = False,
+        set_aside: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+    ) -> IngestResult:
+        """Add rows, all of them in one commit, or none.
+
+        Args:
+            data: A path or list of paths (Parquet files, or folders of them), an Arrow table or
+                reader, anything with the Arrow C stream (polars, DuckDB), a pandas DataFrame, or
+                an iterable of dicts. It is read once, in batches; memory is bounded by
+                `sleeper.table.ingest.memory`.
+            job_id: Names this work. Repeating a job that was committed changes nothing.
+            ignore_extra_columns: Leave out columns that the table does not have.
+            set_aside: A Parquet file to make for rows whose key is null; without it such input
+                is refused.
+            progress: Called after each batch with the rows read so far, and their total if known.
+
+        Raises:
+            InputRefused: the input does not fit the table; nothing was changed.
+            CommitContended: others kept committing; try again.
+            CommitUnknown: storage gave no answer; run the same job id again.
+            StorageFailed: the storage did not do its part; nothing was changed.
+            TableNotFound: the table was deleted.
+
+        Source: spec ING-1 to ING-8.
+        """
+        self._current_record()
+        opened = self._open()
+        request = IngestRequest(
+            job_id=job_id,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=None if set_aside is None else Path(set_aside),
+            progress=progress,
+        )
+        result = ingest(
+            data,
+            request,
+            self._ingest_settings(),
+            store=opened.store,
+            files=opened.files,
+            schema=self.schema,
+            now=self._surroundings.now,
+            new_id=self._surroundings.new_id,
+        )
+        self._check_commit_counts()
+        return result
+
+    def query(
+        self,
+        *,
+        key: object = None,
+        keys: Any = None,
+        range: RegionRequest | None = None,  # noqa: A002 - the field's own word
+        regions: Sequence[RegionRequest] | None = None,
+        columns: Sequence[str] | None = None,
+        as_of: int | None = None,
+    ) -> Rows:
+        """Read rows by key or key range, in key order; everything without either.
+
+        Args:
+            key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
+                of a composite key finds all rows that start with it.
+            keys: Many whole row keys: a list, or an Arrow or NumPy array.
+            range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
+                max_inclusive)}; None is no limit. Any of the row key fields.
+            regions: Several such ranges at once; a row in two of them comes once.
+            columns: The columns to return, in this order; all without it.
+            as_of: A transaction number: the table as it was then.
+
+        Returns:
+            Rows with exactly the columns asked for; iterate it, or `.to_arrow()`,
+            `.to_pandas()`, `.to_polars()`, `.to_pylist()`. Ranges are read as you iterate.
+
+        Raises:
+            QueryInvalid: a field, value, range or column does not fit the schema.
+            VersionNotFound: there is no transaction `as_of`.
+            DataDamaged: a file of the table is missing or wrong.
+            TableNotFound: the table was deleted.
+
+        Source: spec QRY-1 to QRY-6.
+        """
+        if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
+            raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
+        self._current_record()
+        opened = self._open()
+        state = opened.store.refresh() if as_of is None else opened.store.at(as_of)
+        now_ms = int(self._surroundings.now().timestamp() * 1000)
+        if key is not None:
+            return query_key(opened.reading, state, key, columns, now_ms)
+        if keys is not None:
+            return query_keys(opened.reading, state, keys, columns, now_ms)
+        requests = regions if regions is not None else [range or {}]
+        asked = [region_from_request(self.schema, request) for request in requests]
+        return query_regions(opened.reading, state, asked, columns, now_ms)
+
+    def _ingest_settings(self) -> IngestSettings:
+        ingest_properties = self.properties.ingest
+        return IngestSettings(
+            one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
+            sort=SortSettings(
+                memory_bytes=ingest_properties.memory_bytes,
+                temp_folder=self._surroundings.temp_folder,
+            ),
+            write=write_settings(self.properties.parquet),
+            processing=self.properties.processing(self.schema),
+            job_id_kept=timedelta(days=self.properties.statestore.job_id_retention_days),
+        )
