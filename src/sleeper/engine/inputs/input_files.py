@@ -56,11 +56,34 @@ def shown(path: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of an input file: the least that a task of a cluster reads.
+
+    Attributes:
+        path: The file.
+        index: Its place in the file.
+        row_count: Rows in it.
+        size_bytes: Bytes of the table's columns in it, before compression.
+        key_min: The least value of the first row key, as the file's statistics have it; None
+            if they have none.
+        key_max: The greatest.
+    """
+
+    path: str
+    index: int
+    row_count: int
+    size_bytes: int
+    key_min: Any
+    key_max: Any
+
+
+@dataclass(frozen=True, slots=True)
 class _Footer:
     """What a file's footer tells."""
 
     schema: pa.Schema
     row_count: int
+    row_groups: tuple[RowGroup, ...]
 
 
 class InputFiles:
@@ -109,10 +132,33 @@ class InputFiles:
             self.origin = shown(path)
             yield from _rows_of(path, wanted, rows_per_file_max)
 
+    def row_groups(self) -> list[RowGroup]:
+        """Return the row groups of all files that have rows, file after file."""
+        return [group for footer in self._read_footers() for group in footer.row_groups]
+
     def _read_footers(self) -> list[_Footer]:
         if self._footers is None:
-            self._footers = [_read_footer(path) for path in self.files]
+            names = self._arrow_schema.names
+            self._footers = [_read_footer(path, names) for path in self.files]
         return self._footers
+
+
+def read_row_groups(
+    path: str, indexes: Sequence[int], columns: Sequence[str], rows_max: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of some row groups of one file, of those `columns` that it has.
+
+    Args:
+        path: The file.
+        indexes: Places of row groups in the file.
+        columns: Names; they come in this order.
+        rows_max: Read the first so many rows only, and little more of the file.
+
+    Raises:
+        InputNotFound: the file is gone.
+        InputUnreadable: the file turns out to be damaged; the message names it.
+    """
+    return _rows_of(path, columns, rows_max, indexes)
 
 
 def _local_path(path: AnyPath) -> str:
@@ -160,22 +206,54 @@ def _refuse_repeats(files: Sequence[str]) -> None:
         seen[identity] = path
 
 
-def _read_footer(path: str) -> _Footer:
+def _read_footer(path: str, columns: Sequence[str]) -> _Footer:
     try:
         if Path(path).stat().st_size == 0:
             raise InputUnreadable(f"{shown(path)} is empty: it has no bytes, not even a footer")
         with _open(path) as file:
-            return _Footer(file.schema_arrow, file.metadata.num_rows)
+            groups = tuple(_row_groups(path, file.metadata, columns))
+            return _Footer(file.schema_arrow, file.metadata.num_rows, groups)
     except (OSError, pa.ArrowException) as error:
         _translate(error, path)
 
 
-def _rows_of(path: str, columns: Sequence[str], rows_max: int | None) -> Iterator[pa.RecordBatch]:
+def _row_groups(path: str, metadata: Any, columns: Sequence[str]) -> Iterator[RowGroup]:
+    for index in range(metadata.num_row_groups):
+        group = metadata.row_group(index)
+        if not group.num_rows:
+            continue
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        wanted = [
+            chunk
+            for chunk in chunks
+            if {chunk.path_in_schema, chunk.path_in_schema.partition(".")[0]} & {*columns}
+        ]
+        keys = [c.statistics for c in wanted if c.path_in_schema == columns[0]]
+        known = bool(keys) and keys[0] is not None and keys[0].has_min_max
+        yield RowGroup(
+            path=path,
+            index=index,
+            row_count=group.num_rows,
+            size_bytes=sum(chunk.total_uncompressed_size for chunk in wanted),
+            key_min=keys[0].min if known else None,
+            key_max=keys[0].max if known else None,
+        )
+
+
+def _rows_of(
+    path: str,
+    columns: Sequence[str],
+    rows_max: int | None,
+    row_groups: Sequence[int] | None = None,
+) -> Iterator[pa.RecordBatch]:
     left = rows_max
     try:
         with _open(path) as file:
             present = [name for name in columns if name in file.schema_arrow.names]
-            for batch in file.iter_batches(_batch_rows(file.metadata), columns=present):
+            rows = _batch_rows(file.metadata)
+            if rows_max is not None:
+                rows = min(rows, rows_max)
+            for batch in file.iter_batches(rows, row_groups=row_groups, columns=present):
                 if left is None:
                     yield batch.select(present)
                     continue
