@@ -5,13 +5,14 @@ A class says what the caller can do; the message says what happened, and what ne
     SleeperError
     ├── BadRequest (ValueError)        fix the call
     │   ├── SchemaInvalid · PropertiesInvalid · SplitPointsInvalid · QueryInvalid · SplitInvalid
-    │   └── UrlInvalid
+    │   └── JobInvalid · UrlInvalid
     ├── NotFound (LookupError)         name something that exists
     │   ├── InstanceNotFound · TableNotFound · PartitionNotFound · VersionNotFound
     ├── AlreadyExists                  choose another name, or use what is there
     │   ├── InstanceAlreadyExists · TableAlreadyExists
     ├── InputRefused                   fix the input data; nothing was written to the table
     │   ├── InputNotFound · InputUnreadable · InputSchemaMismatch · NullKeys
+    │   └── InsufficientData
     ├── CommitRefused                  plan again from fresh state
     │   ├── FileAlreadyExists · FileNotTracked · FileReferenceNotFound
     │   ├── FileReferenceAlreadyExists · FileReferenceAssignedToJob
@@ -19,9 +20,12 @@ A class says what the caller can do; the message says what happened, and what ne
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionNotInTree
     │   └── JobAlreadyCommitted · TableChanged
     ├── CommitContended                try again: others were faster
+    │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  ask the log before doing anything; delete nothing
     ├── DataDamaged                    stored data is wrong or missing: restore it
+    ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── FormatTooNew                   upgrade Sleeper
+    ├── MissingExtra (ImportError)     install the optional part that the message names
     └── StorageFailed                  mend the storage, then try again
         └── StorageFull · StorageReadOnly · ObjectNotFound
 """
@@ -74,6 +78,21 @@ class SplitInvalid(BadRequest):
 
 class QueryInvalid(BadRequest):
     """A query names an unknown field, or a range that cannot be."""
+
+
+class JobInvalid(BadRequest):
+    """A job breaks a rule; nothing of it was started (spec ING-10, BLK-2).
+
+    Attributes:
+        failures: Every reason, in the order of the rules.
+    """
+
+    def __init__(self, failures: tuple[str, ...]) -> None:
+        super().__init__("; ".join(failures))
+        self.failures = failures
+
+    def __reduce__(self) -> tuple[type[JobInvalid], tuple[tuple[str, ...]]]:
+        return type(self), (self.failures,)
 
 
 class UrlInvalid(BadRequest):
@@ -141,6 +160,27 @@ class NullKeys(InputRefused):
 
     def __reduce__(self) -> tuple[type[NullKeys], tuple[str, dict[str, int]]]:
         return type(self), (str(self), self.null_counts)
+
+
+class InsufficientData(InputRefused):
+    """The input cannot give the partition tree as many leaves as it must have (spec BLK-10).
+
+    Attributes:
+        min_leaves: Leaves that a bulk import wants.
+        reached: Leaves that the input is good for.
+    """
+
+    def __init__(self, min_leaves: int, reached: int) -> None:
+        super().__init__(
+            f"Required {min_leaves} minimum leaf partitions. Unable to reach more than "
+            f"{reached} with this input: it has too few rows, or too few different row keys. "
+            "Nothing was changed. Lower sleeper.table.bulk.import.min.leaf.partitions, or use "
+            "standard ingest."
+        )
+        self.min_leaves, self.reached = min_leaves, reached
+
+    def __reduce__(self) -> tuple[type[InsufficientData], tuple[int, int]]:
+        return type(self), (self.min_leaves, self.reached)
 
 
 class CommitRefused(SleeperError):
@@ -219,6 +259,28 @@ class CommitContended(SleeperError):
     retryable = True
 
 
+class SplitAttemptsExceeded(CommitContended):
+    """The partition tree changed each time that it was to be extended (spec BLK-10).
+
+    Attributes:
+        min_leaves: Leaves that a bulk import wants.
+        leaves: Leaves that the tree has.
+        attempts: How often extending it was tried.
+    """
+
+    def __init__(self, min_leaves: int, leaves: int, attempts: int) -> None:
+        super().__init__(
+            f"the partition tree was to be extended to {min_leaves:,} leaves, but others changed "
+            f"it meanwhile {attempts} times; it has {leaves:,}. No row was imported. Try again "
+            "when nobody else splits this table, or raise "
+            "sleeper.table.bulk.import.partition.splitting.attempts."
+        )
+        self.min_leaves, self.leaves, self.attempts = min_leaves, leaves, attempts
+
+    def __reduce__(self) -> tuple[type[SplitAttemptsExceeded], tuple[int, int, int]]:
+        return type(self), (self.min_leaves, self.leaves, self.attempts)
+
+
 class CommitUnknown(SleeperError):
     """No answer says whether the commit happened.
 
@@ -233,8 +295,27 @@ class DataDamaged(SleeperError):
     """A stored file is missing, truncated or wrong. The message names it."""
 
 
+class SubmissionFailed(SleeperError):
+    """A cluster did not take a job, or the driver that was started for it failed.
+
+    Attributes:
+        retryable: True when the cluster's service was busy or out of reach.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+    def __reduce__(self) -> tuple[type[SubmissionFailed], tuple[str], dict[str, bool]]:
+        return type(self), (str(self),), {"retryable": self.retryable}
+
+
 class FormatTooNew(SleeperError):
     """Stored data was written by a newer Sleeper than this one."""
+
+
+class MissingExtra(SleeperError, ImportError):
+    """An optional part of Sleeper is not installed. The message says how to install it."""
 
 
 class StorageFailed(SleeperError):

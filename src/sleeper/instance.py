@@ -1,6 +1,7 @@
 """Instances: where Sleeper is opened, and the one place that picks adapters.
 
     /data/my-instance, file:///data/my-instance    a folder
+    s3://bucket/my-instance                        a folder of a bucket
     memory://                                      this process alone, for tests and tries
 
 Only this module reads the clock and makes random ids; everything beneath is given them.
@@ -45,9 +46,14 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import ID, NAME, TableRecord
 from sleeper.operations.create_table import create_table
 from sleeper.operations.delete_table import delete_table
+from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.objectstore.buckets import StoreSettings, is_bucket_url, split_url
+from sleeper.storage.objectstore.client import Client
+from sleeper.storage.objectstore.inputs import BucketInputs
+from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.ports import NewId, Objects
 from sleeper.table.handle import Surroundings, open_state_store
 from sleeper.table.table import Table
@@ -55,6 +61,7 @@ from sleeper.table.table import Table
 FORMAT = 1
 _FORMAT_PROPERTY = "sleeper.format.version"
 _LEFT_OVER_AGE_S = 24 * 60 * 60
+_NO_SETTINGS = StoreSettings()
 
 
 def _now() -> datetime:
@@ -74,8 +81,10 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
     """Open an instance.
 
     Args:
-        url: A folder, `file://` and a path, or `memory://` for a new instance that lives and
-            dies with this process.
+        url: A folder, `file://` and a path, `s3://bucket/folder`, or `memory://` for a new
+            instance that lives and dies with this process. For a bucket, AWS_ENDPOINT_URL and
+            AWS_REGION are read here, and go along when the instance is pickled; credentials
+            are looked for in the environment of each process.
         create: Make the instance if there is none yet.
 
     Returns:
@@ -85,9 +94,13 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         UrlInvalid: the URL's scheme is not known.
         InstanceNotFound: no instance is there, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
+        MissingExtra: the URL names a bucket, and `sleeper[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
-    place = _Place.of(url)
+    return _connect(_Place.of(url, StoreSettings.of(os.environ)), create=create)
+
+
+def _connect(place: _Place, *, create: bool = False) -> Instance:
     text = place.objects.read(paths.INSTANCE_PROPERTIES)
     if text is None:
         if not create and place.scheme != "memory":
@@ -99,7 +112,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
     place.sweep(_now())
     values = _checked_format(read_properties(text.decode()), place.url)
-    return Instance(place.objects, values, url=place.url)
+    return Instance(place.objects, values, url=place.url, stores=place.stores)
 
 
 def create_instance(
@@ -117,11 +130,11 @@ def create_instance(
         PropertiesInvalid: every property with a value that is not allowed.
         StorageFailed: the storage cannot be written.
     """
-    place = _Place.of(url)
+    place = _Place.of(url, StoreSettings.of(os.environ))
     if not _make(place, properties or {}):
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
     values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
-    return Instance(place.objects, values, url=place.url)
+    return Instance(place.objects, values, url=place.url, stores=place.stores)
 
 
 class Instance:
@@ -142,6 +155,7 @@ class Instance:
         values: Mapping[str, str],
         *,
         url: str,
+        stores: StoreSettings = _NO_SETTINGS,
         now: Callable[[], datetime] = _now,
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
@@ -157,6 +171,8 @@ class Instance:
             now=now,
             new_id=new_id,
             pause=pause,
+            inputs=BucketInputs(stores),
+            environment=os.environ,
             reopen=(_reopen_table, (self,)),
         )
 
@@ -225,6 +241,18 @@ class Instance:
         around = self._surroundings
         delete_table(self._record(name).table_id, index=around.index, objects=around.objects)
 
+    @property
+    def submitted_jobs(self) -> SubmittedJobs:
+        """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
+        around = self._surroundings
+        return SubmittedJobs(
+            objects=around.objects,
+            index=around.index,
+            properties=self.properties,
+            url=self.url,
+            new_id=around.new_id,
+        )
+
     def _record(self, name: str) -> TableRecord:
         record = self._surroundings.index.by_name(name)
         if record is None:
@@ -244,7 +272,7 @@ class Instance:
 
     def __reduce__(self) -> tuple[Any, ...]:
         _refuse_to_copy_memory(self.url)
-        return connect, (self.url,)
+        return _connect_again, (self.url, self._surroundings.inputs.settings)
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"
@@ -252,32 +280,42 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an instance is: its URL made plain, and the adapter for it."""
+    """Where an instance is: its URL made plain, the adapter for it, and how buckets are reached."""
 
     scheme: str
     url: str
     objects: Objects
+    stores: StoreSettings
 
     @classmethod
-    def of(cls, url: str | os.PathLike[str]) -> _Place:
+    def of(cls, url: str | os.PathLike[str], stores: StoreSettings) -> _Place:
         text = os.fsdecode(url)
         if not text.strip():
             raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
         scheme, separator, _ = text.partition("://")
         if not separator:
-            return cls._folder(Path(text))
+            return cls._folder(Path(text), stores)
         if scheme == "file":
-            return cls._folder(Path(unquote(urlsplit(text).path)))
+            return cls._folder(Path(unquote(urlsplit(text).path)), stores)
         if scheme == "memory":
-            return cls("memory", "memory://", MemoryObjects(now=_now))
+            return cls("memory", "memory://", MemoryObjects(now=_now), stores)
+        if is_bucket_url(text):
+            return cls._bucket(text, stores)
         raise UrlInvalid(
-            f"cannot open {text!r}: an instance is a folder, file:// and a path, or memory://"
+            f"cannot open {text!r}: an instance is a folder, file:// and a path, "
+            "s3://bucket/folder, or memory://"
         )
 
     @classmethod
-    def _folder(cls, path: Path) -> _Place:
+    def _folder(cls, path: Path, stores: StoreSettings) -> _Place:
         root = path.expanduser().absolute()
-        return cls("file", str(root), FolderObjects(root))
+        return cls("file", str(root), FolderObjects(root), stores)
+
+    @classmethod
+    def _bucket(cls, text: str, stores: StoreSettings) -> _Place:
+        bucket, folder = split_url(text)
+        objects = BucketObjects(Client(bucket, stores)).under(folder)
+        return cls(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
 
     @property
     def default_id(self) -> str:
@@ -296,7 +334,15 @@ def _make(place: _Place, properties: Mapping[str, str]) -> bool:
     values = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT), **properties}
     validate_instance_properties(values)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
-    return place.objects.create(paths.INSTANCE_PROPERTIES, body)
+    made = place.objects.create(paths.INSTANCE_PROPERTIES, body)
+    if made and isinstance(place.objects, BucketObjects):
+        place.objects.check_conditions(paths.INSTANCE_PROPERTIES)
+    return made
+
+
+def _connect_again(url: str, stores: StoreSettings) -> Instance:
+    """Open an instance that was pickled, by the settings it had; credentials are found here."""
+    return _connect(_Place.of(url, stores))
 
 
 def _reopen_table(instance: Instance, table_id: str) -> Table:

@@ -30,7 +30,7 @@ from sleeper.engine.scan.merge import merge_plan
 from sleeper.engine.scan.predicates import REGIONS_MAX, regions_predicate
 from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
 from sleeper.engine.scan.row_groups import row_groups
-from sleeper.engine.scan.session import Session
+from sleeper.engine.scan.session import Session, StoreSettings
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
@@ -68,6 +68,7 @@ class Scanner:
         max_tables: Files kept open: the most recently used ones.
         batch_rows: Rows of a batch, at most.
         fan_in_max: Files merged at once.
+        stores: How files are reached whose URL names a bucket; None where there are none.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Scanner:
         max_tables: int = 1000,
         batch_rows: int = 8192,
         fan_in_max: int = FAN_IN_MAX,
+        stores: StoreSettings | None = None,
     ) -> None:
         self._schema = schema
         self._arrow_schema = to_arrow(schema)
@@ -92,6 +94,7 @@ class Scanner:
             batch_rows=batch_rows,
             temp_folder=temp_folder,
             files_max=max_tables,
+            stores=stores,
         )
         self._session: Session | None = None
         self._lock = Lock()

@@ -93,6 +93,11 @@ class PartitionTree:
         """The partition of all keys."""
         return self.partitions[self.root_id]
 
+    @property
+    def leaf_count(self) -> int:
+        """How many leaves there are: each split makes one more."""
+        return (len(self.partitions) + 1) // 2
+
     def leaves(self) -> Iterator[Partition]:
         """Yield the leaves in key order, the lower child first (spec PRT-9)."""
         return self._descend(lambda _: True)

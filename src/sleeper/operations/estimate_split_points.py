@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.input_store import InputStore
 from sleeper.engine.inputs.sources import first_key_columns, open_source
 from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.model.schema import Schema
 
 
 def estimate_split_points(
-    data: object, schema: Schema, partitions: int, *, rows_per_file_max: int | None = None
+    data: object,
+    schema: Schema,
+    partitions: int,
+    *,
+    rows_per_file_max: int | None = None,
+    remote: InputStore | None = None,
 ) -> list[Any]:
     """Return values of the first row key that part the rows of `data` into equal shares.
 
@@ -20,12 +26,13 @@ def estimate_split_points(
         schema: The schema of the table to be.
         partitions: How many leaves are wanted, at least 2. Repeated values may make fewer.
         rows_per_file_max: Read only the first so many rows of each file.
+        remote: Reads files by URL.
 
     Raises:
         SplitPointsInvalid: fewer than 2 partitions are asked for.
         InputRefused: the input cannot be read.
     """
     arrow_schema = to_arrow(schema)
-    source = open_source(data, arrow_schema)
+    source = open_source(data, arrow_schema, remote)
     columns = first_key_columns(source, arrow_schema, rows_per_file_max)
     return from_columns(columns, schema.row_keys[0], partitions)

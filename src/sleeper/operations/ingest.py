@@ -7,34 +7,27 @@ second time (spec ING-1 to ING-8; design sections 3 and 9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.input_store import InputStore
 from sleeper.engine.inputs.intake import Intake
 from sleeper.engine.inputs.sources import open_source
-from sleeper.engine.process import process
-from sleeper.engine.sort import SortSettings, sort_into_groups
+from sleeper.engine.sort import SortSettings
+from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.engine.writing.leaf_files import LeafFiles, SortedGroup
-from sleeper.errors import (
-    CommitContended,
-    CommitRefused,
-    CommitUnknown,
-    JobAlreadyCommitted,
-    StorageFailed,
-)
+from sleeper.engine.writing.leaf_files import LeafFiles
+from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.state.file_transactions import AddFiles
-from sleeper.state.job_ids import FinishedJob, JobRecord
+from sleeper.state.added_files import add_files, finished_job
+from sleeper.state.job_ids import JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.ports import NewId, Objects
@@ -113,8 +106,9 @@ def ingest(
     schema: Schema,
     now: Callable[[], datetime],
     new_id: NewId,
+    remote: InputStore | None = None,
 ) -> IngestResult:
-    """Add the rows of `data` to a table, all of them or none.
+    """Add the rows of `data` to a table, all of them or none; `remote` reads input by URL.
 
     A job that was committed before is recognised before its input is looked for.
 
@@ -130,7 +124,7 @@ def ingest(
     if job_id is not None and (done := state.jobs.find(job_id)) is not None:
         return _done_before(job_id, done)
     arrow_schema = to_arrow(schema)
-    source = open_source(data, arrow_schema)
+    source = open_source(data, arrow_schema, remote)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
     intake = Intake(
         source,
@@ -142,11 +136,7 @@ def ingest(
     )
     leaf_files = LeafFiles(files, schema, arrow_schema, settings.write, new_id)
     try:
-        with closing(_sorted_groups(intake, state, schema, arrow_schema, settings, now)) as groups:
-            if settings.one_file_per_leaf:
-                leaf_files.write_one_file_per_leaf(groups)
-            else:
-                leaf_files.write_one_file(state.tree.root_id, groups)
+        _write(intake, leaf_files, state, schema, settings, started)
         intake.finish()
     except BaseException:
         intake.abandon()
@@ -164,35 +154,29 @@ def ingest(
     return replace(result, took_s=(now() - started).total_seconds())
 
 
-def _sorted_groups(
+def _write(
     intake: Intake,
+    leaf_files: LeafFiles,
     state: TableState,
     schema: Schema,
-    arrow_schema: pa.Schema,
     settings: IngestSettings,
-    now: Callable[[], datetime],
-) -> Generator[SortedGroup, None, None]:
-    """The rows let in, sorted, group by group, with the table's processing applied.
-
-    To be closed by its reader, whatever happens: the sort has a thread and temporary files.
-    """
-    groups = leaf_groups(state.tree.leaves())
-    now_ms = int(now().timestamp() * 1000)
-    by_group = sort_into_groups(
+    started: datetime,
+) -> None:
+    """Write the rows let in, sorted, into the files of their leaves."""
+    groups = sorted_groups(
         intake.batches(),
-        arrow_schema,
-        key_names=schema.key_names,
-        bounds=[group.values.min for group in groups[1:]],
-        settings=settings.sort,
+        leaf_groups(state.tree.leaves()),
+        schema,
+        to_arrow(schema),
+        settings.processing,
+        settings.sort,
+        now_ms=int(started.timestamp() * 1000),
     )
-    with closing(by_group):
-        for place, chunks in by_group:
-            if settings.processing.is_identity:
-                yield groups[place], chunks
-                continue
-            batches = (batch for chunk in chunks for batch in chunk.to_batches())
-            kept = process(batches, settings.processing, schema, now_ms=now_ms)
-            yield groups[place], (pa.Table.from_batches([batch], arrow_schema) for batch in kept)
+    with closing(groups):
+        if settings.one_file_per_leaf:
+            leaf_files.write_one_file_per_leaf(groups)
+        else:
+            leaf_files.write_one_file(state.tree.root_id, groups)
 
 
 def _commit(
@@ -201,28 +185,17 @@ def _commit(
     """Make what was written visible; delete it where it certainly is not."""
     if not result.files and result.job_id is None:
         return result
-    job = None
-    if result.job_id is not None:
-        job = FinishedJob(
-            job_id=result.job_id,
-            keep_until=keep_until,
-            rows_read=result.rows_read,
-            rows_written=result.rows_written,
-        )
-    try:
-        committed = store.commit(AddFiles(references=result.files, job=job))
-    except JobAlreadyCommitted:  # the same job ran elsewhere meanwhile, and was faster
-        _delete(leaf_files)
+    job = finished_job(
+        result.job_id,
+        keep_until,
+        rows_read=result.rows_read,
+        rows_written=result.rows_written,
+    )
+    added = add_files(result.files, job, store=store, discard=lambda: _delete(leaf_files))
+    if isinstance(added, JobRecord):
         assert result.job_id is not None
-        done = store.refresh().jobs.find(result.job_id)
-        assert done is not None
-        return _done_before(result.job_id, done)
-    except CommitUnknown:
-        raise  # the files may be in the table: they stay
-    except (CommitRefused, CommitContended, StorageFailed):
-        _delete(leaf_files)
-        raise
-    return replace(result, transaction=committed.number)
+        return _done_before(result.job_id, added)
+    return replace(result, transaction=added)
 
 
 def _delete(leaf_files: LeafFiles) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +24,8 @@ from sleeper.operations.delete_table import delete_objects
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.objectstore.inputs import BucketInputs
+from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.ports import NewId, Objects, TableIndex
 
 
@@ -39,6 +41,8 @@ class Surroundings:
         now: The clock (aware, UTC).
         new_id: Fresh random ids.
         pause: Waits before another attempt at a commit, given the attempt's number.
+        inputs: Reads input files by URL, and knows how buckets are reached.
+        environment: Environment variables, where Spark and its Java are looked for.
         reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
     """
 
@@ -49,6 +53,8 @@ class Surroundings:
     now: Callable[[], datetime]
     new_id: NewId
     pause: Callable[[int], None]
+    inputs: BucketInputs
+    environment: Mapping[str, str]
     reopen: tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -143,8 +149,10 @@ class TableHandle:
             files=files,
             schema=self.schema,
             arrow_schema=self._arrow_schema,
-            lookup=LookupReader(files),
-            scanner=Scanner(self.schema, temp_folder=around.temp_folder),
+            lookup=LookupReader(files, concurrent_files=_files_at_once(files)),
+            scanner=Scanner(
+                self.schema, temp_folder=around.temp_folder, stores=around.inputs.settings
+            ),
             processing=self.properties.processing(self.schema),
         )
         self._opened = opened = _Opened(os.getpid(), files, store, reading)
@@ -166,6 +174,11 @@ class TableHandle:
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.table_id}) of {self._surroundings.reopen[1][0].url}>"
+
+
+def _files_at_once(files: Objects) -> int:
+    """How many files a look-up reads side by side: many where reading is mostly waiting."""
+    return 16 if isinstance(files, BucketObjects) else 1
 
 
 def open_state_store(

@@ -33,10 +33,10 @@ class TableRows(TableHandle):
         """Add rows, all of them in one commit, or none.
 
         Args:
-            data: A path or list of paths (Parquet files, or folders of them), an Arrow table or
-                reader, anything with the Arrow C stream (polars, DuckDB), a pandas DataFrame, or
-                an iterable of dicts. It is read once, in batches; memory is bounded by
-                `sleeper.table.ingest.memory`.
+            data: A path or URL, or a list of such (Parquet files, or folders of them), an Arrow
+                table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
+                DataFrame, or an iterable of dicts. It is read once, in batches; memory is
+                bounded by `sleeper.table.ingest.memory`.
             job_id: Names this work. Repeating a job that was committed changes nothing.
             ignore_extra_columns: Leave out columns that the table does not have.
             set_aside: A Parquet file to make for rows whose key is null; without it such input
@@ -69,6 +69,7 @@ class TableRows(TableHandle):
             schema=self.schema,
             now=self._surroundings.now,
             new_id=self._surroundings.new_id,
+            remote=self._surroundings.inputs,
         )
         self._check_commit_counts()
         return result

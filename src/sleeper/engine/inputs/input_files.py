@@ -1,6 +1,7 @@
 """Parquet files and folders of them, as input: found, checked by their footers, then read.
 
-A path is a file or a folder, never a prefix: `b/a` does not take `b/ab.parquet`.
+A path or URL is a file or a folder, never a prefix: `b/a` does not take `b/ab.parquet`. Of a
+file by URL up to 4 MiB a column are read ahead, of one on this machine 1 MiB.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import unquote, urlsplit
@@ -18,26 +21,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
+from sleeper.engine.inputs.input_store import InputStore
 from sleeper.errors import InputNotFound, InputUnreadable
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20
 _READ_BYTES = 1 << 20  # read ahead in each column; without it whole column chunks are held
+_REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
+_FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly waiting
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 AnyPath = str | bytes | os.PathLike[Any]
 
 
-def find_files(paths: Iterable[AnyPath]) -> tuple[str, ...]:
+def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tuple[str, ...]:
     """Return the Parquet files that paths name, in the order given, folders sorted.
 
+    Args:
+        paths: Files and folders, of this machine or by URL.
+        remote: Finds those whose URL has another scheme than `file`.
+
     Raises:
-        InputNotFound: a path names nothing, a folder has no `*.parquet` below it, a URL has
-            another scheme than `file`, or a file is named twice, which would double its rows.
+        InputNotFound: a path names nothing, a folder has no `*.parquet` below it, a URL cannot
+            be read here, or a file is named twice, which would double its rows.
+        UrlInvalid: `remote` does not know such URLs.
     """
     files: list[str] = []
     for path in map(_local_path, paths):
-        if Path(path).is_dir():
+        if _is_remote(path):
+            files += _find_remote(path, remote)
+        elif Path(path).is_dir():
             below = sorted(_files_below(path, set()))
             if not below:
                 raise InputNotFound(f"the folder {shown(path)} has no *.parquet file below it")
@@ -60,7 +73,7 @@ class RowGroup:
     """A row group of an input file: the least that a task of a cluster reads.
 
     Attributes:
-        path: The file.
+        path: The file, or its URL.
         index: Its place in the file.
         row_count: Rows in it.
         size_bytes: Bytes of the table's columns in it, before compression.
@@ -96,12 +109,15 @@ class InputFiles:
         schema: None: each file has its own, checked against the table's.
     """
 
-    def __init__(self, files: tuple[str, ...], arrow_schema: pa.Schema) -> None:
+    def __init__(
+        self, files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None = None
+    ) -> None:
         self.files = files
         self.name = shown(files[0]) if len(files) == 1 else f"{len(files)} files"
         self.origin = self.name
         self.schema: pa.Schema | None = None
         self._arrow_schema = arrow_schema
+        self._remote = remote
         self._footers: list[_Footer] | None = None
         self._checked = False
 
@@ -130,7 +146,7 @@ class InputFiles:
         wanted = self._arrow_schema.names if columns is None else columns
         for path in self.files:
             self.origin = shown(path)
-            yield from _rows_of(path, wanted, rows_per_file_max)
+            yield from _rows_of(path, wanted, rows_per_file_max, remote=self._remote)
 
     def row_groups(self) -> list[RowGroup]:
         """Return the row groups of all files that have rows, file after file."""
@@ -138,40 +154,61 @@ class InputFiles:
 
     def _read_footers(self) -> list[_Footer]:
         if self._footers is None:
-            names = self._arrow_schema.names
-            self._footers = [_read_footer(path, names) for path in self.files]
+            read = partial(_read_footer, columns=self._arrow_schema.names, remote=self._remote)
+            if any(map(_is_remote, self.files)):
+                with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
+                    self._footers = list(threads.map(read, self.files))
+            else:
+                self._footers = [read(path) for path in self.files]
         return self._footers
 
 
 def read_row_groups(
-    path: str, indexes: Sequence[int], columns: Sequence[str], rows_max: int | None = None
+    path: str,
+    indexes: Sequence[int],
+    columns: Sequence[str],
+    rows_max: int | None = None,
+    *,
+    remote: InputStore | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some row groups of one file, of those `columns` that it has.
 
     Args:
-        path: The file.
+        path: The file, or its URL.
         indexes: Places of row groups in the file.
         columns: Names; they come in this order.
         rows_max: Read the first so many rows only, and little more of the file.
+        remote: Opens the file where it is a URL.
 
     Raises:
         InputNotFound: the file is gone.
         InputUnreadable: the file turns out to be damaged; the message names it.
     """
-    return _rows_of(path, columns, rows_max, indexes)
+    return _rows_of(path, columns, rows_max, indexes, remote)
 
 
 def _local_path(path: AnyPath) -> str:
+    """Return the path of a `file://` URL; any other path or URL as it is."""
     local = os.fsdecode(path)
     if not _URL.match(local):
         return local
     url = urlsplit(local)
     if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
-        raise InputNotFound(
-            f"{shown(local)} is not on this machine: input is read from local files and folders, "
-            "and file:// URLs. Download it first, or use bulk import"
-        )
+        return local
     return unquote(url.path, errors="surrogateescape")
+
+
+def _is_remote(path: str) -> bool:
+    return _URL.match(path) is not None
+
+
+def _find_remote(url: str, remote: InputStore | None) -> list[str]:
+    if remote is None or url.lower().startswith("file:"):
+        raise InputNotFound(
+            f"{shown(url)} is not on this machine: input is read from local files and folders, "
+            "file:// URLs, and object stores that this instance can reach. Download it first"
+        )
+    return remote.find(url)
 
 
 def _files_below(folder: str, entered: set[tuple[int, int]]) -> Iterator[str]:
@@ -191,13 +228,9 @@ def _files_below(folder: str, entered: set[tuple[int, int]]) -> Iterator[str]:
 
 
 def _refuse_repeats(files: Sequence[str]) -> None:
-    seen: dict[tuple[int, int], str] = {}
+    seen: dict[object, str] = {}
     for path in files:
-        try:
-            status = Path(path).stat()
-        except FileNotFoundError:
-            raise InputNotFound(f"there is no file {shown(path)}: a link leads nowhere") from None
-        identity = (status.st_dev, status.st_ino)
+        identity = path if _is_remote(path) else _identity(path)
         if identity in seen:
             raise InputNotFound(
                 f"{shown(path)} is named twice (as {shown(seen[identity])} too), which would "
@@ -206,11 +239,19 @@ def _refuse_repeats(files: Sequence[str]) -> None:
         seen[identity] = path
 
 
-def _read_footer(path: str, columns: Sequence[str]) -> _Footer:
+def _identity(path: str) -> tuple[int, int]:
     try:
-        if Path(path).stat().st_size == 0:
+        status = Path(path).stat()
+    except FileNotFoundError:
+        raise InputNotFound(f"there is no file {shown(path)}: a link leads nowhere") from None
+    return status.st_dev, status.st_ino
+
+
+def _read_footer(path: str, columns: Sequence[str], remote: InputStore | None) -> _Footer:
+    try:
+        if not _is_remote(path) and Path(path).stat().st_size == 0:
             raise InputUnreadable(f"{shown(path)} is empty: it has no bytes, not even a footer")
-        with _open(path) as file:
+        with _open(path, remote) as file:
             groups = tuple(_row_groups(path, file.metadata, columns))
             return _Footer(file.schema_arrow, file.metadata.num_rows, groups)
     except (OSError, pa.ArrowException) as error:
@@ -245,10 +286,11 @@ def _rows_of(
     columns: Sequence[str],
     rows_max: int | None,
     row_groups: Sequence[int] | None = None,
+    remote: InputStore | None = None,
 ) -> Iterator[pa.RecordBatch]:
     left = rows_max
     try:
-        with _open(path) as file:
+        with _open(path, remote) as file:
             present = [name for name in columns if name in file.schema_arrow.names]
             rows = _batch_rows(file.metadata)
             if rows_max is not None:
@@ -266,16 +308,27 @@ def _rows_of(
 
 
 @contextmanager
-def _open(path: str) -> Iterator[Any]:
-    # pyarrow opens no file whose name is not UTF-8, so Python does; a little slower.
-    source = nullcontext(path) if _is_utf8(path) else Path(path).open("rb")  # noqa: SIM115
+def _open(path: str, remote: InputStore | None) -> Iterator[Any]:
     with (
-        source as opened,
+        _opened(path, remote) as opened,
         pq.ParquetFile(
-            opened, pre_buffer=False, buffer_size=_READ_BYTES, page_checksum_verification=True
+            opened,
+            pre_buffer=False,
+            buffer_size=_REMOTE_READ_BYTES if _is_remote(path) else _READ_BYTES,
+            page_checksum_verification=True,
         ) as file,
     ):
         yield file
+
+
+def _opened(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
+    """What pyarrow reads a file from."""
+    if _is_remote(path):
+        if remote is None:
+            raise InputNotFound(f"{shown(path)} is not on this machine, and no store was given")
+        return remote.open(path)
+    # pyarrow opens no file whose name is not UTF-8, so Python does; a little slower.
+    return nullcontext(path) if _is_utf8(path) else Path(path).open("rb")
 
 
 def _is_utf8(path: str) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import check_columns, conform
 from sleeper.engine.inputs.dict_rows import batches_of_dicts
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
+from sleeper.engine.inputs.input_store import InputStore
 from sleeper.errors import BadRequest, InputSchemaMismatch
 
 _BATCH_ROWS_MAX = 131_072
@@ -71,27 +72,29 @@ class Source(Protocol):
         ...
 
 
-def open_source(data: object, arrow_schema: pa.Schema) -> Source:
+def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None = None) -> Source:
     """Return the rows of `data`, to go into a table of `arrow_schema`.
 
     Args:
         data: One of
-            a path or `file://` URL of a Parquet file, or of a folder: all `*.parquet` below it,
+            a path or URL of a Parquet file, or of a folder: all `*.parquet` below it,
             sorted, but for names that begin with `_` or `.`; or a list of such;
             a pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
             anything that exports Arrow: polars, DuckDB and others;
             a pandas DataFrame, whose index counts as a column if it has a name, is dropped
             if it merely counts the rows, and is refused otherwise;
             an iterable of dicts, one for each row.
+        arrow_schema: The table's schema.
+        remote: Reads files whose URL has another scheme than `file`; None refuses them.
 
     Raises:
         InputNotFound: a path names nothing, a folder holds no Parquet file, a file is named twice.
         BadRequest: `data` is nothing that rows can be read from.
     """
     if isinstance(data, str | bytes | os.PathLike):
-        return InputFiles(find_files([data]), arrow_schema)
+        return InputFiles(find_files([data], remote), arrow_schema, remote)
     if _is_list_of_paths(data):
-        return InputFiles(find_files(data), arrow_schema)
+        return InputFiles(find_files(data, remote), arrow_schema, remote)
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _in_memory(data, arrow_schema)
     if _is_dataset(data):

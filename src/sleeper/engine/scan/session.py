@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -59,6 +59,29 @@ def column(name: str) -> Any:
     return datafusion().col('"' + name.replace('"', '""') + '"')
 
 
+class StoreSettings(Protocol):
+    """How object stores are reached. DataFusion takes credentials from this process's environment.
+
+    It asks a store that does not answer again for longer than this house does: a refused
+    connection ten times (some seconds), a silent one for three minutes.
+    """
+
+    @property
+    def endpoint(self) -> str | None:
+        """URL of an S3 server that is not Amazon's."""
+        ...
+
+    @property
+    def region(self) -> str | None:
+        """The region of the buckets."""
+        ...
+
+    @property
+    def allow_http(self) -> bool:
+        """Whether requests may go unencrypted."""
+        ...
+
+
 class Session:
     """One DataFusion context and a bounded number of open files, for any number of threads.
 
@@ -72,6 +95,7 @@ class Session:
         batch_rows: Rows of a batch, at most.
         temp_folder: Where DataFusion may put temporary files; None for the system's folder.
         files_max: Files kept open.
+        stores: How files are reached whose URL names a bucket; None where there are none.
 
     Attributes:
         order: `key_names` as sort expressions.
@@ -86,11 +110,14 @@ class Session:
         batch_rows: int = 8192,
         temp_folder: Path | None = None,
         files_max: int = 1000,
+        stores: StoreSettings | None = None,
     ) -> None:
         self._context = _new_context(memory_bytes, batch_rows, temp_folder)
         self._arrow_schema = arrow_schema
         self.order = [column(name).sort(ascending=True, nulls_first=False) for name in key_names]
         self._files_max = files_max
+        self._stores = stores
+        self._buckets: set[str] = set()
         self._frames: OrderedDict[str, Any] = OrderedDict()
         self._lock = Lock()
 
@@ -110,10 +137,26 @@ class Session:
 
     def open(self, url: str, arrow_schema: pa.Schema) -> Any:
         """Return the DataFrame of a file that has these columns only, and do not keep it."""
-        location = url if "://" in url else Path(url).as_uri()  # a bare path would be a pattern
+        if "://" in url:
+            location = url
+            self._make_known(url)
+        else:
+            location = Path(url).as_uri()  # a bare path would be a pattern
         return self._context.read_parquet(
             location, file_extension="", schema=arrow_schema, file_sort_order=[self.order]
         )
+
+    def _make_known(self, url: str) -> None:
+        """Tell DataFusion of the bucket of `url`, once."""
+        scheme, _, rest = url.partition("://")
+        bucket = rest.partition("/")[0]
+        place = f"{scheme}://{bucket}"
+        with self._lock:
+            if scheme == "file" or place in self._buckets or self._stores is None:
+                return
+            store = _object_store(scheme, bucket, self._stores)
+            self._context.register_object_store(f"{scheme}://", store, bucket)
+            self._buckets.add(place)
 
     def run(self, plan: Any) -> Any:
         """Return the stream of a physical plan's only partition."""
@@ -136,3 +179,16 @@ def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -
     else:
         surroundings = surroundings.with_disk_manager_specified(str(temp_folder))
     return module.SessionContext(settings, surroundings)
+
+
+def _object_store(scheme: str, bucket: str, settings: StoreSettings) -> Any:
+    from datafusion import object_store  # noqa: PLC0415 - as in `datafusion`
+
+    if scheme == "gs":
+        return object_store.GoogleCloud(bucket)
+    return object_store.AmazonS3(
+        bucket,
+        region=settings.region,
+        endpoint=settings.endpoint,
+        allow_http=settings.allow_http,
+    )

@@ -1,0 +1,267 @@
+"""A sample of the row keys of input files, for extending the partition tree before an import.
+
+Reading the first rows of every row group is cheap, and enough where rows come in no order. A row
+group whose first rows turn out to be in some order is read whole, and so are all that the
+statistics show to follow each other in key order: their first rows would tell of small keys only.
+
+Memory: at most about 64 MiB of sampled keys four times over, and the batch that is being read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.engine.arrow_schema import conform, split_null_keys
+from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
+from sleeper.engine.inputs.input_store import InputStore
+from sleeper.engine.sorting.systematic_sample import SystematicSample
+from sleeper.model.schema import Schema
+
+_TESTED_ROWS = 2048
+_CORRELATION_MAX = 0.1  # of 2,048 rows in no order it is above that once in 70,000 times
+_WIDE_OVERLAP = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class KeySample:
+    """Row keys at equal distances from an input.
+
+    Attributes:
+        rows: The row key columns, in the table's types, without nulls, in any order. Each row
+            stands for `row_count / rows.num_rows` rows of the input.
+        row_count: Rows of the input that have a row key; estimated where not all were read.
+    """
+
+    rows: pa.Table
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBudget:
+    """How much of the input may be read, and kept.
+
+    Attributes:
+        mixed_rows: Of row groups whose rows are in no order. No larger input is sampled in
+            parts: up to so many rows, all are read.
+        ordered_rows: Of row groups whose rows are in some order.
+        reads: How many row groups in no order are looked into.
+        sample_bytes: How large a sample may be in memory; of long row keys fewer are taken.
+    """
+
+    mixed_rows: int = 4_000_000
+    ordered_rows: int = 64_000_000
+    reads: int = 1024
+    sample_bytes: int = 64 << 20
+
+
+def sample_files(
+    source: InputFiles,
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    *,
+    rows_wanted: int,
+    remote: InputStore | None = None,
+    budget: ReadBudget | None = None,
+) -> KeySample:
+    """Return about `rows_wanted` row keys of input files, or up to twice as many, or all.
+
+    The same files give the same sample. Of rows in no order, 800 for each leaf that is wanted
+    make leaves of about 0.9 to 1.1 times the mean.
+
+    Args:
+        source: The files.
+        schema: The table's.
+        arrow_schema: The table's, of all its columns.
+        rows_wanted: How many rows the sample should have; all are taken where there are fewer.
+        remote: Opens files that are URLs.
+        budget: How much may be read for it.
+
+    Raises:
+        InputSchemaMismatch: row key columns of a file do not fit the table; it is named.
+        InputNotFound, InputUnreadable: a file is gone, or cannot be read.
+    """
+    source.check(ignore_extra_columns=True)
+    wanted = pa.schema([arrow_schema.field(name) for name in schema.row_key_names])
+    files = _KeyColumns(wanted, rows_wanted, remote, budget or ReadBudget())
+    groups = source.row_groups()
+    row_count = sum(group.row_count for group in groups)
+    if row_count > files.budget.mixed_rows and _overlap_widely(groups):
+        sample = files.sample_mixed(_in_key_order(groups))
+    else:
+        sample = files.sample_ordered(_in_key_order(groups))
+    rows = sample.rows()
+    if rows is None:
+        return KeySample(wanted.empty_table(), 0)
+    kept, _ = split_null_keys(rows, schema.row_key_names)
+    return KeySample(kept, round(row_count * kept.num_rows / rows.num_rows))
+
+
+def _in_key_order(groups: Sequence[RowGroup]) -> list[RowGroup]:
+    """Row groups by their least key; files of different types have no order of keys."""
+    known = [group for group in groups if group.key_min is not None]
+    others = [group for group in groups if group.key_min is None]
+    try:
+        return [*sorted(known, key=attrgetter("key_min", "path", "index")), *others]
+    except TypeError:
+        return list(groups)
+
+
+def _overlap_widely(groups: Sequence[RowGroup]) -> bool:
+    """True when keys of most row groups lie among those of most others, or may well do."""
+    try:
+        lows = sorted(group.key_min for group in groups)
+        highs = sorted(group.key_max for group in groups)
+        overlaps = sum(
+            bisect_right(lows, group.key_max) - bisect_left(highs, group.key_min)
+            for group in groups
+        )
+    except TypeError:  # without statistics, or files of different types
+        return True
+    return len(groups) == 1 or overlaps >= _WIDE_OVERLAP * len(groups) ** 2
+
+
+class _KeyColumns:
+    """The row key columns of input files, to be sampled."""
+
+    def __init__(
+        self,
+        wanted: pa.Schema,
+        rows_wanted: int,
+        remote: InputStore | None,
+        budget: ReadBudget,
+    ) -> None:
+        self.budget = budget
+        self._remote = remote
+        self._wanted = wanted
+        self._rows_wanted = max(1, rows_wanted)
+
+    def sample_ordered(self, groups: Sequence[RowGroup]) -> SystematicSample:
+        """Sample row groups that follow each other: all their rows, or a part of each.
+
+        Beyond the budget the first rows of each are read. So a leaf's size may be wrong by the
+        rows of a row group.
+        """
+        sample = self._new_sample(self._rows_wanted)
+        total = sum(group.row_count for group in groups)
+        if total <= self.budget.ordered_rows:
+            for path, indexes in _by_file(groups):
+                self._read(path, indexes, None, sample)
+        else:
+            for group in groups:
+                share = group.row_count * self.budget.ordered_rows // total
+                self._read(group.path, [group.index], max(1, share), sample)
+        return sample
+
+    def sample_mixed(self, groups: Sequence[RowGroup]) -> SystematicSample:
+        """Sample row groups that overlap: the first rows of each, if they are in no order.
+
+        Of those in some order, not all are read beyond the budget: one that is stands for those
+        before it that are not.
+        """
+        groups = groups[:: -(-len(groups) // self.budget.reads)]
+        total = sum(group.row_count for group in groups)
+        wanted = min(self._rows_wanted, total)
+        sample = self._new_sample(self._rows_wanted)
+        turns = _Turns(min(1.0, self.budget.ordered_rows / total))
+        ends = np.cumsum([0, *(group.row_count for group in groups)])
+        carried = 0
+        for group, (start, stop) in zip(groups, pairwise(ends.tolist()), strict=True):
+            share = wanted * stop // total - wanted * start // total
+            first = max(share, _TESTED_ROWS, group.row_count * self.budget.mixed_rows // total)
+            rows = self._first_rows(group, first, share)
+            if not _in_no_order(rows, group):
+                carried += share
+                if not turns.come_to(group.row_count):
+                    continue
+                share, carried = carried, 0
+                rows = self._first_rows(group, None, share)
+            sample.add(_at_equal_distances(rows, share))
+        return sample
+
+    def _first_rows(self, group: RowGroup, rows_max: int | None, share: int) -> pa.Table:
+        """Rows at equal distances from a row group's first rows: at least `share` of them."""
+        sample = self._new_sample(max(share, _TESTED_ROWS))
+        self._read(group.path, [group.index], rows_max, sample)
+        rows = sample.rows()
+        return self._wanted.empty_table() if rows is None else rows
+
+    def _new_sample(self, rows_min: int) -> SystematicSample:
+        """A sample that keeps all rows up to twice the number, never fewer than that many."""
+        return SystematicSample(2 * rows_min, self.budget.sample_bytes)
+
+    def _read(
+        self, path: str, indexes: Sequence[int], rows_max: int | None, sample: SystematicSample
+    ) -> None:
+        names = self._wanted.names
+        for batch in read_row_groups(path, indexes, names, rows_max, remote=self._remote):
+            rows = conform(
+                batch,
+                self._wanted,
+                key_names=names,
+                ignore_extra_columns=True,
+                origin=shown(path),
+            )
+            sample.add(rows)
+
+
+class _Turns:
+    """Picks some of a series, so that of all rows so far about a share are picked."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._seen = 0
+        self._picked = 0
+
+    def come_to(self, row_count: int) -> bool:
+        """True when the next one, of so many rows, is picked; the first always is."""
+        picks = self._picked <= self._seen * self._share
+        self._seen += row_count
+        self._picked += row_count if picks else 0
+        return picks
+
+
+def _by_file(groups: Sequence[RowGroup]) -> Iterator[tuple[str, list[int]]]:
+    """Yield files with the row groups of each: reading them together opens a file once."""
+    by_place = sorted(groups, key=attrgetter("path", "index"))
+    for path, same in groupby(by_place, key=attrgetter("path")):
+        yield path, [group.index for group in same]
+
+
+def _in_no_order(rows: pa.Table, group: RowGroup) -> bool:
+    """True when the first rows of a row group seem to be like all its rows.
+
+    Where neither a row's place nor the row before it tells anything about its first row key,
+    rows further on will be no different.
+    """
+    tested = _at_equal_distances(rows.select([0]), _TESTED_ROWS).column(0).combine_chunks()
+    ranks = pc.rank(tested, tiebreaker="min").to_numpy().astype(float)
+    if len(ranks) < _TESTED_ROWS or ranks.min() == ranks.max():
+        return rows.num_rows == group.row_count or _has_one_key(group)
+    trend = _correlation(ranks, np.arange(len(ranks)))
+    return max(trend, _correlation(ranks[1:], ranks[:-1])) < _CORRELATION_MAX
+
+
+def _has_one_key(group: RowGroup) -> bool:
+    return group.key_min is not None and bool(group.key_min == group.key_max)
+
+
+def _correlation(values: Any, others: Any) -> float:
+    """How far two series go up and down together, or against each other: 0 to 1."""
+    with np.errstate(invalid="ignore"):
+        return float(np.nan_to_num(abs(np.corrcoef(values, others)[0, 1]), nan=1.0))
+
+
+def _at_equal_distances(rows: pa.Table, count: int) -> pa.Table:
+    """Return `count` of the rows, or all if they are fewer."""
+    if rows.num_rows <= count:
+        return rows
+    return rows.take(pa.array(np.arange(count) * rows.num_rows // count))

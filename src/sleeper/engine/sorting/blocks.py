@@ -1,0 +1,94 @@
+"""Blocks: rows of one bucket in key order, as bytes that travel between processes.
+
+What one process sorts and cuts, others put together: sorted input of bounded size is cut at the
+bounds of the buckets, so each bucket gets one block of every sorted piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from sleeper.engine.sorting.key_order import Groups, OrderedRows, sorting_bytes
+from sleeper.engine.writing.leaf_files import rows_by_leaf
+from sleeper.model.partitions import Partition
+from sleeper.model.schema import Schema
+from sleeper.planning.buckets import Buckets
+
+_CHUNK_BYTES = 8 << 20
+
+
+class BlockCutter:
+    """Sorts rows in pieces and cuts each piece into blocks.
+
+    Holds the rows of one piece, and twice as much while it is sorted.
+
+    Args:
+        schema: The table's.
+        arrow_schema: The same for Arrow.
+        buckets: Where each row goes.
+        memory_bytes: What sorting a piece may need.
+    """
+
+    def __init__(
+        self, schema: Schema, arrow_schema: pa.Schema, buckets: Buckets, *, memory_bytes: int
+    ) -> None:
+        self._schema = schema
+        self._arrow_schema = arrow_schema
+        self._buckets = buckets
+        self._memory_bytes = memory_bytes
+        first_key = schema.row_keys[0].name
+        self._ranges = Groups(buckets.bounds, first_key, arrow_schema.field(first_key).type)
+        self._leaves: dict[str, Partition] = {
+            leaf.partition_id: leaf for leaves in buckets.leaves for leaf in leaves
+        }
+
+    def blocks(self, batches: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Buffer]]:
+        """Yield (bucket, block) for all rows.
+
+        Args:
+            batches: Rows of exactly the table's Arrow schema, without nulls in key columns.
+        """
+        waiting: list[pa.Table] = []
+        need = 0
+        for batch in batches:
+            waiting.append(batch)
+            need += sorting_bytes(self._arrow_schema, batch.num_rows, batch.nbytes)
+            if need >= self._memory_bytes:
+                yield from self._cut(waiting)
+                need = 0
+        yield from self._cut(waiting)
+
+    def _cut(self, waiting: list[pa.Table]) -> Iterator[tuple[int, pa.Buffer]]:
+        """Sort the rows that wait and cut them; none wait afterwards."""
+        if not waiting:
+            return
+        rows = pa.concat_tables(waiting)
+        waiting.clear()
+        ordered = OrderedRows(rows, self._schema.key_names)
+        del rows
+        for chunk in ordered.chunks(_CHUNK_BYTES):
+            for place, part in self._ranges.parts(chunk):
+                for bucket, inside in self._by_bucket(place, part):
+                    yield bucket, _encode(inside)
+
+    def _by_bucket(self, place: int, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+        bucket = self._buckets.range_buckets[place]
+        if isinstance(bucket, int):
+            yield bucket, rows
+            return
+        leaves = [self._leaves[leaf_id] for leaf_id in bucket]
+        for leaf, inside in rows_by_leaf(rows, self._schema, leaves):
+            yield bucket[leaf.partition_id], inside
+
+
+def read_block(block: Any, arrow_schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of a block, without copying where the block is an Arrow buffer."""
+    return ipc.read_record_batch(ipc.read_message(block), arrow_schema)
+
+
+def _encode(rows: pa.Table) -> pa.Buffer:
+    return rows.combine_chunks().to_batches()[0].serialize()

@@ -1,0 +1,128 @@
+"""Compaction jobs: which files of a partition are to become one, as upstream writes it (spec 2.8).
+
+The message of upstream also carries the table's filters and aggregations as they were when the
+job was made. They are written for those who read them, and not read: rows are processed by the
+table's properties, which is what queries do as well.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sleeper.errors import JobInvalid
+from sleeper.model import paths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionJob:
+    """What a compaction job says.
+
+    Attributes:
+        job_id: Names the work. It has claimed its inputs under this id.
+        partition_id: The partition that references the inputs, and will reference the output.
+        inputs: Files to read, in the order in which rows with equal keys are to come.
+
+    Raises:
+        JobInvalid: there is no input, or one of them twice (spec CMP-9); or the job has no id.
+
+    Source: spec CMP-9.
+    """
+
+    job_id: str
+    partition_id: str
+    inputs: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        failures = []
+        if not self.job_id or "/" in self.job_id:
+            failures.append(
+                f"a compaction job's id names its file, so it cannot be {self.job_id!r}"
+            )
+        if not self.inputs:
+            failures.append(f"compaction job {self.job_id!r} has no input files")
+        if len(set(self.inputs)) < len(self.inputs):
+            failures.append(f"compaction job {self.job_id!r} has an input file twice")
+        if failures:
+            raise JobInvalid(tuple(failures))
+
+    @property
+    def output(self) -> str:
+        """The file it writes, named by the job: a retry overwrites its own attempt only."""
+        return paths.data_file(self.partition_id, self.job_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Message:
+    """The fields of the message that are read, checked one by one."""
+
+    values: dict[str, object]
+
+    def text(self, name: str) -> str:
+        value = self.values.get(name)
+        if not isinstance(value, str):
+            raise JobInvalid((f"a compaction job's {name} must be a string, not {value!r}",))
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self.values.get(name)
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            raise JobInvalid((f"a compaction job's {name} must be strings, not {found!r}",))
+        return tuple(found)
+
+
+def write_compaction_job(
+    job: CompactionJob,
+    table_id: str,
+    *,
+    filters: str | None = None,
+    aggregations: str | None = None,
+) -> str:
+    """Return a job as JSON, in upstream's form: one line, nothing for what is not set.
+
+    Args:
+        job: The job.
+        table_id: Its table.
+        filters: The table's property `sleeper.table.filters`.
+        aggregations: The table's property `sleeper.table.aggregations`.
+
+    >>> job = CompactionJob(job_id="j", partition_id="root", inputs=("a.parquet",))
+    >>> write_compaction_job(job, "0a1b2c3d")  # doctest: +ELLIPSIS
+    '{"tableId":"0a1b2c3d","jobId":"j",...,"outputFile":"data/partition_root/j.parquet",...}'
+    """
+    said = {
+        "tableId": table_id,
+        "jobId": job.job_id,
+        "inputFiles": job.inputs,
+        "outputFile": job.output,
+        "partitionId": job.partition_id,
+        "filterConfig": filters,
+        "aggregationConfig": aggregations,
+    }
+    known = {name: value for name, value in said.items() if value is not None}
+    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
+
+
+def read_compaction_job(text: str) -> tuple[str, CompactionJob]:
+    """Return the table's id and the job that a message holds.
+
+    Raises:
+        JobInvalid: the text is no such message, or its output is not named by the job.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise JobInvalid((f"a compaction job is not JSON: {error}",)) from None
+    if not isinstance(values, dict):
+        raise JobInvalid((f"a compaction job is a JSON object, not {text[:100]!r}",))
+    message = _Message(values=values)
+    job = CompactionJob(
+        job_id=message.text("jobId"),
+        partition_id=message.text("partitionId"),
+        inputs=message.texts("inputFiles"),
+    )
+    output = message.text("outputFile")
+    if output != job.output:
+        reason = f"compaction job {job.job_id!r} must write {job.output} by its id, not {output}"
+        raise JobInvalid((reason,))
+    return message.text("tableId"), job

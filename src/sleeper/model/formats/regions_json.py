@@ -1,0 +1,100 @@
+"""Regions as JSON, the way upstream's queries write them (spec QRY-8, 2.7).
+
+    [{"id": {"min": "a", "minInclusive": true, "max": "b", "maxInclusive": false}}]
+
+A region is an object of row key fields; a field left out may have any value, as may one whose
+`max` is null. Bytes are base64, and strings too where `stringsBase64Encoded` is true; dates and
+timestamps are ISO 8601.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sleeper.errors import QueryInvalid
+from sleeper.model.keys import key_type, value_from_json, value_from_text, value_to_json
+from sleeper.model.queries import region_from_request
+from sleeper.model.ranges import Range, Region
+from sleeper.model.schema import Field, Primitive, Schema
+
+_BASE64 = "stringsBase64Encoded"
+_ENTRIES = {"min", "minInclusive", "max", "maxInclusive"}
+
+
+def regions_to_json(schema: Schema, regions: Iterable[Region]) -> str:
+    """Write canonical regions as JSON."""
+    document = [
+        {
+            field.name: _range_to_json(field, key_range)
+            for field, key_range in zip(schema.row_keys, region.ranges, strict=True)
+        }
+        for region in regions
+    ]
+    return json.dumps(document)
+
+
+def regions_from_json(schema: Schema, text: str) -> tuple[Region, ...]:
+    """Read regions from JSON.
+
+    Raises:
+        QueryInvalid: it is no JSON of this form, names a field that is no row key, or holds a
+            value of the wrong type.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise QueryInvalid(f"regions are not JSON: {error}") from None
+    if not isinstance(document, list):
+        raise QueryInvalid(f"regions are a JSON list of objects, not {text[:200]}")
+    return tuple(_region_from_json(schema, region) for region in document)
+
+
+def _range_to_json(field: Field, key_range: Range) -> dict[str, Any]:
+    kind = key_type(field)
+    return {
+        "min": value_to_json(kind, key_range.min),
+        "minInclusive": True,
+        "max": value_to_json(kind, key_range.max),
+        "maxInclusive": False,
+    }
+
+
+def _region_from_json(schema: Schema, document: object) -> Region:
+    if not isinstance(document, Mapping):
+        raise QueryInvalid(f"a region is a JSON object of row key fields, not {document!r}")
+    in_base64 = document.get(_BASE64) is True
+    fields = {field.name: field for field in schema.row_keys}
+    given = {name: value for name, value in document.items() if name != _BASE64 or name in fields}
+    region_from_request(schema, dict.fromkeys(given, (None, None)))  # are they row keys?
+    request = {
+        name: _range_from_json(fields[name], value, in_base64=in_base64)
+        for name, value in given.items()
+    }
+    return region_from_request(schema, request)
+
+
+def _range_from_json(
+    field: Field, document: object, *, in_base64: bool
+) -> tuple[Any, bool, Any, bool]:
+    if not isinstance(document, Mapping) or set(document) - _ENTRIES:
+        raise QueryInvalid(
+            f"the range of {field.name!r} is an object of {', '.join(sorted(_ENTRIES))}, "
+            f"not {document!r}"
+        )
+    low, high = (
+        _value_from_json(field, document.get(end), in_base64=in_base64) for end in ("min", "max")
+    )
+    return (
+        low,
+        document.get("minInclusive", True) is True,
+        high,
+        document.get("maxInclusive", False) is True,
+    )
+
+
+def _value_from_json(field: Field, value: Any, *, in_base64: bool) -> Any:
+    if in_base64 and isinstance(value, str) and key_type(field) is Primitive.STRING:
+        return value_from_text(field, value, base64_encoded=True)
+    return value_from_json(field, value)

@@ -1,0 +1,119 @@
+"""Splits leaves before a bulk import, until there are enough to write into (spec BLK-10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sleeper.engine.inputs.key_sample import KeySample
+from sleeper.engine.inputs.leaf_samples import samples_by_leaf
+from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
+from sleeper.model.schema import Schema
+from sleeper.planning.extend_tree import extend_tree
+from sleeper.state.partition_transactions import ExtendPartitionTree
+from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
+from sleeper.storage.ports import NewId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendSettings:
+    """How far a tree is extended, from the table's properties.
+
+    Attributes:
+        min_leaves: How many leaves there must be.
+        attempts: How often a commit is tried when others change the tree meanwhile.
+        min_rows: A leaf with fewer rows of the input is not split.
+        min_distribution_percent: Nor is one with less than this share of an even spread.
+    """
+
+    min_leaves: int
+    attempts: int
+    min_rows: int
+    min_distribution_percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendResult:
+    """What became of the tree.
+
+    Attributes:
+        leaves_before: Leaves it had.
+        leaves_after: Leaves it has; others may have split some too.
+        attempts: How many commits were tried; 0 where there were leaves enough.
+        transaction: The table's transaction number with these leaves in it.
+    """
+
+    leaves_before: int
+    leaves_after: int
+    attempts: int
+    transaction: int
+
+
+def extend_partitions(
+    sample: Callable[[], KeySample],
+    schema: Schema,
+    settings: ExtendSettings,
+    *,
+    store: StateStore,
+    new_id: NewId,
+) -> ExtendResult:
+    """Extend a table's partition tree to `min_leaves` leaves, in one commit; or do nothing.
+
+    Somebody else may split leaves at the same time: then the tree is read again, and the rest
+    planned anew from the same sample.
+
+    Args:
+        sample: Takes a sample of the input's row keys. Called once, and only if leaves lack.
+        schema: The table's.
+        settings: How far to go.
+        store: The table's state.
+        new_id: Makes ids of partitions.
+
+    Raises:
+        InsufficientData: the input is not good for so many leaves. Nothing was changed.
+        SplitAttemptsExceeded: others changed the tree each time.
+        InputRefused: the input cannot be sampled.
+        CommitUnknown, StorageFailed: try again; a tree that was extended is recognised.
+    """
+    state = store.refresh()
+    leaves_before = state.tree.leaf_count
+    taken: KeySample | None = None
+    refusal: Exception | None = None
+    for attempt in range(settings.attempts + 1):
+        leaves = state.tree.leaf_count
+        if leaves >= settings.min_leaves:
+            return ExtendResult(
+                leaves_before=leaves_before,
+                leaves_after=leaves,
+                attempts=attempt,
+                transaction=state.number,
+            )
+        if attempt == settings.attempts:
+            break
+        taken = sample() if taken is None else taken
+        transaction = _plan(state, taken, schema, settings, new_id)
+        try:
+            state = store.commit(transaction)
+        except (PartitionSplitRefused, CommitContended) as error:
+            refusal = error
+            state = store.refresh()
+    raise SplitAttemptsExceeded(settings.min_leaves, leaves, settings.attempts) from refusal
+
+
+def _plan(
+    state: TableState,
+    sample: KeySample,
+    schema: Schema,
+    settings: ExtendSettings,
+    new_id: NewId,
+) -> ExtendPartitionTree:
+    extension = extend_tree(
+        state.tree,
+        samples_by_leaf(sample, state.tree, schema),
+        min_leaves=settings.min_leaves,
+        min_rows=settings.min_rows,
+        min_percent=settings.min_distribution_percent,
+        new_id=new_id,
+    )
+    return ExtendPartitionTree(updated=extension.updated, new=extension.new)

@@ -1,0 +1,77 @@
+"""Whether one machine or Spark does a bulk import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sleeper.errors import BadRequest
+
+Engine = Literal["local", "spark"]
+EngineAsked = Literal["auto", "local", "spark"]
+InputKind = Literal["files", "frame", "memory"]
+
+LOCAL_BYTES_MAX = 64 << 30
+"""Input before compression that one machine does within about half an hour."""
+
+_SPILLED = 1.2  # times the input: what sorting needs on local disk
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Who does an import, and why; the reason is a clause for one line of output."""
+
+    engine: Engine
+    reason: str
+
+
+def choose_engine(
+    asked: EngineAsked,
+    kind: InputKind,
+    *,
+    input_bytes: int,
+    free_bytes: int,
+    spark_given: bool,
+    spark_installed: bool,
+) -> EngineChoice:
+    """Choose the cheaper engine that can do it, or the one that was asked for.
+
+    Args:
+        asked: `auto` chooses.
+        kind: Parquet files; a Spark DataFrame; rows in this process, or a stream into it.
+        input_bytes: Size of the input before compression, of files.
+        free_bytes: Free space where sorting spills on this machine.
+        spark_given: Whether the caller named a session or a master.
+        spark_installed: Whether Spark can be used at all.
+
+    Raises:
+        BadRequest: the engine asked for cannot read this input.
+    """
+    if kind == "frame":
+        if asked == "local":
+            raise BadRequest(
+                "a Spark DataFrame is imported by Spark: leave engine='local' out, or write the "
+                "rows to Parquet first"
+            )
+        return EngineChoice("spark", "the rows are a Spark DataFrame")
+    if kind == "memory":
+        if asked == "spark":
+            raise BadRequest(
+                "rows in this process are imported by the local engine: leave engine='spark' "
+                "out, or give files or a Spark DataFrame"
+            )
+        return EngineChoice("local", "the rows are in this process")
+    if asked != "auto":
+        return EngineChoice(asked, "as asked")
+    if spark_given:
+        return EngineChoice("spark", "a Spark session was given")
+    size = f"{input_bytes / 1e9:,.1f} GB of input"
+    if input_bytes <= LOCAL_BYTES_MAX and input_bytes * _SPILLED <= free_bytes:
+        return EngineChoice(
+            "local", f"{size} fit this machine, which needs half as long without Spark"
+        )
+    if not spark_installed:
+        return EngineChoice("local", f"{size} would be Spark's, but it is not installed")
+    if input_bytes <= LOCAL_BYTES_MAX:
+        return EngineChoice("spark", f"{size} do not fit this machine's temporary folder")
+    return EngineChoice("spark", f"{size} are more than one machine does soon")

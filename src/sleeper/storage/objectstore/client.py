@@ -1,0 +1,137 @@
+"""The connection to one bucket: opened at first use, in each process that uses it.
+
+obstore is an extra of this package, so it is imported at first use too.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from sleeper.errors import BadRequest, MissingExtra, StorageFailed, UrlInvalid
+from sleeper.storage.objectstore.buckets import Bucket, StoreSettings
+
+_RETRIES: dict[str, Any] = {
+    "max_retries": 6,
+    "retry_timeout": timedelta(seconds=6),
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=1),
+        "base": 2,
+    },
+}
+"""A server that refuses is given up after 6 s at most, one that is silent after the 15 s below.
+
+An overloaded store answers 503, and is asked again within the same 6 s.
+"""
+
+_CONNECT_S, _SILENCE_S, _REQUEST_S = 3, 15, 120
+
+_used_in: set[int] = set()
+"""Processes that used obstore: this one, or those that it was forked from."""
+
+
+def obstore() -> Any:
+    """Return the module `obstore`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import obstore as module  # noqa: PLC0415 - see above: an extra
+    except ImportError as error:
+        raise MissingExtra(
+            "object stores need the package obstore, an extra of Sleeper: "
+            "pip install 'sleeper[objectstore]'"
+        ) from error
+    return module
+
+
+class Client:
+    """A bucket, as obstore sees it. Cheap to make, safe in threads, may be pickled.
+
+    A copy in another process opens a connection of its own there, with that process's
+    credentials; copies of one client in one process share theirs.
+
+    Attributes:
+        bucket: The bucket.
+        settings: How it is reached.
+    """
+
+    def __init__(self, bucket: Bucket, settings: StoreSettings) -> None:
+        self.bucket = bucket
+        self.settings = settings
+        self._store: Any = None
+
+    def store(self) -> Any:
+        """Return obstore's store, opened at the first call.
+
+        Raises:
+            BadRequest: this process was forked from one that had used an object store.
+            MissingExtra: obstore is not installed.
+            StorageFailed: the environment does not fit the kind of store.
+            UrlInvalid: the endpoint is no http:// or https:// URL.
+        """
+        _refuse_a_fork()
+        if self._store is None:
+            try:
+                self._store = _open(self.bucket, self.settings)
+            except obstore().exceptions.BaseError as error:
+                raise StorageFailed(
+                    f"cannot open {self.bucket.named('')}: {str(error).splitlines()[0]}. Mend the "
+                    "environment variables that say how it is reached."
+                ) from error
+        return self._store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return client_of, (self.bucket, self.settings)
+
+    def __repr__(self) -> str:
+        return f"Client({self.bucket!r}, {self.settings!r})"
+
+
+@lru_cache(maxsize=64)
+def client_of(bucket: Bucket, settings: StoreSettings) -> Client:
+    """Return this process's client for a bucket that came from another process."""
+    return Client(bucket, settings)
+
+
+def _refuse_a_fork() -> None:
+    """Threads do not survive a fork, and obstore's do all its work: a child would wait for ever."""
+    process = os.getpid()
+    if process in _used_in:
+        return
+    if _used_in:
+        raise BadRequest(
+            "this process was forked from one that had already used an object store, and obstore "
+            "does not survive a fork: start processes by spawn or forkserver "
+            '(multiprocessing.get_context("spawn")), or open the instance in the children only'
+        )
+    _used_in.add(process)
+
+
+def _open(bucket: Bucket, settings: StoreSettings) -> Any:
+    stores = obstore().store
+    options: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=_CONNECT_S),
+        "read_timeout": timedelta(seconds=_SILENCE_S),
+        "timeout": timedelta(seconds=_REQUEST_S),
+    }
+    if settings.allow_http:
+        options["allow_http"] = True
+    if bucket.scheme == "gs":
+        return stores.GCSStore(bucket.name, client_options=options, retry_config=_RETRIES)
+    if settings.endpoint and not settings.endpoint.startswith(("http://", "https://")):
+        raise UrlInvalid(
+            "the endpoint of an object store begins with http:// or https://, so it cannot be "
+            f"{settings.endpoint!r}: mend AWS_ENDPOINT_URL"
+        )
+    given = {"endpoint": settings.endpoint, "region": settings.region}
+    return stores.S3Store(
+        bucket.name,
+        client_options=options,
+        retry_config=_RETRIES,
+        **{name: value for name, value in given.items() if value is not None},
+    )

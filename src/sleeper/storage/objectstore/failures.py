@@ -1,0 +1,103 @@
+"""What a store's refusal means to us: an exception of obstore in, one of our errors out."""
+
+from __future__ import annotations
+
+import re
+
+from sleeper.errors import ObjectNotFound, StorageFailed, StorageReadOnly
+from sleeper.storage.objectstore.buckets import Bucket
+from sleeper.storage.objectstore.client import obstore
+
+_NO_BUCKET = re.compile("NoSuchBucket|bucket does not exist")
+_NO_CREDENTIALS = re.compile(r"169\.254\.|metadata\.google|InvalidAccessKeyId|MissingCredential")
+_NO_CONDITIONS = re.compile("501 Not Implemented|NotImplemented")
+_ELSEWHERE = re.compile("redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed")
+_CREDENTIALS = (
+    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role that may use "
+    "the bucket"
+)
+
+
+def vendor_errors() -> tuple[type[Exception], ...]:
+    """Return what obstore raises; an absent object is a `FileNotFoundError`."""
+    return obstore().exceptions.BaseError, OSError, ValueError
+
+
+def is_missing_bucket(error: Exception) -> bool:
+    """Say whether the store says that there is no such bucket."""
+    return _NO_BUCKET.search(str(error)) is not None
+
+
+def is_past_the_end(error: Exception) -> bool:
+    """Say whether a range was asked for that begins past the end of its object."""
+    return "416 Range Not Satisfiable" in str(error)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Say whether obstore stumbled over a mistake of its own; that is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+def not_found(bucket: Bucket, key: str) -> ObjectNotFound:
+    """Return the error for an object that is not there."""
+    return ObjectNotFound(f"there is no object {bucket.named(key)}")
+
+
+def read_failure(error: Exception, bucket: Bucket, key: str) -> StorageFailed:
+    """Translate the failure to read or list an object, a folder or a bucket."""
+    what = f"cannot read {bucket.named(key)}"
+    if _is_denied(error):
+        return StorageFailed(
+            f"{what}: the store denies it ({_reason(error)}). Use credentials that may get "
+            "objects and list the bucket."
+        )
+    return StorageFailed(f"{what}: {_told(error, bucket)}")
+
+
+def write_failure(error: Exception, bucket: Bucket, key: str) -> StorageFailed:
+    """Translate the failure to write or delete an object."""
+    what = f"cannot write {bucket.named(key)}"
+    if _is_denied(error):
+        return StorageReadOnly(
+            f"{what}: the store denies it ({_reason(error)}). Use credentials that may put and "
+            "delete objects."
+        )
+    if _NO_CONDITIONS.search(str(error)):
+        return without_conditions(bucket)
+    return StorageFailed(f"{what}: {_told(error, bucket)}")
+
+
+def without_conditions(bucket: Bucket) -> StorageReadOnly:
+    """Return the error for a store on which two writers could both believe to be the first."""
+    return StorageReadOnly(
+        f"{bucket.scheme}://{bucket.name} cannot hold an instance: its server does not create an "
+        "object only if there is none (If-None-Match on PUT), and commits stand on that. Use "
+        "Amazon S3, or a server that does."
+    )
+
+
+def _is_denied(error: Exception) -> bool:
+    kinds = obstore().exceptions
+    return isinstance(error, kinds.PermissionDeniedError | kinds.UnauthenticatedError)
+
+
+def _told(error: Exception, bucket: Bucket) -> str:
+    text = str(error)
+    if _NO_BUCKET.search(text):
+        return f"there is no bucket {bucket.name!r}. Make it, or mend the URL."
+    if _NO_CREDENTIALS.search(text):
+        return f"no valid credentials ({_reason(error)}). {_CREDENTIALS}."
+    if _ELSEWHERE.search(text):
+        return f"the bucket is in another region ({_reason(error)}). Set AWS_REGION to it."
+    return (
+        f"{_reason(error)}. Make sure that the store is up and the environment names it rightly "
+        "(for S3: AWS_ENDPOINT_URL and AWS_REGION), then try again."
+    )
+
+
+def _reason(error: Exception) -> str:
+    """What happened, without the pages that obstore adds for those who debug it."""
+    shown = str(error).partition("\n\nDebug source")[0]
+    found = re.search(r"<Code>(.*?)</Code>", shown)
+    head = shown.partition("<?xml")[0]
+    return f"{' '.join(head.split())[:400].rstrip(': ')}{f': {found[1]}' if found else ''}"

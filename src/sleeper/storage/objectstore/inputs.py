@@ -1,0 +1,199 @@
+"""Input of an ingest that lies in buckets: Parquet objects, found and opened by their URLs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sleeper.errors import InputNotFound, InputUnreadable, StorageFailed
+from sleeper.storage.objectstore.buckets import Bucket, StoreSettings, split_url
+from sleeper.storage.objectstore.client import Client, client_of, obstore
+from sleeper.storage.objectstore.failures import is_missing_bucket, read_failure, vendor_errors
+
+_PAGE_KEYS = 1_000
+_HIDDEN = ("_", ".")
+
+
+class BucketInputs:
+    """Reads input from any bucket that this process may read. May be pickled.
+
+    Attributes:
+        settings: How the buckets are reached.
+    """
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self.settings = settings
+        self._clients: dict[Bucket, Client] = {}
+
+    def find(self, url: str) -> list[str]:
+        """Return the URL of an object, or of all `*.parquet` below a folder, in key order.
+
+        A URL that ends in `/` is a folder. Names beginning with `_` or `.` are left out below a
+        folder.
+
+        Raises:
+            InputNotFound: there is nothing of this name, or no `*.parquet` below it.
+            UrlInvalid: the URL names no bucket.
+            StorageFailed: the store cannot be read.
+        """
+        bucket, key = split_url(url)
+        store = self._client(bucket).store()
+        try:
+            if key and not key.endswith("/") and _is_object(store, key):
+                return [bucket.named(key)]
+            folder = key.strip("/")
+            found = [bucket.named(name) for name in _parquet_below(store, folder)]
+        except vendor_errors() as error:
+            raise _failure(error, bucket, key) from error
+        if not found:
+            raise InputNotFound(
+                f"there is no object {url!r}, and no *.parquet object in a folder of that name"
+            )
+        return found
+
+    @contextmanager
+    def open(self, url: str) -> Iterator[BucketFile]:
+        """Open an object for reading at any place.
+
+        Raises:
+            InputNotFound: there is no such object.
+            StorageFailed: the store cannot be read.
+        """
+        bucket, key = split_url(url)
+        store = self._client(bucket).store()
+        try:
+            head = obstore().head(store, key)
+        except FileNotFoundError:
+            raise InputNotFound(f"there is no object {url!r} any longer") from None
+        except vendor_errors() as error:
+            raise _failure(error, bucket, key) from error
+        file = BucketFile(store, bucket, key, size_bytes=head["size"], e_tag=head["e_tag"])
+        yield file
+        file.close()
+
+    def _client(self, bucket: Bucket) -> Client:
+        if bucket not in self._clients:
+            self._clients[bucket] = Client(bucket, self.settings)
+        return self._clients[bucket]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _inputs_of, (self.settings,)
+
+
+class _CopiedInputs(BucketInputs):
+    """Inputs that came from another process: they use what this one has open."""
+
+    def _client(self, bucket: Bucket) -> Client:
+        return client_of(bucket, self.settings)
+
+
+def _inputs_of(settings: StoreSettings) -> BucketInputs:
+    return _CopiedInputs(settings)
+
+
+class BucketFile:
+    """An object as a file that is read in pieces: each `read` is one request, nothing is kept.
+
+    All pieces are of the object as it was when it was opened; the store checks that.
+    """
+
+    def __init__(
+        self, store: Any, bucket: Bucket, key: str, *, size_bytes: int, e_tag: str | None
+    ) -> None:
+        self._store, self._bucket, self._key = store, bucket, key
+        self._size_bytes, self._e_tag = size_bytes, e_tag
+        self._position = 0
+        self.closed = False
+
+    def read(self, size: int | None = None, /) -> bytes:
+        """Return the next `size` bytes, fewer at the end; all that is left without a size."""
+        left = max(0, self._size_bytes - self._position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        if not wanted:
+            return b""
+        options: Any = {"range": (self._position, self._position + wanted)}
+        if self._e_tag is not None:
+            options["if_match"] = self._e_tag
+        try:
+            body = bytes(obstore().get(self._store, self._key, options=options).bytes())
+        except obstore().exceptions.PreconditionError:
+            raise InputUnreadable(
+                f"{self._bucket.named(self._key)!r} was replaced while it was read. Nothing was "
+                "ingested; run the ingest again when nobody writes to its input"
+            ) from None
+        except vendor_errors() as error:
+            raise _failure(error, self._bucket, self._key) from error
+        self._position += len(body)
+        return body
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place, counted from the start, from here (1) or from the end (2)."""
+        start = (0, self._position, self._size_bytes)[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the place where the next `read` begins."""
+        return self._position
+
+    def readable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def seekable(self) -> bool:
+        """Say yes."""
+        return True
+
+    def writable(self) -> bool:
+        """Say no."""
+        return False
+
+    def flush(self) -> None:
+        """Do nothing: it is only read."""
+
+    def close(self) -> None:
+        """Forget the place. Nothing is open."""
+        self.closed = True
+
+
+def _is_object(store: Any, key: str) -> bool:
+    try:
+        found = obstore().head(store, key)
+    except FileNotFoundError:
+        return False
+    # Some programs mark a folder by an empty object of its name.
+    return bool(found["size"]) or next(_names_below(store, key), None) is None
+
+
+def _parquet_below(store: Any, folder: str) -> Iterator[str]:
+    start = f"{folder}/" if folder else ""
+    for name in _names_below(store, folder):
+        below = name.removeprefix(start).split("/")
+        if name.endswith(".parquet") and not any(part.startswith(_HIDDEN) for part in below):
+            yield name
+
+
+def _names_below(store: Any, folder: str) -> Iterator[str]:
+    """Yield the names of all objects in a folder, but for those that only mark a folder."""
+    empty: str | None = None
+    for page in obstore().list(store, prefix=folder or None, chunk_size=_PAGE_KEYS):
+        for found in page:
+            name = found["path"]
+            if empty is not None and not name.startswith(f"{empty}/"):
+                yield empty
+            empty = None if found["size"] else name
+            if found["size"]:
+                yield name
+    if empty is not None:
+        yield empty
+
+
+def _failure(error: Exception, bucket: Bucket, key: str) -> InputNotFound | StorageFailed:
+    if is_missing_bucket(error):
+        return InputNotFound(
+            f"there is no bucket {bucket.name!r}, so nothing at {bucket.named(key)!r}"
+        )
+    if isinstance(error, FileNotFoundError):
+        return InputNotFound(f"there is no object {bucket.named(key)!r} any longer")
+    return read_failure(error, bucket, key)

@@ -1,0 +1,232 @@
+"""Objects in a bucket, for any number of processes and machines.
+
+The store itself decides who comes first: an object is created by a request that asks it to
+refuse where there is one. Nothing is locked, and nothing is left to clean up but parts of uploads
+whose process was killed, which a lifecycle rule of the bucket removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC
+from typing import Any
+from urllib.parse import quote
+
+from sleeper.errors import StorageFailed
+from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
+from sleeper.storage.objectstore.client import Client, obstore
+from sleeper.storage.objectstore.failures import (
+    is_missing_bucket,
+    is_panic,
+    is_past_the_end,
+    not_found,
+    read_failure,
+    vendor_errors,
+    without_conditions,
+    write_failure,
+)
+from sleeper.storage.objectstore.names import key_of, stored_name
+from sleeper.storage.objectstore.output import BucketOutput
+from sleeper.storage.ports import ObjectInfo
+
+_PAGE_KEYS = 1_000  # what one request of a listing returns
+
+
+@dataclass(frozen=True, slots=True)
+class BucketObjects:
+    """The objects of a bucket, or of one folder in it. May be pickled.
+
+    Attributes:
+        client: The bucket.
+        prefix: Where in the bucket keys begin: empty, or ending in `/`. `under` sets it.
+    """
+
+    client: Client
+    prefix: str = ""
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Put with `If-None-Match: *`: the store refuses where the key is taken."""
+        store, name = self.client.store(), self._name(key)
+        try:
+            obstore().put(store, name, body, mode="create")
+        except obstore().exceptions.AlreadyExistsError:
+            return False
+        except vendor_errors() as error:
+            raise self._write_failure(error, key) from error
+        return True
+
+    def put(self, key: str, body: bytes) -> None:
+        """Put, whatever was there."""
+        store, name = self.client.store(), self._name(key)
+        try:
+            obstore().put(store, name, body)
+        except vendor_errors() as error:
+            raise self._write_failure(error, key) from error
+
+    def read(self, key: str) -> bytes | None:
+        """Get a whole object."""
+        store, name = self.client.store(), self._name(key)
+        try:
+            return bytes(obstore().get(store, name).bytes())
+        except FileNotFoundError as error:
+            if is_missing_bucket(error):
+                raise self._read_failure(error, key) from error
+            return None
+        except vendor_errors() as error:
+            raise self._read_failure(error, key) from error
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Get parts of an object side by side; neighbours less than 1 MiB apart come as one."""
+        check_ranges(key, ranges)
+        store, name = self.client.store(), self._name(key)
+        asked = [(offset, length) for offset, length in ranges if length]
+        if not asked:
+            self.size(key)
+            return [b""] * len(ranges)
+        starts, lengths = zip(*asked, strict=True)
+        try:
+            parts = obstore().get_ranges(store, name, starts=starts, lengths=lengths)
+        except FileNotFoundError as error:
+            raise self._absence(error, key) from error
+        except vendor_errors() as error:
+            if is_past_the_end(error):
+                raise self._too_short(key, ranges) from error
+            raise self._read_failure(error, key) from error
+        except BaseException as error:
+            # It stumbles where a joint request of neighbours meets the object's end between them.
+            if is_panic(error) and self.size(key) < _end(ranges):
+                raise self._too_short(key, ranges) from error
+            raise
+        found = iter(parts)
+        bodies = [bytes(next(found)) if length else b"" for _, length in ranges]
+        if any(len(body) < length for body, (_, length) in zip(bodies, ranges, strict=True)):
+            raise self._too_short(key, ranges)
+        return bodies
+
+    def size(self, key: str) -> int:
+        """Ask for the object's head."""
+        store, name = self.client.store(), self._name(key)
+        try:
+            return int(obstore().head(store, name)["size"])
+        except FileNotFoundError as error:
+            raise self._absence(error, key) from error
+        except vendor_errors() as error:
+            raise self._read_failure(error, key) from error
+
+    def open_output(self, key: str) -> BucketOutput:
+        """Open a stream that is sent in parts; the store joins them when it is closed."""
+        return BucketOutput(
+            self.client, self._name(key), lambda error: self._write_failure(error, key)
+        )
+
+    def url(self, key: str) -> str:
+        """Return the object's URL, with escapes where a URL needs them."""
+        check_key(key)
+        bucket = self.client.bucket
+        return f"{bucket.scheme}://{bucket.name}/{quote(stored_name(self.prefix + key))}"
+
+    def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
+        """List page by page, as the reader goes on; pages come in the order of keys."""
+        check_prefix(prefix)
+        return self._listed(self.prefix + prefix, self.prefix + after)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete a thousand objects a request."""
+        names = [*dict.fromkeys(self._name(key) for key in keys)]
+        if not names:
+            return
+        store = self.client.store()
+        try:
+            _delete(store, names)
+        except vendor_errors() as error:
+            first = key_of(names[0])
+            raise write_failure(error, self.client.bucket, first) from error
+
+    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
+        return nullcontext()
+
+    def under(self, prefix: str) -> BucketObjects:
+        """Return the objects of one folder. Both share the connection."""
+        return replace(self, prefix=self.prefix + folder_prefix(prefix))
+
+    def check_conditions(self, key: str) -> None:
+        """Make sure that the server refuses to create `key`, which was created just now.
+
+        Some servers know nothing of the condition and overwrite; they would lose commits.
+
+        Raises:
+            StorageReadOnly: it took the same body a second time. The object was deleted.
+        """
+        body = self.read(key)
+        if body is not None and self.create(key, body):
+            self.delete([key])
+            raise without_conditions(self.client.bucket)
+
+    def _listed(self, start: str, after: str) -> Iterator[ObjectInfo]:
+        folder = start[: start.rfind("/") + 1]
+        store = self.client.store()
+        try:
+            pages = obstore().list(
+                store,
+                prefix=stored_name(folder[:-1]) or None,
+                offset=stored_name(_whole_names(after)) or None,
+                chunk_size=_PAGE_KEYS,
+            )
+            for page in pages:
+                for found in page:
+                    key = key_of(found["path"])
+                    name = key.removeprefix(self.prefix)
+                    if key.startswith(start) and key > after and is_key(name):
+                        modified = found["last_modified"].astimezone(UTC)
+                        yield ObjectInfo(name, found["size"], modified)
+        except vendor_errors() as error:
+            raise read_failure(error, self.client.bucket, folder) from error
+
+    def _name(self, key: str) -> str:
+        check_key(key)
+        return stored_name(self.prefix + key)
+
+    def _absence(self, error: Exception, key: str) -> StorageFailed:
+        if is_missing_bucket(error):
+            return self._read_failure(error, key)
+        return not_found(self.client.bucket, self.prefix + key)
+
+    def _read_failure(self, error: Exception, key: str) -> StorageFailed:
+        return read_failure(error, self.client.bucket, self.prefix + key)
+
+    def _write_failure(self, error: Exception, key: str) -> StorageFailed:
+        return write_failure(error, self.client.bucket, self.prefix + key)
+
+    def _too_short(self, key: str, ranges: Sequence[tuple[int, int]]) -> StorageFailed:
+        return StorageFailed(
+            f"{self.client.bucket.named(self.prefix + key)} ends before byte {_end(ranges)}, up to "
+            "which it was to be read. It is shorter than its reader believes: truncated, or "
+            "replaced."
+        )
+
+
+def _end(ranges: Sequence[tuple[int, int]]) -> int:
+    return max(offset + length for offset, length in ranges)
+
+
+def _whole_names(after: str) -> str:
+    """Return the longest start of `after` that is whole names and may be a key: no later than it.
+
+    A listing may begin there; what it has before `after` is passed over.
+    """
+    while after and not is_key(after):
+        after = after.rpartition("/")[0]
+    return after
+
+
+def _delete(store: Any, names: list[str]) -> None:
+    try:
+        obstore().delete(store, names)
+    except FileNotFoundError as error:  # not every kind of store takes absence for success
+        if is_missing_bucket(error) or len(names) == 1:
+            return
+        for name in names:
+            _delete(store, [name])

@@ -1,0 +1,368 @@
+"""Bulk import as a user calls it: the engine chosen, the tree extended, rows in by one commit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache, partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sleeper.engine.inputs.input_files import InputFiles
+from sleeper.engine.inputs.key_sample import KeySample, sample_files
+from sleeper.engine.inputs.leaf_samples import samples_by_leaf
+from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.writing.data_file import write_settings
+from sleeper.errors import StorageFailed
+from sleeper.model import paths
+from sleeper.model.files import FileReference
+from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
+from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.spark.block_shuffle.frame_sample import sample_frame
+from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
+from sleeper.spark.session import local_session
+from sleeper.state.added_files import add_files, finished_job
+from sleeper.state.job_ids import JobRecord
+from sleeper.storage.ports import Objects
+from sleeper.table.rows import TableRows
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
+_SAMPLED_ROWS_PER_LEAF = 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkImportResult:
+    """What a bulk import did.
+
+    Attributes:
+        engine: `local` or `spark`.
+        reason: Why this engine, as a clause.
+        rows_read: Rows of the input, those set aside included.
+        rows_written: Rows now in the table; fewer than read where rows were set aside, or
+            where the table filters or aggregates.
+        rows_set_aside: Rows without a key, written to the place that was named for them.
+        files: The references that were added.
+        transaction: The table's transaction number with these rows in it.
+        job_id: The job's id, if it was given one.
+        already_committed: True when this job had been committed before: nothing was added.
+        leaves_before: Leaf partitions before.
+        leaves_after: Leaf partitions when rows were shared out.
+        took_s: Seconds from the call to the commit.
+    """
+
+    engine: str
+    reason: str
+    rows_read: int
+    rows_written: int
+    rows_set_aside: int = 0
+    files: tuple[FileReference, ...] = ()
+    transaction: int
+    job_id: str | None = None
+    already_committed: bool = False
+    leaves_before: int
+    leaves_after: int
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """How one bulk import was asked for."""
+
+    job_id: str | None
+    engine: EngineAsked
+    spark: SparkSession | None
+    master: str | None
+    conf: Mapping[str, str]
+    ignore_extra_columns: bool
+    set_aside: Path | None
+    progress: Callable[[int, int | None], None]
+
+
+class TableBulkImport(TableRows):
+    """The part of a `Table` that takes in much at once."""
+
+    def bulk_import(
+        self,
+        data: object,
+        job_id: str | None = None,
+        *,
+        engine: EngineAsked = "auto",
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+        ignore_extra_columns: bool = False,
+        set_aside: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+    ) -> BulkImportResult:
+        """Add many rows, all of them in one commit, or none.
+
+        A table with fewer leaves than `sleeper.table.bulk.import.min.leaf.partitions` is split
+        first, by a sample of the rows. Filters and aggregations apply as in standard ingest.
+
+        Args:
+            data: As for `ingest`, or a Spark DataFrame.
+            job_id: Names this work. Repeating a job that was committed changes nothing.
+            engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
+            spark: A session to use, Spark Connect included; without it one is started on this
+                machine when Spark is needed, and left running.
+            master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
+            conf: Settings of the session that is started.
+            ignore_extra_columns: Leave out columns that the table does not have.
+            set_aside: For rows whose key is null; without it such input is refused. A Parquet
+                file for the local engine, a folder that all workers reach for Spark.
+            progress: Called now and then with about how many rows are done, and of how many.
+
+        Raises:
+            InputRefused: the input does not fit the table; no row of it is visible.
+            InsufficientData: there are too few different keys for so many leaves.
+            MissingExtra: Spark is needed and not installed.
+            CommitContended, SplitAttemptsExceeded: others kept committing; try again.
+            CommitUnknown: storage gave no answer; run the same job id again.
+            StorageFailed, TableNotFound: as for `ingest`.
+
+        Source: spec BLK-5 to BLK-10.
+        """
+        self._current_record()
+        request = _Request(
+            job_id=job_id,
+            engine=engine,
+            spark=spark,
+            master=master,
+            conf=conf or {},
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=None if set_aside is None else Path(set_aside),
+            progress=progress,
+        )
+        started = self._surroundings.now()
+        state = self._open().store.refresh()
+        if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+            choice = EngineChoice("local", "the job was committed before")
+            return _done_before(job_id, done, choice, state.tree.leaf_count)
+        if _is_frame(data):
+            return self._import_frame(data, request, started)
+        return self._import_source(data, request, started)
+
+    def _import_source(
+        self, data: object, request: _Request, started: datetime
+    ) -> BulkImportResult:
+        """Import from files, by either engine, or from rows in this process."""
+        source = open_source(data, self._arrow_schema, self._surroundings.inputs)
+        source.check(ignore_extra_columns=request.ignore_extra_columns)
+        if not isinstance(source, InputFiles):
+            choice = self._choose(request, "memory", 0)
+            leaves = self._open().store.state().tree.leaf_count
+            unsplit = ExtendResult(
+                leaves_before=leaves,
+                leaves_after=leaves,
+                attempts=0,
+                transaction=self._open().store.state().number,
+            )
+            return self._import_locally(data, request, choice, unsplit)
+        groups = source.row_groups()
+        choice = self._choose(request, "files", sum(group.size_bytes for group in groups))
+        wanted = max(self.properties.bulk_import.min_leaf_partitions, 1) * _SAMPLED_ROWS_PER_LEAF
+        sample = cache(
+            partial(
+                sample_files,
+                source,
+                self.schema,
+                self._arrow_schema,
+                rows_wanted=wanted,
+                remote=self._surroundings.inputs,
+            )
+        )
+        extended = self._extend(sample)
+        if choice.engine == "local":
+            return self._import_locally(data, request, choice, extended)
+        spark = self._session(request)
+        tree = self._open().store.state().tree
+        row_count = sum(group.row_count for group in groups)
+        imported = import_files(
+            spark,
+            groups,
+            samples_by_leaf(sample(), tree, self.schema) if row_count else {},
+            self._target(started),
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
+        return self._commit(imported, request, choice, extended, started)
+
+    def _import_frame(self, data: Any, request: _Request, started: datetime) -> BulkImportResult:
+        """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
+        choice = self._choose(request, "frame", 0)
+        sample = cache(partial(sample_frame, data, self.schema))
+        extended = self._extend(sample)
+        known = sample() if extended.attempts else None
+        tree = self._open().store.state().tree
+        imported = import_frame(
+            data,
+            self._target(started),
+            samples=None if known is None else samples_by_leaf(known, tree, self.schema),
+            row_count=None if known is None else known.row_count,
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
+        return self._commit(imported, request, choice, extended, started)
+
+    def _import_locally(
+        self, data: object, request: _Request, choice: EngineChoice, extended: ExtendResult
+    ) -> BulkImportResult:
+        result = self.ingest(
+            data,
+            request.job_id,
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
+        return BulkImportResult(
+            engine=choice.engine,
+            reason=choice.reason,
+            rows_read=result.rows_read,
+            rows_written=result.rows_written,
+            rows_set_aside=result.rows_set_aside,
+            files=result.files,
+            transaction=result.transaction,
+            job_id=result.job_id,
+            already_committed=result.already_committed,
+            leaves_before=extended.leaves_before,
+            leaves_after=extended.leaves_after,
+            took_s=result.took_s,
+        )
+
+    def _choose(self, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
+        temp_folder = self._surroundings.temp_folder or Path(tempfile.gettempdir())
+        return choose_engine(
+            request.engine,
+            kind,
+            input_bytes=input_bytes,
+            free_bytes=shutil.disk_usage(temp_folder).free,
+            spark_given=request.spark is not None or request.master is not None,
+            spark_installed=find_spec("pyspark") is not None,
+        )
+
+    def _extend(self, sample: Callable[[], KeySample]) -> ExtendResult:
+        bulk_import, splitting = self.properties.bulk_import, self.properties.splitting
+        return extend_partitions(
+            sample,
+            self.schema,
+            ExtendSettings(
+                min_leaves=bulk_import.min_leaf_partitions,
+                attempts=bulk_import.splitting_attempts,
+                min_rows=splitting.min_rows,
+                min_distribution_percent=splitting.min_distribution_percent,
+            ),
+            store=self._open().store,
+            new_id=self._surroundings.new_id,
+        )
+
+    def _session(self, request: _Request) -> SparkSession:
+        if request.spark is not None:
+            return request.spark
+        return local_session(
+            conf=request.conf,
+            master=request.master,
+            temp_folder=_text(self._surroundings.temp_folder),
+            environment=self._surroundings.environment,
+            python=sys.executable,
+        )
+
+    def _target(self, started: datetime) -> Target:
+        opened = self._open()
+        return Target(
+            files=opened.files,
+            schema=self.schema,
+            leaves=tuple(opened.store.state().tree.leaves()),
+            write=write_settings(self.properties.parquet),
+            processing=self.properties.processing(self.schema),
+            memory_bytes=self.properties.ingest.memory_bytes,
+            temp_folder=self._surroundings.temp_folder,
+            now_ms=int(started.timestamp() * 1000),
+            new_id=self._surroundings.new_id,
+            inputs=self._surroundings.inputs,
+        )
+
+    def _commit(
+        self,
+        imported: Imported,
+        request: _Request,
+        choice: EngineChoice,
+        extended: ExtendResult,
+        started: datetime,
+    ) -> BulkImportResult:
+        opened = self._open()
+        kept = timedelta(days=self.properties.statestore.job_id_retention_days)
+        job = finished_job(
+            request.job_id,
+            self._surroundings.now() + kept,
+            rows_read=imported.rows_read,
+            rows_written=imported.rows_written,
+        )
+        number: int | JobRecord = opened.store.state().number
+        if imported.references or job is not None:
+            number = add_files(
+                imported.references,
+                job,
+                store=opened.store,
+                discard=partial(_delete_files, imported.references, opened.files),
+            )
+        if isinstance(number, JobRecord):
+            assert request.job_id is not None
+            return _done_before(request.job_id, number, choice, extended.leaves_after)
+        self._check_commit_counts()
+        return BulkImportResult(
+            engine=choice.engine,
+            reason=choice.reason,
+            rows_read=imported.rows_read,
+            rows_written=imported.rows_written,
+            rows_set_aside=imported.rows_set_aside,
+            files=imported.references,
+            transaction=number,
+            job_id=request.job_id,
+            leaves_before=extended.leaves_before,
+            leaves_after=extended.leaves_after,
+            took_s=(self._surroundings.now() - started).total_seconds(),
+        )
+
+
+def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
+    """Delete data files and their sketches. What stays is referenced by nobody."""
+    names = [reference.filename for reference in references]
+    with suppress(StorageFailed):
+        files.delete([*names, *map(paths.sketch_file, names)])
+
+
+def _done_before(
+    job_id: str, done: JobRecord, choice: EngineChoice, leaves: int
+) -> BulkImportResult:
+    return BulkImportResult(
+        engine=choice.engine,
+        reason=choice.reason,
+        rows_read=done.rows_read,
+        rows_written=done.rows_written,
+        transaction=done.number,
+        job_id=job_id,
+        already_committed=True,
+        leaves_before=leaves,
+        leaves_after=leaves,
+    )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _is_frame(data: object) -> bool:
+    """Whoever has a Spark DataFrame has imported Spark; classic and Connect have classes apart."""
+    kind = type(data)
+    return kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"

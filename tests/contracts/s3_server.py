@@ -1,0 +1,138 @@
+"""A server that speaks S3, one for a test run: ministack, an emulator, on a port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from sleeper.storage.objectstore.buckets import Bucket, StoreSettings
+from sleeper.storage.objectstore.client import Client
+from sleeper.storage.objectstore.objects import BucketObjects
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+REGION = "us-east-1"
+_OFF = {
+    "CLOUDTRAIL_RECORDING": "0",
+    "IOT_MTLS_ENABLED": "0",
+    "LOG_LEVEL": "ERROR",
+    "SERVICES": "s3",
+    "SFTP_ENABLED": "0",
+}
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that runs."""
+
+    endpoint: str
+
+    @property
+    def settings(self) -> StoreSettings:
+        return StoreSettings(endpoint=self.endpoint, region=REGION)
+
+    def new_bucket(self) -> str:
+        """Make an empty bucket and return its name."""
+        name = f"test-{uuid.uuid4()}"
+        self.request("PUT", name)
+        return name
+
+    def objects(self, bucket: str, endpoint: str | None = None) -> BucketObjects:
+        """Return the objects of a bucket, seen through another endpoint if one is given."""
+        settings = StoreSettings(endpoint=endpoint or self.endpoint, region=REGION)
+        return BucketObjects(Client(Bucket("s3", bucket), settings))
+
+    def request(self, method: str, path: str) -> bytes:
+        """Send a plain request: the server asks for no signature."""
+        asked = Request(f"{self.endpoint}/{path}", method=method)
+        with build_opener(ProxyHandler({})).open(asked, timeout=10) as reply:
+            return reply.read()
+
+    def unfinished_uploads(self, bucket: str) -> int:
+        """Count uploads that were begun, and neither finished nor aborted."""
+        return self.request("GET", f"{bucket}?uploads").count(b"<Upload>")
+
+
+@contextmanager
+def running_server(port: int, log: Path) -> Iterator[S3Server]:
+    """Start a server of its own, and kill it in the end."""
+    server = S3Server(f"http://127.0.0.1:{port}")
+    environment = {**os.environ, **_OFF, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "ministack"],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+        )
+    try:
+        _wait_until_up(server, process, log)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        if process.poll() is not None:
+            pytest.fail(f"ministack did not start: {log.read_text()}")
+        try:
+            server.request("GET", "_ministack/health")
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"ministack did not answer within a minute: {log.read_text()}")
+
+
+def require_ministack() -> None:
+    """Skip where there is no server to be had; in CI that is a failure."""
+    if importlib.util.find_spec("ministack") is None:
+        reason = "OBJECT STORES ARE NOT TESTED: ministack is not installed (requirements/dev.txt)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """One server for all tests of a run; each makes buckets of its own."""
+    require_ministack()
+    with running_server(free_port(), tmp_path_factory.mktemp("s3") / "server.log") as server:
+        yield server
+
+
+@pytest.fixture
+def s3_credentials(monkeypatch):
+    """What obstore and DataFusion find in the environment, and nothing else of the kind."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def bucket(s3_server, s3_credentials):
+    """The name of an empty bucket."""
+    return s3_server.new_bucket()

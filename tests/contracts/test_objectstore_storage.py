@@ -1,0 +1,52 @@
+"""The adapter of object stores keeps every contract, on a server that speaks S3."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.objects_contract import ObjectsContract
+from tests.contracts.outputs_contract import OutputContract
+from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.snapshot_store_contract import SnapshotStoreContract
+from tests.contracts.table_index_contract import TableIndexContract
+from tests.contracts.transaction_log_contract import TransactionLogContract
+
+__all__ = ["bucket", "s3_credentials", "s3_server"]
+
+
+@pytest.fixture
+def objects(s3_server, bucket):
+    return s3_server.objects(bucket).under("some/instance")
+
+
+class TestBucketObjects(ObjectsContract, OutputContract):
+    """Objects in a folder of a bucket."""
+
+
+class TestBucketTransactionLog(TransactionLogContract):
+    """A log of objects in a bucket."""
+
+    @pytest.fixture
+    def log(self, objects):
+        return ObjectTransactionLog(objects)
+
+
+class TestBucketSnapshotStore(SnapshotStoreContract):
+    """Snapshots as objects in a bucket."""
+
+    @pytest.fixture
+    def snapshots(self, objects):
+        return ObjectSnapshotStore(objects)
+
+
+class TestBucketTableIndex(TableIndexContract):
+    """A table index of objects in a bucket."""
+
+    @pytest.fixture
+    def open_index(self, objects):
+        numbers = count()
+        return lambda: ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")

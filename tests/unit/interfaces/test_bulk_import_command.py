@@ -1,0 +1,339 @@
+"""`sleeper bulk-import`: rows in here, requests for clusters, and wrong use of its options."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from sleeper.interfaces.bulk_import_job import main as run_driver
+from tests.unit.interfaces.command_line import (
+    ROWS,
+    json_of,
+    make_trips,
+    rows_of,
+    sleeper,
+    write_rows,
+)
+
+ROLE = "arn:aws:iam::123456789012:role/jobs"
+SERVERLESS = (
+    *("--submit", "emr-serverless", "--application-id", "00abc", "--execution-role", ROLE),
+    *("--environment", "s3://bucket/env/"),
+)
+MORE = [
+    {"taxi": "b", "day": 2, "at": 50, "fare": 2.0},
+    {"taxi": "x", "day": 3, "at": 60, "fare": 0},
+]
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    """An instance with the table trips, which the environment names."""
+    made = make_trips(tmp_path)
+    monkeypatch.setenv("SLEEPER_INSTANCE", made)
+    sleeper("table", "set", "trips", "sleeper.table.bulk.import.min.leaf.partitions=1")
+    return made
+
+
+@pytest.fixture
+def more(tmp_path) -> Path:
+    """A file of two rows more."""
+    return write_rows(tmp_path / "more.parquet", MORE)
+
+
+def saved_jobs(url: str) -> list[Path]:
+    """What was saved for drivers."""
+    return sorted(Path(url).glob("bulk_import/*.json"))
+
+
+class TestHere:
+    """Without --submit."""
+
+    def test_says_which_engine_and_why(self, url, more):
+        """Then what was added; a few rows need no Spark."""
+        done = sleeper("bulk-import", "trips", more)
+
+        assert (done.exit_code, done.stderr) == (0, ""), done.output
+        first, *_, last = done.stdout.splitlines()
+        assert first.startswith("engine local: ")
+        assert last.startswith("imported 2 rows into trips: 2 files, 2 partitions, ")
+        assert "transaction" in last
+
+    def test_a_repeated_job_changes_nothing(self, url, more):
+        """Its id tells."""
+        first = sleeper("bulk-import", "trips", more, "--job-id", "june", "--json")
+        again = sleeper("bulk-import", "trips", more, "--job-id", "june")
+
+        assert json_of(first)["rows_written"] == 2
+        assert "job june was committed by transaction" in again.stdout
+        assert len(rows_of(sleeper("query", "trips", "--json"))) == len(ROWS) + 2
+
+    def test_a_job_as_upstream_writes_it(self, url, more, tmp_path):
+        """Table, files and id come from the file."""
+        job = tmp_path / "job.json"
+        job.write_text(json.dumps({"id": "june", "tableName": "trips", "files": [str(more)]}))
+
+        done = sleeper("bulk-import", "--job", job, "--engine", "local", "--json")
+
+        assert (json_of(done)["job_id"], json_of(done)["engine"]) == ("june", "local")
+
+    def test_rows_without_a_key_are_set_aside(self, url, tmp_path):
+        """And counted."""
+        odd = write_rows(
+            tmp_path / "odd.parquet", [*MORE, {"taxi": None, "day": 1, "at": 1, "fare": 1.0}]
+        )
+        aside = tmp_path / "aside.parquet"
+
+        refused = sleeper("bulk-import", "trips", odd)
+        done = sleeper("bulk-import", "trips", odd, "--set-aside", aside, "--engine", "local")
+
+        assert refused.exit_code == 1
+        assert f"set aside 1 row without a key in {aside}" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("{", "Error parsing JSON. Reason: "),
+            ('{"files": ["x"]}', "Table not found: none was named"),
+            ('{"tableId": "gone", "files": []}', "Table not found: gone; The list of files"),
+            ('{"tableName": "trips", "files": [null]}', "One of the files was null"),
+        ],
+    )
+    def test_a_job_that_cannot_be_run(self, url, tmp_path, text, message):
+        """Is refused with every reason."""
+        (tmp_path / "job.json").write_text(text)
+
+        done = sleeper("bulk-import", "--job", tmp_path / "job.json")
+
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert message in done.stderr
+
+
+class TestDryRun:
+    """--submit with --dry-run prints the request and does nothing."""
+
+    def test_emr_serverless(self, url, more):
+        """The call, the job and where it would be saved, as JSON."""
+        shown = json_of(
+            sleeper(
+                *(
+                    "bulk-import",
+                    "trips",
+                    more,
+                    "--job-id",
+                    "june",
+                    "--conf",
+                    "spark.a=b",
+                    *SERVERLESS,
+                ),
+                *("--ignore-extra-columns", "--region", "eu-west-2", "--dry-run"),
+            )
+        )
+
+        submit = shown["request"]["parameters"]["jobDriver"]["sparkSubmit"]
+        assert shown["platform"] == "emr-serverless"
+        assert shown["job"] == {
+            "id": "june",
+            "tableName": "trips",
+            "files": [str(more)],
+            "sparkConf": {"spark.a": "b"},
+        }
+        assert shown["job_place"].startswith("bulk_import/june-")
+        assert shown["request"]["region"] == "eu-west-2"
+        assert submit["entryPointArguments"] == [
+            *(shown["job_place"], "--instance", url, "--ignore-extra-columns")
+        ]
+        assert "spark.a=b" in submit["sparkSubmitParameters"]
+        assert saved_jobs(url) == []
+
+    def test_emr_with_a_jobs_own_machines(self, url, more, tmp_path):
+        """A cluster for the job; --cluster-id makes it a step."""
+        job = tmp_path / "job.json"
+        spec = {"sleeper.table.bulk.import.emr.executor.max.capacity": "3"}
+        job.write_text(
+            json.dumps({"tableName": "trips", "files": [str(more)], "platformSpec": spec})
+        )
+        asked = ("bulk-import", "--job", job, "--submit", "emr", "--environment", "s3://b/e")
+
+        cluster = json_of(sleeper(*asked, "--subnet", "s-1", "--subnet", "s-2", "--dry-run"))
+        step = json_of(sleeper(*asked, "--cluster-id", "j-1", "--dry-run"))
+
+        limits = cluster["request"]["parameters"]["ManagedScalingPolicy"]["ComputeLimits"]
+        assert limits["MaximumCapacityUnits"] == 3
+        assert cluster["request"]["parameters"]["Instances"]["Ec2SubnetIds"] == ["s-1", "s-2"]
+        assert step["request"]["operation"] == "add_job_flow_steps"
+
+    def test_kubernetes(self, url, more):
+        """A command with the image."""
+        shown = json_of(
+            sleeper(
+                *("bulk-import", "trips", more, "--submit", "kubernetes", "--dry-run"),
+                *("--master", "k8s://https://host:6443", "--image", "sleeper:1"),
+            )
+        )
+
+        assert "spark.kubernetes.container.image=sleeper:1" in shown["request"]["argv"]
+
+    def test_spark_submit(self, url, more):
+        """The command runs the driver with this Python; the job's id is random."""
+        shown = json_of(
+            sleeper("bulk-import", "trips", more, "--submit", "spark-submit", "--dry-run")
+        )
+
+        argv = shown["request"]["argv"]
+        assert Path(argv[0]).name == "spark-submit"
+        assert argv[1:3] == ["--master", "local[*]"]
+        assert f"spark.pyspark.driver.python={sys.executable}" in argv
+        assert any(part.endswith("bulk_import_job.py") for part in argv)
+
+    def test_an_instance_may_know_its_clusters(self, tmp_path, more, monkeypatch):
+        """Upstream's deployment writes ids and roles into the instance's properties."""
+        monkeypatch.setenv("SLEEPER_INSTANCE", make_known(tmp_path))
+        asked = ("bulk-import", "trips", more, "--environment", "e", "--dry-run")
+
+        serverless = json_of(sleeper(*asked, "--submit", "emr-serverless"))
+        emr = json_of(sleeper(*asked, "--submit", "emr"))
+
+        assert serverless["request"]["parameters"]["applicationId"] == "00known"
+        assert serverless["request"]["parameters"]["executionRoleArn"] == ROLE
+        assert emr["request"]["parameters"]["ServiceRole"] == "known-role"
+
+
+def make_known(folder: Path) -> str:
+    """An instance whose properties name an application and roles."""
+    url = make_trips(folder)
+    with (Path(url) / "instance.properties").open("a") as file:
+        file.write(
+            "sleeper.bulk.import.emr.serverless.application.id=00known\n"
+            f"sleeper.bulk.import.emr.serverless.role.arn={ROLE}\n"
+            "sleeper.bulk.import.emr.role.name=known-role\n"
+        )
+    return url
+
+
+class TestSubmit:
+    """What is sent, and what is left."""
+
+    def test_a_command_that_fails(self, url, more):
+        """The job stays saved for another try; nothing else is left."""
+        failing = ("--submit", "spark-submit", "--spark-submit", "false")
+
+        done = sleeper("bulk-import", "trips", more, "--job-id", "june", *failing)
+
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "false ended with code 1" in done.stderr
+        (saved,) = saved_jobs(url)
+        assert json.loads(saved.read_text())["files"] == [str(more)]
+
+    def test_a_command_that_takes_the_job(self, url, more):
+        """One line says what was submitted, and where it is saved."""
+        done = sleeper(
+            *("bulk-import", "trips", more, "--job-id", "june", "--submit", "kubernetes"),
+            *("--master", "k8s://h", "--image", "i", "--spark-submit", "true"),
+        )
+
+        assert done.stdout.startswith(
+            "submitted job june to kubernetes; saved as bulk_import/june-"
+        )
+        assert "the instance is the folder" in done.stderr
+
+    def test_everything_wrong_with_a_job_is_told(self, url):
+        """And nothing is saved (BLK-2)."""
+        done = sleeper("bulk-import", "tripz", "no-file", "--job-id", "June", *SERVERLESS)
+
+        assert done.exit_code == 1
+        assert "Table not found: tripz; Could not find one or more paths: no-file; Job Ids" in (
+            done.stderr
+        )
+        assert saved_jobs(url) == []
+
+
+class TestWrongUse:
+    """Ends with 2, and says what goes together."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "name a TABLE and FILES"),
+            (["trips"], "name a TABLE and FILES"),
+            (["trips", "f", "--engine", "best"], "'best' is not one of"),
+            (["trips", "f", "--conf", "novalue"], "should be NAME=VALUE"),
+            (["trips", "f", "--dry-run"], "--dry-run goes with --submit"),
+            (["trips", "f", "--region", "r"], "--region goes with --submit emr or emr-serverless"),
+            (["trips", "f", "--submit", "moon"], "'moon' is not one of"),
+            (["trips", "f", "--submit", "emr-serverless"], "needs --application-id, or the"),
+            (
+                ["trips", "f", "--submit", "emr-serverless", "--application-id", "a"],
+                "needs --execution-role",
+            ),
+            (["trips", "f", "--submit", "kubernetes"], "needs --master"),
+            (["trips", "f", "--submit", "kubernetes", "--master", "k8s://h"], "needs --image"),
+            (["trips", "f", "--submit", "emr", "--image", "i"], "--image goes with --submit kub"),
+            (["trips", "f", "--submit", "emr", "--master", "m"], "--master goes with --submit"),
+            (
+                ["trips", "f", "--submit", "emr", "--cluster-id", "j", "--log-uri", "s3://l"],
+                "--log-uri is for a new cluster",
+            ),
+            (
+                ["trips", "f", "--submit", "emr", "--set-aside", "odd"],
+                "--set-aside is a folder that all workers reach",
+            ),
+            (
+                ["trips", "f", "--submit", "emr", "--engine", "local"],
+                "--engine local runs in this process",
+            ),
+        ],
+    )
+    def test_options_that_do_not_go_together(self, url, arguments, message):
+        """Nothing is begun."""
+        done = sleeper("bulk-import", *arguments)
+
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert message in " ".join(done.stderr.split())
+
+    def test_a_job_stands_alone(self, url, tmp_path):
+        """--job beside a TABLE would say two things."""
+        (tmp_path / "job.json").write_text("{}")
+
+        done = sleeper("bulk-import", "trips", "--job", tmp_path / "job.json")
+
+        assert done.exit_code == 2
+        assert "leave out the others" in done.stderr
+
+
+class TestDriver:
+    """The entry script, as far as it goes without Spark."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            (["bulk_import/x.json"], 1, "no bulk import job was saved at 'bulk_import/x.json'"),
+            (['{"tableName": "tripz", "id": "a", "files": ["f"]}'], 1, "Table not found: tripz"),
+            (['{"id": []}'], 1, "Error parsing JSON"),
+            ([], 2, "Missing argument 'JOB'"),
+        ],
+    )
+    def test_ends_as_sleeper_does(self, url, capsys, arguments, code, message):
+        """1 refused, 2 wrong use; before a Spark session is begun."""
+        with pytest.raises(SystemExit) as ended:
+            run_driver([*arguments, *(("--instance", url) if arguments else ())])
+
+        assert ended.value.code == code
+        assert message in capsys.readouterr().err
+
+
+class TestSparkEnvironment:
+    """`sleeper spark-environment`, without fetching packages."""
+
+    def test_an_extra_that_is_not_here(self, url, tmp_path):
+        """Is told, and nothing is made."""
+        done = sleeper(
+            "spark-environment", tmp_path / "env", "--extra", "deploy", "--extra", "server"
+        )
+
+        assert done.exit_code == 1
+        assert "is not installed here" in done.stderr
+        assert not (tmp_path / "env").exists()

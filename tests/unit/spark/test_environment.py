@@ -1,0 +1,136 @@
+"""Sleeper's packages for a cluster: an archive whose Python finds them wherever it is unpacked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sleeper.errors import BadRequest, SubmissionFailed
+from sleeper.spark.submit.environment import build_environment, sleeper_requirements
+
+ROOT = Path(__file__).resolve().parents[3]
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def build(folder: Path, **changes):
+    """An environment with a package of one line, and nothing else."""
+    package = folder / "source" / "wheat"
+    (package / "__pycache__").mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").write_text("GRAINS = 7\n")
+    (package / "__pycache__" / "x.pyc").write_bytes(b"old")
+    entry = folder / "entry_point.py"
+    entry.write_text("import wheat; print(wheat.GRAINS)\n")
+    return build_environment(
+        folder / "out",
+        **{"package": package, "entry": entry, "requirements": [], "python": HERE, **changes},
+    )
+
+
+def run(python: Path, *arguments: str, **more):
+    """Run the archive's Python."""
+    return subprocess.run([python, *arguments], check=False, capture_output=True, text=True, **more)
+
+
+class TestArchive:
+    """What `sleeper spark-environment` makes."""
+
+    def test_its_python_finds_its_packages(self, tmp_path):
+        """Unpacked anywhere, called by a path that is relative, as clusters do it."""
+        made = build(tmp_path)
+        with tarfile.open(made.archive) as tar:
+            tar.extractall(tmp_path / "work" / "environment", filter="data")
+
+        done = run(Path("environment/bin/python"), str(made.entry), cwd=tmp_path / "work")
+
+        assert (done.returncode, done.stdout) == (0, "7\n"), done.stderr
+        assert made.entry.name == "sleeper_bulk_import.py"
+        assert made.size_bytes == made.archive.stat().st_size
+
+    def test_paths_that_are_set_already_stay(self, tmp_path):
+        """Spark hands pyspark to its workers by PYTHONPATH."""
+        made = build(tmp_path)
+        with tarfile.open(made.archive) as tar:
+            tar.extractall(tmp_path / "e", filter="data")
+        show = "import os; print(os.environ['PYTHONPATH'])"
+
+        done = run(
+            tmp_path / "e/bin/python",
+            *("-c", show),
+            env={
+                "PYTHONPATH": "pyspark.zip",
+                "PATH": str(Path(sys.executable).parent) + ":/usr/bin:/bin",
+            },
+        )
+
+        assert done.stdout == f"{tmp_path / 'e'}/lib:pyspark.zip\n", done.stderr
+
+    def test_another_python_is_told(self, tmp_path):
+        """Wheels are for one version; the message names it and the machine."""
+        made = build(tmp_path, python="3.99")
+        with tarfile.open(made.archive) as tar:
+            tar.extractall(tmp_path / "e", filter="data")
+
+        done = run(tmp_path / "e/bin/python", "-c", "pass")
+
+        assert done.returncode == 127
+        assert "for Python 3.99, which is not on" in done.stderr
+
+    def test_the_same_packages_give_the_same_archive(self, tmp_path):
+        """Byte for byte, whoever made it and when; without compiled leftovers."""
+        first = build(tmp_path / "a").archive.read_bytes()
+        second = build(tmp_path / "b").archive
+
+        assert second.read_bytes() == first
+        with tarfile.open(second) as tar:
+            assert sorted(tar.getnames()) == [
+                *("bin", "bin/python", "lib", "lib/wheat", "lib/wheat/__init__.py")
+            ]
+
+    def test_an_old_one_is_replaced(self, tmp_path):
+        """And nothing but the two files is left in the folder."""
+        build(tmp_path)
+        build(tmp_path)
+
+        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+            "environment.tar.gz",
+            "sleeper_bulk_import.py",
+        ]
+
+    def test_packages_that_cannot_be_had_are_told(self, tmp_path):
+        """With what pip said; the folder stays empty."""
+        with pytest.raises(SubmissionFailed, match=r"pip could not fetch packages.*x86_64"):
+            build(tmp_path, requirements=["no such requirement"])
+
+        assert list((tmp_path / "out").iterdir()) == []
+
+    def test_an_unknown_architecture_is_refused(self, tmp_path):
+        """The message says which are known."""
+        with pytest.raises(BadRequest, match="x86_64 or arm64"):
+            build(tmp_path, architecture="sparc")
+
+
+class TestRequirements:
+    """What is put into it besides Sleeper itself."""
+
+    def test_are_the_versions_that_are_installed_here(self):
+        """All that Sleeper needs, and the extras asked for; never Spark."""
+        try:
+            asked = sleeper_requirements([])
+        except BadRequest as error:
+            pytest.skip(f"Sleeper is not installed: {error}")
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+        assert [each.split("==")[0] for each in asked] == sorted(
+            item.split(">=")[0] for item in project["dependencies"]
+        )
+        assert all("==" in each for each in asked)
+
+    def test_an_extra_that_is_missing_here_is_told(self):
+        """Its version for the cluster cannot be known."""
+        with pytest.raises(BadRequest, match="is not installed here"):
+            sleeper_requirements(["deploy", "server"])
