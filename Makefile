@@ -4,8 +4,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python $(INSTALL)
 READY := $(VENV)/.package-installed
+
+# The oldest Spark that is supported, with what its tests need.
+VENV40 := .venv-spark40
+PIP40 := $(VENV40)/bin/python $(INSTALL)
+READY40 := $(VENV40)/.package-installed
 
 # More arguments for the tool that a recipe runs: make test ARGS="-k split"
 ARGS ?=
@@ -21,8 +27,18 @@ help: ## List the recipes.
 demo: $(READY) ## Store a year of flights and read them by key: a tour in a minute.
 	@$(BIN)/python examples/flights_demo.py $(ARGS)
 
-test: $(READY) ## Run every test. ARGS="-k split" runs some.
-	@$(BIN)/python -m pytest --quiet --numprocesses=auto --dist=worksteal --durations=5 $(ARGS)
+# Tests on Spark share one session, so each of their runs is one process: on Spark as users
+# have it, and those marked every_spark through Spark Connect and on the oldest Spark as well.
+# Where ARGS chooses tests, a run that has none of them is no failure.
+PYTEST := -m pytest --quiet --durations=5
+OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
+ON_SPARK := tests/spark -m every_spark
+
+test: $(READY) $(READY40) ## Run every test. ARGS="-k split" runs some.
+	@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark $(ARGS) $(OR_NONE)
+	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(ARGS) $(OR_NONE)
+	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) $(ON_SPARK) $(ARGS) $(OR_NONE)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) $(ON_SPARK) $(ARGS) $(OR_NONE)
 
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }
@@ -47,13 +63,13 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--no-emit-find-links --no-emit-trusted-host
 
 lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
-	@for name in build run dev; do \
+	@for name in build run dev spark40; do \
 		echo "pinning requirements/$$name.txt"; \
 		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done
 
-clean: ## Remove the virtual environment and everything that tools left behind.
-	@rm -rf $(VENV) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+clean: ## Remove the virtual environments and everything that tools left behind.
+	@rm -rf $(VENV) $(VENV40) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- set-up
@@ -68,7 +84,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
 		echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv"; \
 		exit 1; }
-	@echo "Setting up $(VENV), once: about a minute."
+	@echo "Setting up $(VENV), once: a few minutes."
 	@$(PYTHON) -m venv --clear $(VENV)
 
 # Builders come first, so that nothing below fetches one that is not pinned.
@@ -79,4 +95,15 @@ $(VENV)/.requirements-installed: requirements/build.txt requirements/dev.txt | $
 
 $(READY): $(VENV)/.requirements-installed pyproject.toml
 	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV40)/.requirements-installed: requirements/build.txt requirements/spark40.txt | $(BIN)/python
+	@echo "Setting up $(VENV40), once: a few minutes."
+	@$(BIN)/python -m venv --clear $(VENV40)
+	@$(PIP40) --require-hashes --requirement requirements/build.txt
+	@$(PIP40) --require-hashes --no-build-isolation --requirement requirements/spark40.txt
+	@touch $@
+
+$(READY40): $(VENV40)/.requirements-installed pyproject.toml
+	@$(PIP40) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -27,6 +27,8 @@ _COMMANDS = {
     "init": ("data", "Make a new instance."),
     "table": ("tables", "Add, list, show, change and delete tables."),
     "ingest": ("data", "Add the rows of Parquet files to a table."),
+    "bulk-import": ("bulk_import", "Add much data at once, here or on a Spark cluster."),
+    "spark-environment": ("spark_environment", "Pack what a Spark cluster needs of Sleeper."),
     "query": ("query", "Read rows by key or key range."),
     "report": ("reports", "Show tables, partitions and files."),
 }
@@ -44,7 +46,7 @@ class LazyCommands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"sleeper.interfaces.cli.{_COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

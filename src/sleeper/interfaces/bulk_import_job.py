@@ -1,0 +1,77 @@
+"""What a cluster's driver runs: one bulk import job, in the Spark that started the driver.
+
+    python -m sleeper.interfaces.bulk_import_job JOB --instance URL
+
+JOB is the place in the instance where `sleeper bulk-import --submit` has saved it, or the JSON
+itself. The file also stands alone as `sleeper_bulk_import.py`. It ends as `sleeper` does: 0 done;
+1 refused; 2 wrong use; 75 try again later.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sleeper.errors import SleeperError
+from sleeper.instance import Instance, connect
+from sleeper.interfaces.cli.imported import show_imported
+from sleeper.interfaces.cli.main import EXIT_REFUSED, EXIT_TRY_AGAIN
+from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.model.formats.bulk_import_job import (
+    BulkImportJob,
+    check_bulk_import_job,
+    read_bulk_import_job,
+)
+from sleeper.spark.submit.driver_session import driver_session
+
+
+@click.command()
+@click.argument("job")
+@instance_option
+@click.option("--ignore-extra-columns", is_flag=True, help="Leave out unknown columns.")
+@click.option("--set-aside", metavar="FOLDER", help="Put rows whose key is null there.")
+@json_option
+def run_job(
+    *, job: str, instance: str, ignore_extra_columns: bool, set_aside: str | None, as_json: bool
+) -> None:
+    """Run the bulk import job that JOB names, or is."""
+    opened = connect(instance)
+    given = read_bulk_import_job(job) if job[:1] == "{" else opened.submitted_jobs.read(job)
+    table = opened.table(_table_name(given, opened))
+    session = driver_session(f"sleeper bulk import {given.id}")
+    try:
+        result = table.bulk_import(
+            given.paths,
+            given.id,
+            engine="spark",
+            spark=session,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=set_aside,
+        )
+    finally:
+        session.stop()
+    show_imported(result, table.name, set_aside=set_aside, as_json=as_json)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a job and exit with a code that says how it ended."""
+    try:
+        run_job.main(args=arguments, prog_name="sleeper_bulk_import", standalone_mode=False)
+    except SleeperError as error:
+        click.echo(f"sleeper: {error}", err=True)
+        sys.exit(EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+
+
+def _table_name(job: BulkImportJob, instance: Instance) -> str:
+    record = instance.submitted_jobs.table_of(job)
+    check_bulk_import_job(job, table_found=record is not None)
+    assert record is not None
+    return record.name
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Options that name a cluster, and the cluster they name.
+
+What an option does not say, the instance's properties may: upstream's deployment writes the ids
+and roles of what it has made there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from sleeper.interfaces import bulk_import_job
+from sleeper.model.properties import InstanceProperties
+from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
+from sleeper.spark.submit.submitted_jobs import Cluster
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PLATFORMS = ("spark-submit", "emr-serverless", "emr", "kubernetes")
+_AWS = ("emr", "emr-serverless")
+_COMMAND = ("spark-submit", "kubernetes")
+_SHIPPED = ("spark-submit", *_AWS)
+# Each option: what it is called, the platforms it is for, metavar, help.
+_OPTIONS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
+    ("environment", _SHIPPED, "URL", "Folder of packages made by `sleeper spark-environment`."),
+    ("spark_submit", _COMMAND, "PROGRAM", "Another spark-submit than the one found."),
+    ("deploy_mode", ("spark-submit",), "MODE", "Driver here (client) or there (cluster)."),
+    ("image", ("kubernetes",), "IMAGE", "Container image with Spark and Sleeper."),
+    ("entry", ("kubernetes",), "PATH", "The entry script in the image, local:///..."),
+    ("namespace", ("kubernetes",), "NAME", "Where pods run."),
+    ("service_account", ("kubernetes",), "NAME", "Who the driver is."),
+    ("application_id", ("emr-serverless",), "ID", "The application."),
+    ("execution_role", ("emr-serverless",), "ARN", "The role that the job runs as."),
+    ("cluster_id", ("emr",), "ID", "A cluster that runs; else one is made for the job."),
+    ("service_role", ("emr",), "NAME", "The role of EMR itself."),
+    ("instance_profile", ("emr",), "NAME", "The role of the machines, and so of the job."),
+    ("subnet", ("emr",), "ID", "Where machines run; may be repeated."),
+    ("log_uri", _AWS, "S3-URL", "Where logs go."),
+    ("region", _AWS, "REGION", "The AWS region."),
+    ("endpoint_url", _AWS, "URL", "Another server than AWS's own."),
+)
+
+
+def cluster_options(command: F) -> F:
+    """Give a command every option that names a cluster; they arrive by their names."""
+    for name, platforms, metavar, about in reversed(_OPTIONS):
+        command = click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            metavar=metavar,
+            multiple=name == "subnet",
+            type=click.Choice(["client", "cluster"]) if name == "deploy_mode" else str,
+            help=f"{about}  [{', '.join(platforms)}]",
+        )(command)
+    return command
+
+
+def refuse_strangers(platform: str | None, asked: dict[str, Any]) -> None:
+    """Make sure that every cluster option is one of the platform's.
+
+    Raises:
+        click.UsageError: one belongs to another platform, or there is no platform at all.
+    """
+    for name, platforms, _, _ in _OPTIONS:
+        if asked[name] and platform not in platforms:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} goes with --submit {' or '.join(platforms)}")
+
+
+def cluster_of(
+    platform: str, asked: dict[str, Any], master: str | None, properties: InstanceProperties
+) -> Cluster:
+    """Return the cluster that options name.
+
+    Raises:
+        click.UsageError: something is missing, or belongs to another platform.
+    """
+    refuse_strangers(platform, asked)
+    if platform in _AWS and master:
+        raise click.UsageError(f"--master goes with --submit {' or '.join(_COMMAND)}")
+    wanted = _Wanted(platform, asked, properties)
+    match platform:
+        case "spark-submit":
+            return SparkSubmit(
+                program=asked["spark_submit"] or _found_spark_submit(),
+                master=master or "local[*]",
+                deploy_mode=asked["deploy_mode"] or "client",
+                python=sys.executable,
+                entry=str(Path(bulk_import_job.__file__).absolute()),
+            )
+        case "kubernetes":
+            return _kubernetes(wanted, asked, master)
+        case "emr":
+            return _emr(wanted, asked)
+        case _:
+            return EmrServerless(
+                application_id=wanted("application_id", "emr.serverless.application.id"),
+                execution_role_arn=wanted("execution_role", "emr.serverless.role.arn"),
+                log_uri=asked["log_uri"],
+                region=asked["region"],
+                endpoint_url=asked["endpoint_url"],
+            )
+
+
+class _Wanted:
+    """Gives what an option says, else a property of the instance, else a default."""
+
+    def __init__(
+        self, platform: str, asked: dict[str, Any], properties: InstanceProperties
+    ) -> None:
+        self._platform, self._asked, self._properties = platform, asked, properties
+
+    def __call__(self, name: str, from_property: str | None, default: str | None = None) -> str:
+        own = self._asked[name]
+        full = f"sleeper.bulk.import.{from_property}"
+        said = own or (self._properties.text(full) if from_property else None) or default
+        if said:
+            return str(said)
+        raise click.UsageError(
+            f"--submit {self._platform} needs --{name.replace('_', '-')}"
+            + (f", or the instance's property {full}" if from_property else "")
+        )
+
+
+def _kubernetes(wanted: _Wanted, asked: dict[str, Any], master: str | None) -> Kubernetes:
+    asked["master"] = master
+    server = wanted("master", "eks.k8s.endpoint")
+    return Kubernetes(
+        program=asked["spark_submit"] or _found_spark_submit(),
+        master=server if master else f"k8s://{server}",
+        image=wanted("image", None),
+        entry=asked["entry"] or ENTRY_IN_IMAGE,
+        namespace=wanted("namespace", "eks.k8s.namespace", "default"),
+        service_account=asked["service_account"] or "spark",
+    )
+
+
+def _emr(wanted: _Wanted, asked: dict[str, Any]) -> Emr:
+    if asked["cluster_id"]:
+        for name in ("service_role", "instance_profile", "subnet", "log_uri"):
+            if asked[name]:
+                option = f"--{name.replace('_', '-')}"
+                raise click.UsageError(f"{option} is for a new cluster: leave out --cluster-id")
+    return Emr(
+        cluster_id=asked["cluster_id"],
+        service_role=wanted("service_role", "emr.role.name", "EMR_DefaultRole_V2"),
+        instance_profile=wanted("instance_profile", "emr.ec2.role.name", "EMR_EC2_DefaultRole"),
+        subnet_ids=tuple(asked["subnet"]),
+        log_uri=asked["log_uri"],
+        region=asked["region"],
+        endpoint_url=asked["endpoint_url"],
+    )
+
+
+def _found_spark_submit() -> str:
+    """The spark-submit of the pyspark that is installed here, else one that is found by name.
+
+    pyspark's own, and not its twin beside this Python: that one looks for Spark with whatever
+    `python3` is on the path.
+    """
+    installed = find_spec("pyspark")
+    if installed is not None and installed.origin is not None:
+        own = Path(installed.origin).parent / "bin" / "spark-submit"
+        if own.exists():
+            return str(own)
+    return shutil.which("spark-submit") or "spark-submit"

@@ -1,0 +1,1 @@
+"""The pipeline on Spark: rows into a table and out of it, at any scale."""

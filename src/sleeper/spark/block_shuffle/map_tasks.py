@@ -1,0 +1,216 @@
+"""The first half of a bulk import: tasks that read rows, sort them and cut them into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import check_columns, to_arrow
+from sleeper.engine.inputs.input_files import RowGroup, read_row_groups, shown
+from sleeper.engine.inputs.input_store import InputStore
+from sleeper.engine.inputs.intake import Intake
+from sleeper.engine.sorting.blocks import BlockCutter
+from sleeper.errors import InputRefused, NullKeys
+from sleeper.model.schema import Schema
+from sleeper.planning.buckets import Buckets
+from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapNote
+from sleeper.spark.block_shuffle.workers import use_one_thread
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import DataFrame
+
+_INPUT_BYTES = 256 << 20
+_BATCH_ROWS_MAX = 131_072
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSettings:
+    """How rows are let in and cut.
+
+    Attributes:
+        schema: The table's.
+        inputs: Opens input files that are given by URL.
+        buckets: Where each row goes.
+        places: What brings a block to each bucket's task; the notes' place last.
+        memory_bytes: What sorting a piece may need.
+        ignore_extra_columns: Leave out columns that the table does not have.
+        set_aside: A folder, reached by all workers, for rows with a null key; None refuses them.
+    """
+
+    schema: Schema
+    inputs: InputStore
+    buckets: Buckets
+    places: Sequence[int]
+    memory_bytes: int
+    ignore_extra_columns: bool = False
+    set_aside: Path | None = None
+
+
+MapTask = Sequence[RowGroup]
+
+
+def plan_map_tasks(groups: Iterable[RowGroup], size_bytes: int = _INPUT_BYTES) -> list[MapTask]:
+    """Share row groups out to tasks of about so many bytes before compression."""
+    tasks: list[list[RowGroup]] = []
+    room = 0
+    for group in groups:
+        if not tasks or room < group.size_bytes:
+            tasks.append([])
+            room = size_bytes
+        tasks[-1].append(group)
+        room -= group.size_bytes
+    return [*tasks]
+
+
+def cut_files(tasks: Sequence[MapTask], settings: MapSettings) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` over a range of task numbers."""
+
+    def run(numbers: Batches) -> Batches:
+        use_one_thread()
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                parts = groupby(tasks[number], key=lambda group: group.path)
+                sources = (_FilePart(path, tuple(groups), settings) for path, groups in parts)
+                yield from _cut(sources, settings, number)
+
+    return run
+
+
+def cut_rows(settings: MapSettings, name: str) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` over rows; `name` is what to call them in messages."""
+
+    def run(batches: Batches) -> Batches:
+        from pyspark import TaskContext  # noqa: PLC0415 - an extra, and slow to import
+
+        use_one_thread()
+        context = TaskContext.get()
+        number = 0 if context is None else context.partitionId()
+        yield from _cut([_Stream(name, batches)], settings, number)
+
+    return run
+
+
+def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: int) -> Batches:
+    """Yield the blocks of some sources, then a note of what was read."""
+    arrow_schema = to_arrow(settings.schema)
+    cutter = BlockCutter(
+        settings.schema, arrow_schema, settings.buckets, memory_bytes=settings.memory_bytes
+    )
+    out = BlockBatches(settings.places)
+    taken = _Taken(settings, number)
+    try:
+        yield from out.with_blocks(cutter.blocks(taken.rows(sources)))
+    except InputRefused as refusal:
+        yield from out.with_note(taken.note(refusal))
+        return
+    yield from out.with_note(taken.note())
+
+
+class _Taken:
+    """Counts what one task lets in."""
+
+    def __init__(self, settings: MapSettings, number: int) -> None:
+        self._settings = settings
+        self._number = number
+        self._nulls: dict[str, int] = {}
+        self._rows_read = 0
+        self._rows_set_aside = 0
+
+    def rows(self, sources: Iterable[_FilePart | _Stream]) -> Iterator[pa.Table]:
+        """Yield the rows that fit. Null keys are counted, all of them, and told at the end."""
+        for place, source in enumerate(sources):
+            intake = Intake(
+                source,
+                self._settings.schema,
+                to_arrow(self._settings.schema),
+                ignore_extra_columns=self._settings.ignore_extra_columns,
+                set_aside=self._file_aside(place),
+            )
+            try:
+                yield from intake.batches()
+            except NullKeys as refusal:
+                for name, count in refusal.null_counts.items():
+                    self._nulls[name] = self._nulls.get(name, 0) + count
+            except BaseException:
+                intake.abandon()
+                raise
+            intake.finish()
+            self._rows_read += intake.rows_read
+            self._rows_set_aside += intake.rows_set_aside
+
+    def note(self, refusal: InputRefused | None = None) -> MapNote:
+        """Return what the driver is told."""
+        return MapNote(
+            rows_read=self._rows_read,
+            rows_set_aside=self._rows_set_aside,
+            null_counts=tuple((name, count) for name, count in self._nulls.items() if count),
+            refusal=refusal,
+        )
+
+    def _file_aside(self, place: int) -> Path | None:
+        """A name that a second attempt of this task uses again."""
+        folder = self._settings.set_aside
+        if folder is None:
+            return None
+        with suppress(FileExistsError):
+            folder.mkdir(parents=True)
+        return folder / f"part-{self._number:05}-{place:03}.parquet"
+
+
+class _Stream:
+    """Rows that Spark hands over, as a source for `Intake`."""
+
+    def __init__(self, name: str, batches: Batches) -> None:
+        self.name = name
+        self.origin = name
+        self.row_count: int | None = None
+        self.schema: pa.Schema | None = None
+        self.files: tuple[str, ...] = ()
+        self._batches = batches
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Nothing can be looked at beforehand."""
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows."""
+        yield from self._batches
+
+
+class _FilePart(_Stream):
+    """Row groups of one input file, as a source for `Intake`."""
+
+    def __init__(self, path: str, groups: Sequence[RowGroup], settings: MapSettings) -> None:
+        names = to_arrow(settings.schema).names
+        indexes = [group.index for group in groups]
+        super().__init__(shown(path), read_row_groups(path, indexes, names, remote=settings.inputs))
+        self.row_count = sum(group.row_count for group in groups)
+        self.files = (path,)
+
+
+def checked_frame(
+    rows: DataFrame, schema: Schema, *, ignore_extra_columns: bool, name: str
+) -> DataFrame:
+    """Return a DataFrame of the table's columns alone, once they are known to fit.
+
+    Raises:
+        InputSchemaMismatch: columns are missing, too many, or of a type that does not fit.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - an extra
+
+    arrow_schema = to_arrow(schema)
+    check_columns(
+        to_arrow_schema(rows.schema, timezone="UTC"),
+        arrow_schema,
+        ignore_extra_columns=ignore_extra_columns,
+        origin=name,
+    )
+    present = [field for field in arrow_schema.names if field in rows.columns]
+    return rows.select([rows[f"`{field.replace('`', '``')}`"] for field in present])

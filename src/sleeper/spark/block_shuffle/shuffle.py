@@ -1,0 +1,223 @@
+"""Blocks through Spark's shuffle: few large rows, each to the task of its bucket.
+
+Spark only ever sees (place, bucket, block, note). A block holds rows of one bucket in key order;
+a note is what a task tells the driver about itself. One place more than there are buckets takes
+the notes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from sleeper.errors import InputRefused
+from sleeper.spark.block_shuffle.worker_errors import raised_here, told
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import DataFrame, SparkSession
+
+BLOCK_COLUMNS = "place int, bucket int, block binary, note binary"
+RESULT_COLUMNS = "bucket int, result binary"
+
+_BATCH_BYTES = 8 << 20  # blocks handed to Spark at once
+_BATCH_ROWS = 64  # where Spark bounds its batches by rows alone, as 4.0 does
+
+Batches = Iterator[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapNote:
+    """What a task tells about the input that it read.
+
+    Attributes:
+        rows_read: Rows of its input.
+        rows_set_aside: Those of them that have a null key and went to a file of their own.
+        null_counts: Nulls by key field, of rows that are refused.
+        refusal: Why its input cannot go into the table, if it cannot.
+    """
+
+    rows_read: int = 0
+    rows_set_aside: int = 0
+    null_counts: tuple[tuple[str, int], ...] = ()
+    refusal: InputRefused | None = None
+
+
+class BlockBatches:
+    """Gathers blocks into batches for Spark, while they are made.
+
+    Args:
+        places: The place of each bucket, and last that of the notes.
+    """
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self._places = places
+        self._buckets: list[int] = []
+        self._blocks: list[pa.Buffer | None] = []
+        self._notes: list[bytes | None] = []
+        self._size_bytes = 0
+
+    def with_blocks(self, blocks: Iterable[tuple[int, pa.Buffer]]) -> Batches:
+        """Yield batches of blocks, about 8 MiB at once."""
+        for bucket, block in blocks:
+            self._add(bucket, block, None)
+            self._size_bytes += block.size
+            if self._size_bytes >= _BATCH_BYTES:
+                yield self._batch()
+
+    def with_note(self, note: MapNote) -> Batches:
+        """Yield what is left and a note. A refusal goes to every task: none of them writes."""
+        to_all = note.refusal is not None or note.null_counts
+        first = 0 if to_all else len(self._places) - 1
+        for bucket in range(first, len(self._places)):
+            self._add(bucket, None, pickle.dumps(note))
+        yield self._batch()
+
+    def _add(self, bucket: int, block: pa.Buffer | None, note: bytes | None) -> None:
+        self._buckets.append(bucket)
+        self._blocks.append(block)
+        self._notes.append(note)
+
+    def _batch(self) -> pa.RecordBatch:
+        places = [self._places[bucket] for bucket in self._buckets]
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array(places, pa.int32()),
+                pa.array(self._buckets, pa.int32()),
+                _binary(self._blocks),
+                pa.array(self._notes, pa.binary()),
+            ],
+            names=["place", "bucket", "block", "note"],
+        )
+        self._buckets, self._blocks, self._notes, self._size_bytes = [], [], [], 0
+        return batch
+
+
+@dataclass(slots=True)
+class Arrived:
+    """The rows that Spark brings to one task.
+
+    Attributes:
+        bucket: Their bucket; None while nothing has come.
+        notes: Notes that came with them.
+    """
+
+    batches: Iterator[pa.RecordBatch]
+    bucket: int | None = None
+    notes: list[MapNote] | None = None
+
+    def blocks(self) -> Iterator[pa.Buffer]:
+        """Yield every block, pointing into Spark's batch; keep notes for later."""
+        self.notes = []
+        for batch in self.batches:
+            buckets = {*batch.column(1).to_pylist()}
+            assert self.bucket is None or buckets <= {self.bucket}, "two buckets came to one task"
+            assert len(buckets) <= 1, f"buckets {sorted(buckets)} came to one task"
+            self.bucket = next(iter(buckets), self.bucket)
+            self.notes += [
+                pickle.loads(note)  # noqa: S301 - written by our own task
+                for note in batch.column(3).drop_null().to_pylist()
+            ]
+            yield from _buffers(batch.column(2))
+
+
+def result_batch(bucket: int, result: Any) -> pa.RecordBatch:
+    """Return one row for the driver."""
+    columns = [pa.array([bucket], pa.int32()), pa.array([pickle.dumps(result)], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, names=["bucket", "result"])
+
+
+def places_for(spark: SparkSession, count: int) -> list[int]:
+    """Return numbers that `placed` brings to Spark partitions 0 to `count` - 1, in this order.
+
+    From 4.1 on these are the partitions' own numbers. Before, Spark places by a hash, so
+    numbers are searched whose hashes give each partition once.
+    """
+    if _places_directly(spark):
+        return [*range(count)]
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an extra, and slow to import
+
+    found: dict[int, int] = {}
+    tried = 20 * count + 100
+    while len(found) < count:
+        number = F.col("id").cast("int")
+        place = F.pmod(F.hash(number), F.lit(count)).alias("place")
+        rows = spark.range(tried).groupBy(place).agg(F.min(number).alias("number")).collect()
+        found = {row["place"]: row["number"] for row in rows}
+        tried *= 2
+    return [found[place] for place in range(count)]
+
+
+def placed(blocks: DataFrame, count: int) -> DataFrame:
+    """Bring every row to the Spark partition of its place, exactly."""
+    if _places_directly(blocks.sparkSession):
+        return blocks.repartitionById(count, "place")
+    return blocks.repartition(count, "place")
+
+
+def through_shuffle(
+    blocks: DataFrame, count: int, write: Callable[[Batches], Batches]
+) -> dict[int, Any]:
+    """Run the job, once, and return each bucket's result.
+
+    Raises:
+        SleeperError: what made a task fail for good.
+    """
+    with _small_batches(blocks.sparkSession), raised_here():
+        rows = placed(blocks, count).mapInArrow(told(write), RESULT_COLUMNS).collect()
+    return {
+        row["bucket"]: pickle.loads(row["result"])  # noqa: S301 - written by our own task
+        for row in rows
+    }
+
+
+class _small_batches:  # noqa: N801 - used as a function
+    """Has Spark 4.0 hand blocks to Python few at a time; later ones go by their size.
+
+    The setting is the session's, and is put back.
+    """
+
+    _SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._conf = spark.conf
+        bounded = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None)
+        self._before = None if bounded else spark.conf.get(self._SETTING)
+
+    def __enter__(self) -> None:
+        if self._before is not None:
+            self._conf.set(self._SETTING, str(_BATCH_ROWS))
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            self._conf.set(self._SETTING, self._before)
+
+
+def _places_directly(spark: SparkSession) -> bool:
+    return hasattr(spark.range(0), "repartitionById")
+
+
+def _binary(blocks: Sequence[pa.Buffer | None]) -> pa.Array:
+    """Return blocks as one column, copied once."""
+    lengths = np.array([0 if block is None else block.size for block in blocks], np.int64)
+    ends = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    data = b"".join(memoryview(block) for block in blocks if block is not None)
+    missing = np.array([block is None for block in blocks])
+    present = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+    buffers = [present, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(blocks), buffers, int(missing.sum()))
+
+
+def _buffers(column: pa.BinaryArray) -> Iterator[pa.Buffer]:
+    """Yield the values that are there, without copying them."""
+    if column.type == pa.large_binary():
+        column = column.cast(pa.binary())
+    _, ends, data = column.buffers()
+    places = np.frombuffer(ends, np.int32)[column.offset : column.offset + len(column) + 1]
+    for row in range(len(column)):
+        if column.is_valid()[row].as_py():
+            yield data.slice(int(places[row]), int(places[row + 1] - places[row]))

@@ -1,0 +1,69 @@
+"""Deliberate errors on their way from a worker to the driver, through Spark's text of a failure.
+
+Spark runs a failed task again, and in the end hands the driver a text: the worker's traceback.
+An error of ours adds a line to it that names its class and arguments, and becomes itself again.
+The line is JSON and no pickle: file names and other words of strangers stand in the same text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper import errors
+from sleeper.errors import SleeperError
+
+_MARK = "sleeper-error: "
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def told(run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` whose deliberate errors `raised_here` knows again."""
+
+    def run_and_tell(batches: Batches) -> Batches:
+        try:
+            yield from run(batches)
+        except SleeperError as error:
+            error.add_note(_line(error))
+            raise
+
+    return run_and_tell
+
+
+@contextmanager
+def raised_here() -> Iterator[None]:
+    """Raise a deliberate error of a worker as itself; Spark's own exception is its cause.
+
+    Raises:
+        SleeperError: what the last attempt of a task raised.
+    """
+    try:
+        yield
+    except Exception as failure:
+        error = error_in(str(failure))
+        if error is None:
+            raise
+        raise error from failure
+
+
+def error_in(text: str) -> SleeperError | None:
+    """Return the error that a worker's traceback tells of; the last one, if several."""
+    for part in reversed(text.split(_MARK)[1:]):
+        try:
+            name, arguments = json.JSONDecoder().raw_decode(part)[0]
+            kind = getattr(errors, name)
+            if issubclass(kind, SleeperError):
+                return kind(*arguments)  # type: ignore[no-any-return]
+        except (AttributeError, TypeError, ValueError):
+            continue  # words that only look like such a line
+    return None
+
+
+def _line(error: SleeperError) -> str:
+    arguments: Any = error.__reduce__()[1]
+    return _MARK + json.dumps([type(error).__name__, arguments], default=str)

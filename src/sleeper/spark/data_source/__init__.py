@@ -1,0 +1,1 @@
+"""The data source `sleeper`: tables as Spark reads and writes them, in batches and streams."""

@@ -1,0 +1,105 @@
+"""A table as Spark's processes need it.
+
+Whole where reads are planned and writes committed; its files alone where rows are read and
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.lookup.reader import LookupReader
+from sleeper.engine.read import Scanner
+from sleeper.engine.read_leaves import Reading
+from sleeper.engine.scan.session import StoreSettings
+from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.model.processing import Processing
+from sleeper.model.schema import Schema
+from sleeper.state.log import TransactionLog
+from sleeper.state.state_store import StateStore
+from sleeper.storage.ports import NewId, Objects
+
+_TABLES_KEPT = 8
+_FILES_AT_ONCE = 16  # whose footers are looked at side by side, where that is mostly waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFiles:
+    """What a worker must know to read a table's files. Small, and picklable.
+
+    Attributes:
+        url: Where the files are; with the schema and processing it tells tables apart.
+        files: The table's folder, as every worker reaches it.
+        schema: The table's schema.
+        processing: The filters and aggregations to apply.
+        temp_folder: Where merges of very many files spill; None for the system's folder.
+        stores: How DataFusion reaches files whose URL names a bucket.
+    """
+
+    url: str
+    files: Objects = field(compare=False)
+    schema: Schema
+    processing: Processing
+    temp_folder: Path | None
+    stores: StoreSettings | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTable:
+    """An open table, in the process that plans reads, and commits what was written.
+
+    Attributes:
+        table_files: What workers are told.
+        store: The table's state.
+        log: Its transactions, one by one.
+        write: How data files are written.
+        memory_bytes: What a task's sort may hold.
+        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file that
+            all these leaves reference.
+        job_id_kept: How long a job id is remembered.
+        now: The clock (aware, UTC).
+        new_id: Fresh random ids; also called in workers.
+        check_exists: Raises `TableNotFound` when the table was deleted.
+        check_commit_counts: The same after a commit, which is undone.
+    """
+
+    table_files: TableFiles
+    store: StateStore
+    log: TransactionLog
+    write: WriteSettings
+    memory_bytes: int
+    one_file_per_leaf: bool
+    job_id_kept: timedelta
+    now: Callable[[], datetime]
+    new_id: NewId
+    check_exists: Callable[[], object]
+    check_commit_counts: Callable[[], None]
+
+    @property
+    def schema(self) -> Schema:
+        """The table's schema."""
+        return self.table_files.schema
+
+    def now_ms(self) -> int:
+        """Return the present in milliseconds since 1970."""
+        return int(self.now().timestamp() * 1000)
+
+
+@lru_cache(maxsize=_TABLES_KEPT)
+def reading_of(table: TableFiles) -> Reading:
+    """Return the readers of a table, the same ones for as long as this process lives."""
+    return Reading(
+        files=table.files,
+        schema=table.schema,
+        arrow_schema=to_arrow(table.schema),
+        lookup=LookupReader(
+            table.files, concurrent_files=_FILES_AT_ONCE if "://" in table.url else 1
+        ),
+        scanner=Scanner(table.schema, temp_folder=table.temp_folder, stores=table.stores),
+        processing=table.processing,
+    )

@@ -1,0 +1,90 @@
+"""A table's schema as Spark has it, and the Arrow form that Spark's own conversion gives it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sleeper.errors import QueryInvalid
+from sleeper.model.queries import checked_columns
+from sleeper.model.schema import DecimalType, FieldType, ListType, MapType, Primitive, Schema
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+
+_SPARK_TYPES: dict[Primitive, str] = {
+    Primitive.INT: "IntegerType",
+    Primitive.LONG: "LongType",
+    Primitive.STRING: "StringType",
+    Primitive.BYTES: "BinaryType",
+    Primitive.DATE: "DateType",
+    Primitive.TIMESTAMP: "TimestampType",
+    Primitive.TIMESTAMP_NTZ: "TimestampNTZType",
+    Primitive.FLOAT: "FloatType",
+    Primitive.DOUBLE: "DoubleType",
+    Primitive.BOOLEAN: "BooleanType",
+}
+
+
+def to_spark_schema(schema: Schema, columns: Sequence[str] | None = None) -> T.StructType:
+    """Return the Spark schema of a table's rows, or of some of their columns, in that order.
+
+    Keys are never null, values only where the schema says so, nor is anything in lists and maps.
+
+    Raises:
+        QueryInvalid: a column is unknown or named twice.
+    """
+    from pyspark.sql import types as T  # noqa: N812, PLC0415 - an extra, and slow to import
+
+    fields = {field.name: field for field in schema.fields}
+    wanted = [fields[name] for name in checked_columns(schema, columns)]
+    return T.StructType([T.StructField(f.name, to_spark_type(f.type), f.nullable) for f in wanted])
+
+
+def to_spark_type(kind: FieldType) -> T.DataType:
+    """Return the Spark type of a field type.
+
+    `TimestampType` is an instant in both worlds, `TimestampNtzType` a wall clock; both have
+    microseconds.
+    """
+    from pyspark.sql import types as T  # noqa: N812, PLC0415 - an extra, and slow to import
+
+    match kind:
+        case Primitive():
+            plain: T.DataType = getattr(T, _SPARK_TYPES[kind])()
+            return plain
+        case DecimalType(precision, scale):
+            return T.DecimalType(precision, scale)
+        case ListType(element):
+            return T.ArrayType(to_spark_type(element), containsNull=False)
+        case MapType(key, value):
+            return T.MapType(to_spark_type(key), to_spark_type(value), valueContainsNull=False)
+
+
+def checked_spark_schema(given: T.StructType, schema: Schema) -> pa.Schema:
+    """Return the Arrow schema of batches for Spark, which asked for columns by a Spark schema.
+
+    Raises:
+        QueryInvalid: a column is unknown, or Spark wants another type than the table's.
+    """
+    ours = to_spark_schema(schema, given.fieldNames())
+    for want, have in zip(given.fields, ours.fields, strict=True):
+        if want.dataType != have.dataType:
+            raise QueryInvalid(
+                f"column {have.name!r} is {have.dataType.simpleString()} in the table, so it "
+                f"cannot be read as {want.dataType.simpleString()}: leave the schema out, then cast"
+            )
+    return arrow_schema_of(given)
+
+
+def arrow_schema_of(given: T.StructType) -> pa.Schema:
+    """Return what Spark's conversion to Arrow makes of a Spark schema."""
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - see above
+
+    # Spark 4.0 takes UTC for granted; later ones want to be told.
+    named = "timezone" in inspect.signature(to_arrow_schema).parameters
+    options: dict[str, Any] = {"timezone": "UTC"} if named else {}
+    return to_arrow_schema(given, **options)

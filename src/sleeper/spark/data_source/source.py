@@ -1,0 +1,78 @@
+"""The data source itself: which reader or writer Spark gets. The edge says what was asked."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from sleeper.spark.data_source.open_table import OpenTable
+from sleeper.spark.data_source.reader import open_reader
+from sleeper.spark.data_source.requests import ReadRequest, StreamRequest
+from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
+from sleeper.spark.data_source.stream_reader import open_stream_reader
+from sleeper.spark.data_source.stream_writer import open_stream_writer
+from sleeper.spark.data_source.writer import TableWriter
+from sleeper.spark.data_source.writing import plan_write
+
+
+class TableSource(DataSource):
+    """Reads and writes the table that its options name. Whoever knows the options subclasses it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return `sleeper`, the word for `format`."""
+        return "sleeper"
+
+    @abstractmethod
+    def open_table(self) -> OpenTable:
+        """Return the table that the options name."""
+
+    @abstractmethod
+    def columns(self) -> list[str] | None:
+        """Return the columns that the options name; None for all."""
+
+    @abstractmethod
+    def read_request(self, table: OpenTable) -> ReadRequest:
+        """Return which rows the options ask for."""
+
+    @abstractmethod
+    def stream_request(self, table: OpenTable) -> StreamRequest:
+        """Return which rows the options ask to be streamed."""
+
+    @abstractmethod
+    def job_id(self) -> str | None:
+        """Return the name that the options give to a write."""
+
+    def schema(self) -> StructType:
+        """Return the Spark schema of the rows to be read."""
+        return to_spark_schema(self.open_table().schema, self.columns())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return what reads one state of the table."""
+        table = self.open_table()
+        arrow_schema = checked_spark_schema(schema, table.schema)
+        return open_reader(table, self.read_request(table), arrow_schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return what reads rows as they are added."""
+        table = self.open_table()
+        arrow_schema = checked_spark_schema(schema, table.schema)
+        return open_stream_reader(self.open_table, self.stream_request(table), arrow_schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's signature
+        """Return what adds a DataFrame to the table."""
+        plan = plan_write(self.open_table(), arrow_schema_of(schema), overwrite=overwrite)
+        return TableWriter(plan, self.open_table, self.job_id())
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's signature
+        """Return what adds the micro-batches of a stream to the table."""
+        plan = plan_write(self.open_table(), arrow_schema_of(schema), overwrite=overwrite)
+        return open_stream_writer(plan, self.open_table, self.job_id())

@@ -1,0 +1,219 @@
+"""Rows of one task into data files, as ingest writes them, and all tasks into one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+
+from sleeper.engine.arrow_schema import check_columns, to_arrow
+from sleeper.engine.inputs.intake import Intake
+from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.sort import SortSettings
+from sleeper.engine.sorted_groups import sorted_groups
+from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.engine.writing.leaf_files import LeafFiles
+from sleeper.errors import BadRequest, NullKeys, StorageFailed
+from sleeper.model import paths
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import LeafGroup, leaf_groups
+from sleeper.spark.block_shuffle.workers import use_one_thread
+from sleeper.spark.data_source.open_table import OpenTable, TableFiles
+from sleeper.state.added_files import add_files, finished_job
+from sleeper.storage.ports import NewId, Objects
+
+_QUERY_ID = "sql.streaming.queryId"
+_NAME = "the DataFrame"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """What a task must know to write rows. Picklable.
+
+    Attributes:
+        table: The table's files.
+        groups: Its leaves.
+        root_id: Its root partition.
+        one_file_per_leaf: As the table's property says.
+        sort: What the task's sort may use.
+        write: How data files are written.
+        now_ms: The present, in milliseconds since 1970, for filters by age.
+        new_id: Fresh random ids.
+    """
+
+    table: TableFiles
+    groups: tuple[LeafGroup, ...]
+    root_id: str
+    one_file_per_leaf: bool
+    sort: SortSettings
+    write: WriteSettings
+    now_ms: int
+    new_id: NewId
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task wrote.
+
+    Attributes:
+        references: Its files.
+        rows_read: Rows that came in.
+        rows_written: Rows in the files.
+        query_id: The streaming query that it belongs to, if any.
+    """
+
+    references: tuple[FileReference, ...]
+    rows_read: int
+    rows_written: int
+    query_id: str | None
+
+
+def plan_write(table: OpenTable, given: pa.Schema, *, overwrite: bool) -> WritePlan:
+    """Return what tasks are told, once it is sure that the columns fit.
+
+    Args:
+        table: The table.
+        given: The DataFrame's schema.
+        overwrite: Whether rows were to be replaced, which a table cannot do.
+
+    Raises:
+        BadRequest: rows were to be replaced.
+        InputSchemaMismatch: the columns do not fit the table.
+    """
+    if overwrite:
+        raise BadRequest(
+            "a table is added to, never overwritten: write with mode('append'), or with "
+            "outputMode('append') for a stream. Table.reinitialise removes all rows first."
+        )
+    arrow_schema = to_arrow(table.schema)
+    check_columns(given, arrow_schema, ignore_extra_columns=False, origin=_NAME)
+    tree = table.store.refresh().tree
+    return WritePlan(
+        table=table.table_files,
+        groups=tuple(leaf_groups(tree.leaves())),
+        root_id=tree.root_id,
+        one_file_per_leaf=table.one_file_per_leaf,
+        sort=SortSettings(
+            memory_bytes=table.memory_bytes, temp_folder=table.table_files.temp_folder
+        ),
+        write=table.write,
+        now_ms=table.now_ms(),
+        new_id=table.new_id,
+    )
+
+
+def write_batches(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Sort and write the rows of one task.
+
+    Raises:
+        InputRefused: a key is null, or a value does not fit. Files already written are deleted.
+    """
+    first = next(batches, None)
+    if first is None:
+        return Written((), 0, 0, query_id())
+    return write_rows(
+        plan, pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+    )
+
+
+def write_rows(plan: WritePlan, rows: object) -> Written:
+    """Sort and write the rows of one task, in any form that ingest takes.
+
+    Raises:
+        InputRefused: as for `write_batches`.
+    """
+    use_one_thread()
+    schema = plan.table.schema
+    arrow_schema = to_arrow(schema)
+    source = open_source(rows, arrow_schema)
+    source.check(ignore_extra_columns=False)
+    intake = Intake(source, schema, arrow_schema)
+    leaf_files = LeafFiles(plan.table.files, schema, arrow_schema, plan.write, plan.new_id)
+    try:
+        groups = sorted_groups(
+            intake.batches(),
+            plan.groups,
+            schema,
+            arrow_schema,
+            plan.table.processing,
+            plan.sort,
+            now_ms=plan.now_ms,
+        )
+        with closing(groups):
+            if plan.one_file_per_leaf:
+                leaf_files.write_one_file_per_leaf(groups)
+            else:
+                leaf_files.write_one_file(plan.root_id, groups)
+    except BaseException as error:
+        with suppress(StorageFailed):
+            leaf_files.delete_written()
+        if isinstance(error, NullKeys):
+            raise _refusal(error, intake.rows_read) from None
+        raise
+    return Written(
+        tuple(leaf_files.references), intake.rows_read, leaf_files.rows_written, query_id()
+    )
+
+
+def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
+    """Nulls in keys, in the words of whoever writes a DataFrame."""
+    counts = refusal.null_counts
+    each = ", ".join(f"{count:,} without {name!r}" for name, count in counts.items() if count)
+    return NullKeys(
+        f"{_NAME} has rows with a null in a key field: {each}, among the {rows_read:,} rows of one "
+        "task. Nothing was added to the table. Fill the keys in, or filter such rows out.",
+        counts,
+    )
+
+
+def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | None) -> None:
+    """Make the files of all tasks visible, in one commit. A job that was committed adds nothing.
+
+    Raises:
+        CommitRefused, CommitContended, StorageFailed: the table is as it was; the files are gone.
+        CommitUnknown: storage gave no answer; write again with the same job id.
+    """
+    references = [reference for each in written for reference in each.references]
+    if not references and job_id is None:
+        return
+    job = finished_job(
+        job_id,
+        table.now() + table.job_id_kept,
+        rows_read=sum(each.rows_read for each in written),
+        rows_written=sum(each.rows_written for each in written),
+    )
+    files = table.table_files.files
+    add_files(references, job, store=table.store, discard=lambda: _delete(files, references))
+    table.check_commit_counts()
+
+
+def abort_written(table: TableFiles, messages: Sequence[Any]) -> None:
+    """Delete what was written when a task failed.
+
+    Where every task succeeded, a commit was tried: it has deleted the files if that is safe, and
+    if it is not known whether they are in the table, nobody may.
+    """
+    if all(isinstance(message, Written) for message in messages):
+        return
+    written = [message for message in messages if isinstance(message, Written)]
+    _delete(table.files, [reference for each in written for reference in each.references])
+
+
+def query_id() -> str | None:
+    """Return the id of the streaming query that this task belongs to, if any."""
+    context = TaskContext.get()
+    found = None if context is None else context.getLocalProperty(_QUERY_ID)
+    return found or None
+
+
+def _delete(files: Objects, references: Sequence[FileReference]) -> None:
+    """Delete files that will not be committed; where that fails too, they are orphans."""
+    names = dict.fromkeys(reference.filename for reference in references)
+    with suppress(StorageFailed):
+        files.delete([*names, *map(paths.sketch_file, names)])

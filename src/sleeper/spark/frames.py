@@ -1,0 +1,174 @@
+"""The rows of a table as a DataFrame, by the cheaper of two ways.
+
+Spark's own Parquet reader is several times faster than any data source in Python, and prunes
+columns. It knows nothing of regions, filters and aggregations, so it is used where none of them
+decides what a file's rows mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Any
+
+from sleeper.model.formats.regions_json import regions_to_json
+from sleeper.model.keys import key_type, next_value, smallest_value, value_to_text
+from sleeper.model.queries import LeafQuery, checked_columns
+from sleeper.model.ranges import Region, whole_region
+from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.planning.leaf_queries import plan_leaf_queries
+from sleeper.spark.data_source.open_table import TableFiles
+from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
+from sleeper.state.table_state import TableState
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+S3_SCHEME = "spark.sleeper.s3.scheme"
+"""The session's setting that says by which scheme its JVM reads `s3://`, such as `s3a`."""
+
+_REGIONS_MAX = 200  # more conditions than that take the JVM longer to compile than they save
+_PLAIN_PATH = re.compile(r"/[\w\-./+=@, ]*")  # Spark takes *?[]{}\ for patterns, and : for more
+_AS_WRITTEN = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "recursiveFileLookup": "true",  # otherwise a folder named a=b would become a column
+}
+
+
+def to_frame(
+    spark: SparkSession,
+    table: TableFiles,
+    state: TableState,
+    *,
+    regions: Sequence[Region],
+    columns: Sequence[str] | None,
+    options: Mapping[str, str],
+) -> DataFrame:
+    """Return rows of one state of a table as a DataFrame; nothing is read yet.
+
+    Spark's Parquet reader is used when all of this is so, and the data source otherwise:
+    the table has no filters and no aggregations; every file is referenced whole, by a leaf; the
+    JVM can read the files' place (a folder, or S3 if the session's setting `S3_SCHEME` says
+    how); there are at most 200 regions; and no two columns differ only in the case of letters.
+
+    Args:
+        spark: The session.
+        table: The table's files.
+        state: The state to read.
+        regions: Rows inside any of these, each once.
+        columns: What to return, in this order; None for all.
+        options: What makes the data source find the table.
+
+    Raises:
+        QueryInvalid: a column is unknown or named twice.
+    """
+    schema = table.schema
+    names = checked_columns(schema, columns)
+    groups = plan_leaf_queries(state, regions)
+    if not groups:
+        return spark.createDataFrame([], to_spark_schema(schema, names))
+    leaves = [leaf for group in groups for leaf in group]
+    locations = _parquet_locations(spark, table, state, leaves)
+    if locations is not None and len(regions) <= _REGIONS_MAX:
+        return _read_parquet(spark, schema, locations, regions, names)
+    asked = {
+        "as_of": str(state.number),
+        "columns": columns_to_text(names),
+        "regions": regions_to_json(schema, regions),
+    }
+    return spark.read.format("sleeper").options(**options, **asked).load()
+
+
+def columns_to_text(names: Iterable[str]) -> str:
+    """Write names as the option `columns` of the data source has them.
+
+    >>> columns_to_text(["id", "a,b"])
+    '`id`,`a,b`'
+    """
+    return ",".join(_quoted(name) for name in names)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _parquet_locations(
+    spark: SparkSession, table: TableFiles, state: TableState, leaves: Sequence[LeafQuery]
+) -> list[str] | None:
+    """What the JVM may read as plain Parquet; None where that would be wrong or impossible."""
+    names = table.schema.names
+    if not table.processing.is_identity or len({name.casefold() for name in names}) < len(names):
+        return None
+    filenames: dict[str, None] = {}
+    for leaf in leaves:
+        whole = {
+            reference.filename
+            for reference in state.files.references_on(leaf.leaf_id)
+            if reference.whole_file
+        }
+        if not whole.issuperset(leaf.filenames):
+            return None
+        filenames.update(dict.fromkeys(leaf.filenames))
+    scheme = spark.conf.get(S3_SCHEME, None)
+    found = [_location(table.files.url(name), scheme) for name in filenames]
+    return [each for each in found if each is not None] if None not in found else None
+
+
+def _location(url: str, s3_scheme: str | None) -> str | None:
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url if _PLAIN_PATH.fullmatch(url) else None
+    if scheme == "s3" and s3_scheme and _PLAIN_PATH.fullmatch("/" + rest):
+        return f"{s3_scheme}://{rest}"
+    return None
+
+
+def _read_parquet(
+    spark: SparkSession,
+    schema: Schema,
+    locations: Sequence[str],
+    regions: Sequence[Region],
+    names: Sequence[str],
+) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an extra, and slow to import
+
+    rows = spark.read.schema(to_spark_schema(schema)).options(**_AS_WRITTEN).parquet(*locations)
+    if whole_region(schema) not in regions:
+        rows = rows.filter(_in_any(schema, regions))
+    return rows.select(*[F.col(_quoted(name)) for name in names])
+
+
+def _in_any(schema: Schema, regions: Sequence[Region]) -> Column:
+    """The condition that a row lies in one of some regions."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
+
+    conditions = [reduce(and_, _inside(schema, region), F.lit(True)) for region in regions]
+    return reduce(or_, conditions)
+
+
+def _inside(schema: Schema, region: Region) -> Iterable[Column]:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
+
+    for field, key_range in zip(schema.row_keys, region.ranges, strict=True):
+        column, kind = F.col(_quoted(field.name)), key_type(field)
+        if key_range.max is not None and next_value(kind, key_range.min) == key_range.max:
+            yield column == _literal(field, key_range.min)
+            continue
+        if key_range.min != smallest_value(kind):
+            yield column >= _literal(field, key_range.min)
+        if key_range.max is not None:
+            yield column < _literal(field, key_range.max)
+
+
+def _literal(field: Field, value: Any) -> Column:
+    """A key value as a Spark literal of exactly its field's type."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
+
+    kind = key_type(field)
+    if kind in (Primitive.INT, Primitive.LONG, Primitive.STRING, Primitive.BYTES):
+        return F.lit(value).cast(to_spark_type(kind))
+    return F.lit(value_to_text(kind, value)).cast(to_spark_type(kind))

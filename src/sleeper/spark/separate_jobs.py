@@ -1,0 +1,158 @@
+"""Pieces of work that Spark runs side by side, each as a job of its own.
+
+One Spark job for all of them would bring their results when the last has ended, and none at all
+where one task dies too often. A job costs some hundredths of a second; pieces take seconds.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pyarrow as pa
+
+from sleeper.errors import SleeperError
+from sleeper.spark.block_shuffle.shuffle import Batches
+from sleeper.spark.block_shuffle.workers import use_one_thread
+from sleeper.spark.progress import cancel_on_interrupt
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
+AT_ONCE = 64
+"""Spark jobs that are handed to Spark at once, each by a thread. Spark queues what it cannot run."""
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended(Generic[Piece, Result]):
+    """What became of one piece.
+
+    Attributes:
+        piece: The piece.
+        result: What running it returned; None where it failed.
+        failure: Why it failed: an error of ours, raised in the task; or Spark's, where its
+            tries were used up.
+    """
+
+    piece: Piece
+    result: Result | None = None
+    failure: Exception | None = None
+
+
+def run_separately(
+    spark: SparkSession,
+    pieces: Sequence[Piece],
+    run: Callable[[Piece], Result],
+    *,
+    at_once: int = AT_ONCE,
+) -> Iterator[Ended[Piece, Result]]:
+    """Run a function on each piece, in a task of Spark, and yield the outcomes as they come.
+
+    An error of ours is an outcome; anything else (a worker that died, a fault of this program)
+    Spark tries again, as often as it is set to, before it becomes one. So a piece may be run
+    more than once, even side by side. Closing the iterator cancels what has not ended.
+
+    Args:
+        spark: Any session, classic or Connect.
+        pieces: They, the function and its results go through pickle.
+        run: Runs in a Python worker with one thread for Arrow.
+        at_once: Pieces that Spark is given at once.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; what ran is cancelled.
+        Exception: Spark's own, where somebody else has cancelled a job.
+    """
+    stopped = threading.Event()
+    pool = ThreadPoolExecutor(
+        max(1, min(at_once, len(pieces))), thread_name_prefix="sleeper-spark-job"
+    )
+    try:
+        with cancel_on_interrupt(spark) as tag:
+            jobs = _Jobs(spark, tag, run, stopped)
+            started = {pool.submit(jobs.run, piece): piece for piece in pieces}
+            try:
+                yield from _outcomes(started)
+            except BaseException:
+                stopped.set()
+                raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+class _Stopped(Exception):
+    """A piece was not begun: the run has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """Runs pieces, each in a thread of the driver that waits for its Spark job."""
+
+    spark: SparkSession
+    tag: str
+    run_piece: Callable[[Any], Any]
+    stopped: threading.Event
+
+    def run(self, piece: Any) -> Any:
+        if self.stopped.is_set():
+            raise _Stopped
+        self._tag_this_thread()
+        rows = self.spark.range(0, 1, 1, 1).mapInArrow(
+            _task(self.run_piece, piece), "result binary"
+        )
+        try:
+            (row,) = rows.collect()
+        except Exception as error:
+            if "cancel" in str(error).lower():
+                self.stopped.set()
+            raise
+        return pickle.loads(row["result"])  # noqa: S301 - written by our own task
+
+    def _tag_this_thread(self) -> None:
+        """Tags belong to threads."""
+        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+            self.spark.addTag(self.tag)
+        else:
+            self.spark.sparkContext.addJobTag(self.tag)
+
+
+def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]:
+    def once(batches: Batches) -> Batches:
+        use_one_thread()
+        for _ in batches:
+            try:
+                result = run(piece)
+            except SleeperError as error:
+                result = error
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([pickle.dumps(result)], pa.binary())], names=["result"]
+            )
+
+    return once
+
+
+def _outcomes(started: dict[Future[Any], Any]) -> Iterator[Ended[Any, Any]]:
+    for future in as_completed(started):
+        piece, error = started[future], future.exception()
+        if error is None:
+            result = future.result()
+            failed = isinstance(result, Exception)
+            yield Ended(
+                piece=piece,
+                result=None if failed else result,
+                failure=result if failed else None,
+            )
+        elif isinstance(error, Exception) and not _ends_the_run(error):
+            yield Ended(piece=piece, failure=error)
+        else:
+            raise error
+
+
+def _ends_the_run(error: Exception) -> bool:
+    return isinstance(error, _Stopped) or "cancel" in str(error).lower()

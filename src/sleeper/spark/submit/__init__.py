@@ -1,0 +1,1 @@
+"""Handing a bulk import job to a cluster: what is sent, and sending it."""

@@ -1,0 +1,169 @@
+"""Sleeper's Python packages as clusters take them: one archive, and the entry script beside it.
+
+The archive holds wheels for the cluster's kind of machine, so it can be made anywhere, and a
+`bin/python` that starts the machine's own Python with them. An archive of a virtual environment
+would hold a link to the Python it was made with, which must then lie in the same place there.
+Spark and pyspark are not in it: they are the cluster's own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import IO
+
+from sleeper.errors import BadRequest, SubmissionFailed
+from sleeper.spark.submit.request import ARCHIVE, ENTRY
+
+# Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.
+_GLIBC_MINORS = range(34, 16, -1)
+_MACHINES = {"x86_64": "x86_64", "arm64": "aarch64"}
+_COMPRESSION = 3  # wheels hardly get smaller by more
+
+_STARTER = """\
+#!/bin/sh
+# The Python of this machine, with the packages that lie beside this file.
+here=$(cd "$(dirname "$0")/.." && pwd)
+PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
+export PYTHONPATH
+if ! command -v python{python} >/dev/null; then
+    echo "sleeper: these packages are for Python {python}, which is not on $(hostname)" >&2
+    exit 127
+fi
+exec python{python} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What was made.
+
+    Attributes:
+        archive: The packages.
+        entry: The script that a driver runs.
+        size_bytes: Of the archive.
+    """
+
+    archive: Path
+    entry: Path
+    size_bytes: int
+
+
+def build_environment(
+    folder: Path,
+    *,
+    package: Path,
+    entry: Path,
+    requirements: Sequence[str],
+    python: str = "3.11",
+    architecture: str = "x86_64",
+) -> Environment:
+    """Write `environment.tar.gz` and `sleeper_bulk_import.py` into a folder.
+
+    The same packages give the same archive, byte for byte.
+
+    Args:
+        folder: Where to; made if it is not there.
+        package: The folder of Sleeper's own code.
+        entry: The entry script.
+        requirements: What Sleeper needs, as pip names it.
+        python: The cluster's version of Python.
+        architecture: The cluster's processors: x86_64 or arm64.
+
+    Raises:
+        BadRequest: the architecture is not known.
+        SubmissionFailed: pip found no wheel for such a machine.
+    """
+    if architecture not in _MACHINES:
+        raise BadRequest(f"{architecture!r} is no architecture: say {' or '.join(_MACHINES)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".making-") as scratch:
+        root = Path(scratch) / "environment"
+        library = root / "lib"
+        library.mkdir(parents=True)
+        if requirements:
+            _install(library, requirements, python, _MACHINES[architecture])
+        no_bytecode = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(package, library / package.name, ignore=no_bytecode)
+        starter = root / "bin" / "python"
+        starter.parent.mkdir()
+        starter.write_text(_STARTER.format(python=python))
+        starter.chmod(0o755)
+        packed = Path(scratch) / ARCHIVE
+        _pack(root, packed)
+        archive = packed.replace(folder / ARCHIVE)
+    copied = Path(shutil.copyfile(entry, folder / ENTRY))
+    return Environment(archive=archive, entry=copied, size_bytes=archive.stat().st_size)
+
+
+def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
+    """Return what the installed Sleeper needs, in the versions that are installed here.
+
+    Raises:
+        BadRequest: Sleeper runs from its sources without being installed, or an extra's
+            packages are missing here.
+    """
+    wanted = {f"extra == '{extra}'" for extra in extras}
+    try:
+        declared = requires("sleeper") or []
+        pairs = [text.replace('"', "'").partition(";")[::2] for text in declared]
+        names = [
+            asked.split(">")[0].strip()
+            for asked, marker in pairs
+            if not marker.strip() or marker.strip() in wanted
+        ]
+        return [f"{name}=={version(name)}" for name in names]
+    except PackageNotFoundError as error:
+        raise BadRequest(
+            f"{error.name} is not installed here, so its version for the cluster is not known; "
+            "install it by pip first"
+        ) from None
+
+
+def _install(library: Path, requirements: Sequence[str], python: str, machine: str) -> None:
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC_MINORS]
+    command = [
+        *(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"),
+        *("--no-compile", "--only-binary=:all:", "--implementation", "cp"),
+        *("--python-version", python, "--target", str(library)),
+        *(part for platform in platforms for part in ("--platform", platform)),
+        *("--platform", f"manylinux2014_{machine}"),
+        *requirements,
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603 - pip
+    if done.returncode:
+        raise SubmissionFailed(
+            f"pip could not fetch packages for Python {python} on {machine}: {done.stderr.strip()}"
+        )
+
+
+def _pack(root: Path, packed: Path) -> None:
+    """Pack a folder's content, in order and without times or owners."""
+    with (
+        packed.open("wb") as file,
+        _timeless_gzip(file) as body,
+        tarfile.open(fileobj=body, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for path in sorted(root.rglob("*")):
+            tar.add(path, str(path.relative_to(root)), recursive=False, filter=_anonymous)
+
+
+@contextmanager
+def _timeless_gzip(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    with gzip.GzipFile("", "wb", _COMPRESSION, file, mtime=0) as body:
+        yield body  # type: ignore[misc]
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.mtime = member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member

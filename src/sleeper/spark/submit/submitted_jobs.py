@@ -1,0 +1,179 @@
+"""A job on its way to a cluster: checked, planned as a value, saved, sent (spec BLK-2 to BLK-4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sleeper.errors import BadRequest, StorageFailed
+from sleeper.model.formats.bulk_import_job import (
+    BulkImportJob,
+    check_bulk_import_job,
+    read_bulk_import_job,
+    write_bulk_import_job,
+)
+from sleeper.model.properties import InstanceProperties, TableProperties
+from sleeper.model.tables import TableRecord
+from sleeper.spark.submit.effective_conf import Platform, effective_spark_conf, platform_setting
+from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.request import DriverCall, Request
+from sleeper.spark.submit.send import send
+from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
+from sleeper.storage.ports import NewId, Objects, TableIndex
+
+Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
+
+_NAME_LENGTH_MAX = 64
+_EMR_SETTINGS = "sleeper.table.bulk.import.emr."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What is sent to a cluster for one run of a job.
+
+    Attributes:
+        platform: The kind of cluster.
+        job: The job, with its id.
+        job_place: The key in the instance under which the run's driver finds the job.
+        request: What the cluster is told.
+        started: What the cluster calls that which it started; None before, and for commands.
+    """
+
+    platform: Platform
+    job: BulkImportJob
+    job_place: str
+    request: Request
+    started: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedJobs:
+    """The jobs of an instance that clusters are to run.
+
+    Attributes:
+        objects: Everything the instance stores.
+        index: Its tables.
+        properties: Its properties.
+        url: Where a driver finds it.
+        new_id: Fresh random ids.
+    """
+
+    objects: Objects
+    index: TableIndex
+    properties: InstanceProperties
+    url: str
+    new_id: NewId
+
+    def plan(
+        self,
+        job: BulkImportJob,
+        cluster: Cluster,
+        *,
+        environment: str | None = None,
+        options: tuple[str, ...] = (),
+    ) -> Submission:
+        """Return what a cluster would be told. Nothing is saved or started.
+
+        Paths of this machine become absolute: a driver has another working folder.
+
+        Args:
+            job: With or without an id; with its table's name or id.
+            cluster: Who is to run it.
+            environment: Folder or URL of Sleeper's packages, where the cluster needs them.
+            options: More arguments for the entry script, such as `--ignore-extra-columns`.
+
+        Raises:
+            JobInvalid: every reason why the job cannot be run (spec BLK-2).
+            BadRequest: the cluster cannot be asked for it like this.
+        """
+        job = replace(job, id=(job.id or "").strip() or self.new_id())
+        record = self.table_of(job)
+        local = "://" not in self.url
+        missing = _missing(job.paths) if local else []
+        check_bulk_import_job(job, table_found=record is not None, missing_paths=missing)
+        assert record is not None
+        if local:
+            job = replace(job, files=tuple(map(_absolute, job.paths)))
+        run_id = self.new_id()
+        place = f"bulk_import/{job.id}-{run_id}.json"
+        platform = platform_of(cluster)
+        call = DriverCall(
+            name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
+            arguments=(place, "--instance", self.url, *options),
+            spark_conf=effective_spark_conf(platform, self.properties, job),
+            environment=environment,
+        )
+        table = TableProperties(record.properties, self.properties)
+        request = _request(cluster, call, run_id, table, job)
+        return Submission(platform=platform, job=job, job_place=place, request=request)
+
+    def submit(self, submission: Submission) -> Submission:
+        """Save a job where its driver finds it, then ask the cluster for the run (spec BLK-3).
+
+        Returns:
+            The submission, with what the cluster started.
+
+        Raises:
+            SubmissionFailed: the cluster did not take it; nothing is left but the saved job.
+            MissingExtra: boto3 is needed and not installed.
+            StorageFailed: the job could not be saved; the cluster was not asked.
+        """
+        text = write_bulk_import_job(submission.job)
+        if not self.objects.create(submission.job_place, text.encode()):
+            raise StorageFailed(f"{submission.job_place} exists already; try again")
+        return replace(submission, started=send(submission.request))
+
+    def read(self, place: str) -> BulkImportJob:
+        """Return a job that was submitted, by the place it was saved at.
+
+        Raises:
+            BadRequest: no job was saved there.
+            JobInvalid: what lies there is no job.
+        """
+        body = self.objects.read(place)
+        if body is None:
+            raise BadRequest(f"no bulk import job was saved at {place!r} in {self.url}")
+        return read_bulk_import_job(body.decode())
+
+    def table_of(self, job: BulkImportJob) -> TableRecord | None:
+        """Return a job's table, or None; its id wins over its name (spec ING-9)."""
+        if job.table_id:
+            return self.index.by_id(job.table_id)
+        return self.index.by_name(job.table_name) if job.table_name else None
+
+
+def _missing(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if "://" not in path and not Path(path).expanduser().exists()]
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).expanduser().absolute())
+
+
+def platform_of(cluster: Cluster) -> Platform:
+    """Return the kind of a cluster."""
+    match cluster:
+        case SparkSubmit():
+            return "spark-submit"
+        case Kubernetes():
+            return "kubernetes"
+        case Emr():
+            return "emr"
+        case EmrServerless():
+            return "emr-serverless"
+
+
+def _request(
+    cluster: Cluster, call: DriverCall, run_id: str, table: TableProperties, job: BulkImportJob
+) -> Request:
+    match cluster:
+        case Emr():
+            return cluster.request(
+                call, lambda name: platform_setting(_EMR_SETTINGS + name, table, job)
+            )
+        case EmrServerless():
+            return cluster.request(call, run_id)
+        case _:
+            return cluster.request(call)

@@ -1,0 +1,268 @@
+"""Jobs on the wire to AWS: what a service is really sent, and what becomes of its answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sleeper.errors import MissingExtra, SubmissionFailed
+from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.request import DriverCall
+from sleeper.spark.submit.send import send
+
+ROLE = "arn:aws:iam::123456789012:role/jobs"
+CALL = DriverCall(
+    name="sleeper-i-trips-june",
+    arguments=("bulk_import/june-run.json", "--instance", "s3://bucket/instance"),
+    spark_conf={"spark.a": "b c"},
+    environment="s3://bucket/env",
+)
+MACHINES = {
+    "instance.architecture": "arm64",
+    "master.arm.instance.types": "m7g.xlarge",
+    "executor.arm.instance.types": "m7g.4xlarge,2",
+    "executor.market.type": "SPOT",
+    "executor.initial.capacity": "2",
+    "executor.max.capacity": "10",
+    "release.label": "emr-spark-8.0.0",
+}
+STARTED = {"applicationId": "00abc", "jobRunId": "00run", "arn": "arn:aws:x"}
+
+
+class Service:
+    """A server that keeps what it is sent and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str], dict]] = []
+        self.answers: list[tuple[int, dict, dict[str, str]]] = []
+        service = self
+
+        class Answering(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                service.requests.append((self.path, dict(self.headers), json.loads(body)))
+                status, answer, headers = service.answers.pop(0)
+                text = json.dumps(answer).encode()
+                self.send_response(status)
+                for name, value in {**headers, "Content-Length": str(len(text))}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, status: int, body: dict, **headers: str) -> None:
+        """Add an answer; they are given in order."""
+        self.answers.append((status, body, headers))
+
+
+@pytest.fixture
+def credentials(monkeypatch, tmp_path):
+    """An account that is nobody's, and nothing of this machine's own."""
+    if importlib.util.find_spec("boto3") is None:
+        pytest.skip("boto3 is not installed")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def service(credentials):
+    """A server in the place of AWS."""
+    running = Service()
+    thread = Thread(target=running.server.serve_forever)
+    thread.start()
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+    thread.join()
+
+
+def serverless(service: Service):
+    """The call that starts a job on EMR Serverless."""
+    cluster = EmrServerless(
+        application_id="00abc",
+        execution_role_arn=ROLE,
+        region="eu-west-2",
+        endpoint_url=service.url,
+    )
+    return cluster.request(CALL, "run")
+
+
+def emr(url: str, **more):
+    """The call that makes a cluster, or adds a step."""
+    cluster = Emr(region="eu-west-2", endpoint_url=url, **more)
+    return cluster.request(CALL, MACHINES.__getitem__)
+
+
+class TestEmrServerless:
+    """StartJobRun, as the service gets it."""
+
+    def test_what_is_sent(self, service):
+        """A signed request; the answer's id is what was started."""
+        service.answer(200, STARTED)
+
+        started = send(serverless(service))
+
+        ((path, headers, body),) = service.requests
+        assert started == "00run"
+        assert path == "/applications/00abc/jobruns"
+        assert headers["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
+        assert "/eu-west-2/emr-serverless/aws4_request" in headers["Authorization"]
+        assert body["clientToken"] == "run"
+        assert body["executionRoleArn"] == ROLE
+        assert body["jobDriver"]["sparkSubmit"]["entryPointArguments"] == [*CALL.arguments]
+        assert "'spark.a=b c'" in body["jobDriver"]["sparkSubmit"]["sparkSubmitParameters"]
+
+    def test_a_refusal_is_told_in_the_services_words(self, service):
+        """Trying again would not help."""
+        service.answer(
+            400,
+            {"message": "Application 00abc is not of type SPARK"},
+            **{"x-amzn-ErrorType": "ValidationException"},
+        )
+
+        with pytest.raises(SubmissionFailed, match="ValidationException: Application") as caught:
+            send(serverless(service))
+
+        assert not caught.value.retryable
+        assert len(service.requests) == 1
+
+    def test_a_busy_service_is_asked_again_with_the_same_token(self, service):
+        """So it cannot start the job twice."""
+        service.answer(500, {"message": "sorry"}, **{"x-amzn-ErrorType": "InternalServerException"})
+        service.answer(200, STARTED)
+
+        assert send(serverless(service)) == "00run"
+        assert [body["clientToken"] for _, _, body in service.requests] == ["run", "run"]
+
+    def test_a_service_that_is_not_there(self, credentials):
+        """May be there later."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+        cluster = Emr(region="eu-west-2", endpoint_url=nobody)
+
+        with pytest.raises(SubmissionFailed, match="emr could not be asked") as caught:
+            send(cluster.request(CALL, MACHINES.__getitem__))
+
+        assert caught.value.retryable
+
+
+class TestEmr:
+    """RunJobFlow and AddJobFlowSteps, as the service gets them."""
+
+    def test_a_cluster_is_asked_for_once(self, service):
+        """There is no token to make a second call harmless, so there is no second call."""
+        service.answer(500, {"__type": "InternalServerException", "message": "sorry"})
+
+        with pytest.raises(SubmissionFailed, match="InternalServerException") as caught:
+            send(emr(service.url))
+
+        assert caught.value.retryable
+        assert len(service.requests) == 1
+
+    def test_a_step_goes_to_a_cluster_that_runs(self, service):
+        """The answer's step is what was started."""
+        service.answer(200, {"StepIds": ["s-1"]})
+
+        started = send(emr(service.url, cluster_id="j-1"))
+
+        ((_, headers, body),) = service.requests
+        assert started == "s-1"
+        assert headers["X-Amz-Target"] == "ElasticMapReduce.AddJobFlowSteps"
+        assert body["JobFlowId"] == "j-1"
+        assert body["Steps"][0]["HadoopJarStep"]["Args"][-3:] == [*CALL.arguments]
+
+    def test_an_emulator_takes_both(self, ministack):
+        """A cluster that is made has the name, the release and the step that were asked for."""
+        import boto3  # noqa: PLC0415 - an extra
+
+        cluster = send(emr(ministack))
+        step = send(emr(ministack, cluster_id=cluster))
+
+        client = boto3.client("emr", region_name="eu-west-2", endpoint_url=ministack)
+        made = client.describe_cluster(ClusterId=cluster)["Cluster"]
+        steps = client.list_steps(ClusterId=cluster)["Steps"]
+        assert (made["Name"], made["ReleaseLabel"]) == (CALL.name, "emr-spark-8.0.0")
+        assert {each["Name"] for each in steps} == {CALL.name}
+        assert step in [each["Id"] for each in steps]
+
+
+class TestSurroundings:
+    """What has to be on the machine."""
+
+    def test_a_region_is_needed(self, service):
+        """The message is botocore's own."""
+        request = Emr(endpoint_url=service.url).request(CALL, MACHINES.__getitem__)
+
+        with pytest.raises(SubmissionFailed, match="emr could not be asked: You must specify"):
+            send(request)
+
+    def test_an_endpoint_is_a_url(self, credentials):
+        """Anything else is refused with what was given."""
+        with pytest.raises(SubmissionFailed, match="nowhere"):
+            send(emr("nowhere"))
+
+    def test_boto3_is_an_extra(self, monkeypatch):
+        """The message says how to install it."""
+        monkeypatch.setitem(sys.modules, "boto3", None)
+
+        with pytest.raises(MissingExtra, match=r"pip install 'sleeper\[aws\]'"):
+            send(emr("http://127.0.0.1:1"))
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory):
+    """ministack in a process of its own, which knows EMR, though not EMR Serverless."""
+    program = Path(sys.executable).parent / "ministack"
+    if not program.exists():
+        pytest.skip("ministack is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (tmp_path_factory.mktemp("ministack") / "log").open("wb")
+    started = subprocess.Popen(
+        [program],
+        env={**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
+        stdout=log,
+        stderr=log,
+    )
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(300):
+        with suppress(OSError):
+            urllib.request.urlopen(f"{url}/_ministack/health").close()
+            break
+        assert started.poll() is None, "ministack ended"
+        time.sleep(0.1)
+    yield url
+    started.terminate()
+    started.wait()
+    log.close()
+
+
+@pytest.fixture
+def ministack(credentials, emulator):
+    """The emulator, with an account to ask it by."""
+    return emulator

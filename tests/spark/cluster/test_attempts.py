@@ -1,0 +1,133 @@
+"""Tasks, workers and executors of a bulk import fail: every row arrives once, or none does."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.errors import StorageFailed, StorageFull
+from tests.spark.cluster.conftest import ATTEMPTS
+from tests.spark.cluster.fault_tables import LEAVES, ROWS, Scene
+from tests.spark.cluster.faulty_files import Fault, readers, wait_until
+
+DATA, SKETCH = ".parquet", ".sketches"
+
+
+@pytest.fixture
+def scene(tmp_path):
+    return Scene(tmp_path)
+
+
+ONCE = {
+    "before its file is written": (Fault("open", "raise", DATA), {}),
+    "in the middle of its file": (Fault("write", "raise", DATA, after=True), {}),
+    "when its file is there, and no sketch": (Fault("put", "raise", SKETCH), {}),
+    "after its file was written": (Fault("put", "raise", SKETCH, after=True), {}),
+    "when its input is opened": (Fault("read", "raise", DATA), {}),
+}
+
+
+@pytest.mark.parametrize(("fault", "orphans"), ONCE.values(), ids=ONCE.keys())
+def test_a_task_that_raises_once_is_run_again(cluster, scene, fault, orphans):
+    """Each row arrives once; a task that fails deletes what it wrote (design section 3)."""
+    table, faults = scene.with_faults(fault)
+
+    result = table.bulk_import(f"faulty://{scene.inputs}", engine="spark", spark=cluster)
+
+    assert faults.happened() == 1
+    assert (result.rows_read, result.rows_written) == (ROWS.num_rows, ROWS.num_rows)
+    scene.check_all_there()
+    assert scene.orphans() == orphans
+
+
+KILLED = {
+    "in the middle of its file": (Fault("write", "kill process", DATA, after=True), 0),
+    "before its file has its name": (Fault("close", "kill process", DATA), 0),
+    "between its file and its sketch": (Fault("put", "kill process", SKETCH), 1),
+    "after its file was written": (Fault("put", "kill process", SKETCH, after=True), 2),
+}
+
+
+@pytest.mark.parametrize(("fault", "named"), KILLED.values(), ids=KILLED.keys())
+def test_a_worker_that_is_killed_leaves_only_orphans(cluster, scene, fault, named):
+    """Its task runs again, in another process; files of the dead one are referenced by nobody."""
+    table, faults = scene.with_faults(fault)
+
+    table.bulk_import(scene.inputs, engine="spark", spark=cluster)
+
+    assert faults.happened() == 1
+    scene.check_all_there()
+    left = scene.orphans()
+    assert left[DATA] + left[SKETCH] == named
+    print("ORPHANS", left)
+
+
+def test_an_executor_that_is_killed_takes_its_blocks_along_and_no_row(cluster, scene):
+    """Blocks on its disk are gone, so their tasks read again; each row arrives once."""
+    killed = Fault("put", "kill executor", SKETCH, after=True)
+    table, faults = scene.with_faults(killed)
+
+    table.bulk_import(scene.frame(cluster, faults.marks))
+
+    assert faults.happened() == 1
+    assert len(readers(faults.marks)) > 4  # each of the four partitions, and some again
+    scene.check_all_there()
+    print("ORPHANS", scene.orphans(), len(readers(faults.marks)))
+
+
+def test_a_disk_that_stays_full_is_told_as_such(cluster, scene):
+    """After the last attempt of a task its error arrives as itself, and names the file."""
+    full = Fault("close", "fill the disk", DATA, times=100)
+    table, faults = scene.with_faults(full)
+
+    with pytest.raises(StorageFull, match=r"cannot write data/partition_.*\.parquet") as raised:
+        table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)
+
+    assert faults.happened() >= ATTEMPTS
+    assert "Traceback" not in str(raised.value)
+    scene.check_nothing_there()
+    print("ORPHANS", scene.orphans(), faults.happened())
+    scene.table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)
+    scene.check_all_there()
+
+
+def test_input_that_stays_out_of_reach_is_told_as_such(cluster, scene):
+    """A task that reads fails in the same way as one that writes."""
+    table, faults = scene.with_faults(Fault("read", "raise", "1.parquet", times=100))
+
+    with pytest.raises(StorageFailed, match=r"1\.parquet: no answer"):
+        table.bulk_import(f"faulty://{scene.inputs}", engine="spark", spark=cluster)
+
+    assert faults.happened() >= ATTEMPTS
+    scene.check_nothing_there()
+    assert not scene.orphans()
+
+
+def test_ctrl_c_cancels_the_tasks_and_adds_nothing(cluster, scene):
+    """An import that is interrupted while tasks write leaves no task running, and no row."""
+    table, faults = scene.with_faults(Fault("write", "interrupt driver", DATA, after=True))
+
+    with pytest.raises(KeyboardInterrupt):
+        table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)
+
+    assert faults.happened() == 1
+    tracker = cluster.sparkContext.statusTracker()
+    wait_until(lambda: not tracker.getActiveStageIds(), "the end of all stages")
+    scene.check_nothing_there()
+    result = scene.table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)
+    assert not result.already_committed
+    scene.check_all_there()
+
+
+def test_files_of_a_refused_commit_are_deleted(cluster, scene):
+    """Where the log certainly took nothing, the driver deletes what its workers wrote."""
+    table, faults = scene.with_faults(
+        Fault("turn", "fill the disk", "transactions", tasks_only=False)
+    )
+
+    with pytest.raises(StorageFull):
+        table.bulk_import(scene.inputs, "job", engine="spark", spark=cluster)
+
+    assert faults.happened() == 1
+    scene.check_nothing_there()
+    assert not scene.orphans()
+    assert len(scene.table.state().tree) > LEAVES

@@ -1,0 +1,93 @@
+"""One Spark session for all tests of this folder, of the kind that SLEEPER_TEST_SPARK names.
+
+`classic` (the default) has Spark in a process of its own, `connect` reaches it through Spark
+Connect. Tests marked `every_spark` are run on both, and on the oldest Spark that is supported;
+the others on classic alone. `make test` runs them all. Where there is no Spark or no Java,
+these tests fail in CI and are left out elsewhere, which the summary says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from sleeper.errors import MissingExtra
+from sleeper.spark.java import find_java
+from sleeper.spark.session import local_session, local_settings
+
+KIND = os.environ.get("SLEEPER_TEST_SPARK", "classic")
+SIZE = {"cores": 2, "memory": "1g"}
+CONF = {"spark.sql.shuffle.partitions": "2"}
+
+
+def what_is_missing() -> str | None:
+    """Why no Spark can be started here, if so."""
+    try:
+        import pyspark  # noqa: PLC0415 - an extra
+
+        find_java(os.environ, spark_version=pyspark.__version__)
+    except ImportError as error:  # MissingExtra is one
+        return str(error)
+    return None
+
+
+MISSING = what_is_missing()
+if MISSING and os.environ.get("CI"):
+    raise MissingExtra(f"tests/spark cannot run, and in CI they must: {MISSING}")
+if MISSING:
+    collect_ignore_glob = ["test_*.py"]
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what was left out, where nobody can overlook it."""
+    if MISSING:
+        terminalreporter.section("SPARK WAS NOT TESTED", red=True, bold=True)
+        terminalreporter.line(f"tests/spark was left out: {MISSING}", red=True)
+
+
+def pytest_collection_modifyitems(items):
+    """Let Spark 4.0 leave the sockets open through which it sends rows; later ones close them."""
+    if not MISSING and version("pyspark").startswith("4.0."):
+        pattern = r"ignore:unclosed <socket\.socket .*\('127\.0\.0\.1':ResourceWarning"
+        for item in items:
+            item.add_marker(pytest.mark.filterwarnings(pattern))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """The session: two cores and 1 GB; a task of the classic kind has four attempts."""
+    size = SIZE | {"temp_folder": str(tmp_path_factory.mktemp("spark")), "conf": CONF}
+    start = {"classic": classic_session, "connect": connect_session}[KIND]
+    session = start(size)
+    yield session
+    session.stop()
+
+
+def classic_session(size):
+    """The session that users get when they have none."""
+    return local_session(environment=os.environ, python=sys.executable, **size)
+
+
+def connect_session(size):
+    """A client of Spark Connect, and the server that pyspark starts for it."""
+    import pyspark  # noqa: PLC0415 - an extra, and slow to import
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
+
+    settings = local_settings(**size)
+    for name in ("spark.master", "spark.api.mode"):  # said by remote()
+        del settings[name]
+    # The launcher takes them all; a builder of this kind warns of most.
+    settings["spark.connect.grpc.binding.address"] = "127.0.0.1"
+    arguments = [f"--conf={name}={value}" for name, value in settings.items()]
+    os.environ |= {
+        "JAVA_HOME": str(find_java(os.environ, spark_version=pyspark.__version__).home),
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    return SparkSession.builder.remote("local[2]").getOrCreate()

@@ -1,0 +1,304 @@
+"""`format("sleeper")`: a table as Spark's own words read and write it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import datasource as spark_source
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+import sleeper
+from sleeper import Field, Primitive, Schema
+from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
+from sleeper.interfaces.spark_source import SleeperSource, columns_from_text
+from sleeper.model.ranges import Range, Region
+from sleeper.spark.data_source.filters import narrowed
+from sleeper.spark.frames import columns_to_text
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SCHEMA = Schema(
+    row_keys=[Field("id", Primitive.STRING)],
+    sort_keys=[Field("at", Primitive.TIMESTAMP)],
+    values=[Field("n", Primitive.LONG, nullable=True), Field("odd, `name`", Primitive.INT)],
+)
+NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
+DDL = "id string, at timestamp, n long, `odd, ``name``` int"
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Three leaves, which meet at g and p."""
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    return instance.create_table("t", SCHEMA, split_points=["g", "p"])
+
+
+def rows(keys, n=1):
+    return [{"id": key, "at": NOON, "n": n, "odd, `name`": 7} for key in keys]
+
+
+def named(given, table, **options):
+    """A reader or writer of Spark that is told of the table."""
+    return given.format("sleeper").options(instance=table._url(), table=table.name, **options)
+
+
+def frame_of(spark, given):
+    listed = [tuple(row.values()) for row in given]
+    return spark.createDataFrame(listed, DDL)
+
+
+def ids(frame):
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def files_in(table):
+    """Every data file and sketch in the table's folder, whether the table knows it or not."""
+    return {info.key for info in table.open_for_spark().table_files.files.listing("data/")}
+
+
+@pytest.mark.every_spark
+def test_a_table_is_read_without_any_registration(spark, table):
+    """
+    Spark finds the source by itself; it reads the columns, in the order, and the regions that
+    the options name, with exactly the schema's types.
+    """
+    table.ingest(rows("abhxz"))
+
+    everything = named(spark.read, table).load()
+    some = named(
+        spark.read,
+        table,
+        columns="`odd, ``name```, id",
+        regions='[{"id": {"min": "b", "max": "h", "maxInclusive": true}}, {"id": {"min": "z"}}]',
+    ).load()
+
+    assert everything.schema.simpleString() == (
+        "struct<id:string,at:timestamp,n:bigint,odd, `name`:int>"
+    )
+    assert [field.nullable for field in everything.schema] == [False, False, True, False]
+    assert ids(everything) == [*"abhxz"]
+    assert sorted(map(tuple, some.collect())) == [(7, "b"), (7, "h"), (7, "z")]
+
+
+def test_each_group_of_leaves_is_one_task(spark, table):
+    """There are as many input partitions as leaves with files, none for the others."""
+    table.ingest(rows("abxz"))
+
+    assert named(spark.read, table).load().rdd.getNumPartitions() == 2
+
+
+def test_a_read_may_be_of_an_older_state(spark, table):
+    """The option `as_of` reads the table as it was after a transaction."""
+    first = table.ingest(rows("a")).transaction
+    table.ingest(rows("b"))
+
+    assert ids(named(spark.read, table, as_of=first).load()) == ["a"]
+
+
+@pytest.mark.every_spark
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
+    """
+    Whatever Spark's setting for pushing filters is, a loaded DataFrame gives the right rows
+    under one filter, then under another, and without any (Spark itself mixes them up).
+    """
+    table.ingest(rows("abhxz"))
+    before = spark.conf.get(PUSHDOWN)
+    spark.conf.set(PUSHDOWN, enabled)
+    try:
+        frame = named(spark.read, table).load()
+
+        assert ids(frame.filter("id >= 'x'")) == ["x", "z"]
+        assert ids(frame.filter("id = 'a'").union(frame.filter("id > 'b'"))) == [*"ahxz"]
+        assert ids(frame) == [*"abhxz"]
+    finally:
+        spark.conf.set(PUSHDOWN, before)
+
+
+def test_pushed_filters_spare_the_other_leaves(spark, table):
+    """With `push_filters`, leaves that no filter lets through are not read: here they are gone."""
+    table.ingest(rows("abhxz"))
+    (of_first_leaf,) = [
+        reference.filename for reference in table.references() if reference.row_count == 1
+    ]
+    table.open_for_spark().table_files.files.delete([of_first_leaf])
+
+    pushed = named(spark.read, table, push_filters="true").load()
+
+    assert ids(pushed.filter("id in ('a', 'b', 'x') and id <= 'b' and n > 0")) == ["a", "b"]
+    with pytest.raises(PySparkException, match="is missing"):
+        ids(named(spark.read, table).load())
+
+
+class TestFiltersAsRegions:
+    """What of Spark's filters narrows a read."""
+
+    def narrowed(self, *filters, regions=None):
+        schema = Schema(
+            row_keys=[Field("a", Primitive.STRING), Field("b", Primitive.LONG)],
+            values=[Field("v", Primitive.LONG)],
+        )
+        everything = [Region((Range("", None), Range(-(2**63), None)))]
+        return narrowed(regions or everything, filters, schema)
+
+    def test_conditions_on_one_field_are_intersected(self):
+        """Several INs, and limits on either side, leave what all of them let through."""
+        found = self.narrowed(
+            spark_source.In(("b",), (1, 5, 7, None)),
+            spark_source.In(("b",), (5, 7, 9)),
+            spark_source.LessThan(("b",), 7),
+            spark_source.EqualNullSafe(("a",), "x"),
+        )
+
+        assert found == [Region((Range("x", "x\0"), Range(5, 6)))]
+
+    def test_limits_say_whether_they_belong(self):
+        """Greater and less, with and without the limit itself, as half-open ranges."""
+        assert self.narrowed(
+            spark_source.GreaterThan(("a",), "c"),
+            spark_source.LessThanOrEqual(("a",), "d"),
+            spark_source.GreaterThanOrEqual(("b",), 3),
+        ) == [Region((Range("c\0", "d\0"), Range(3, None)))]
+        assert (
+            self.narrowed(spark_source.EqualTo(("a",), "c"), spark_source.EqualTo(("a",), "d"))
+            == []
+        )
+
+    def test_what_is_no_condition_on_a_row_key_changes_nothing(self):
+        """Values, nested fields, negations, nulls and values of another type are left to Spark."""
+        everything = self.narrowed()
+
+        for other in (
+            spark_source.EqualTo(("v",), 1),
+            spark_source.EqualTo(("a", "b"), "x"),
+            spark_source.Not(spark_source.EqualTo(("a",), "x")),
+            spark_source.EqualNullSafe(("a",), None),
+            spark_source.EqualTo(("b",), "text"),
+            spark_source.StringStartsWith(("a",), "x"),
+        ):
+            assert self.narrowed(other) == everything
+
+    def test_too_many_regions_are_not_made(self):
+        """Long lists on two fields would multiply: the second one is left to Spark."""
+        many = tuple(range(200))
+
+        found = self.narrowed(
+            spark_source.In(("a",), tuple(map(str, many))), spark_source.In(("b",), many)
+        )
+
+        assert len(found) == 200
+
+
+@pytest.mark.every_spark
+def test_a_frame_is_added_in_one_transaction_and_once(spark, table):
+    """
+    All tasks' files come with one commit; a job id that was committed before changes nothing.
+    """
+    before = table.refresh()
+    frame = frame_of(spark, rows("zxhba")).repartition(2)
+
+    for _ in range(2):
+        named(frame.write, table, job_id="load-1").mode("append").save()
+
+    assert table.refresh() == before + 1
+    assert table.query().to_pylist() == rows("abhxz")
+    assert {*files_in(table)} >= {reference.filename for reference in table.references()}
+    assert len(files_in(table)) == 2 * len(table.references())
+
+
+@pytest.mark.every_spark
+def test_rows_that_do_not_fit_are_refused_as_ingest_does(spark, table):
+    """
+    A null key is told by its field's name, wrong columns before a task runs, and overwriting is
+    refused. The table is as it was.
+    """
+    before = table.refresh()
+    good = frame_of(spark, rows("abxz"))
+    with_null = good.selectExpr("if(id = 'z', null, id) as id", "at", "n", "`odd, ``name```")
+    extra = good.selectExpr("*", "1 as other")
+
+    with pytest.raises(PySparkException, match="1 without 'id'"):
+        named(with_null.repartitionByRange(4, "n", "id").write, table).mode("append").save()
+    with pytest.raises(PySparkException, match=r"has columns \['other'\] that the table"):
+        named(extra.write, table).mode("append").save()
+    with pytest.raises(PySparkException, match="wants int64"):
+        named(good.selectExpr("id", "at", "'x' as n", "`odd, ``name```").write, table).mode(
+            "append"
+        ).save()
+    with pytest.raises(PySparkException, match="never overwritten"):
+        named(good.write, table).mode("overwrite").save()
+
+    assert table.refresh() == before
+
+
+def test_files_are_deleted_only_when_they_cannot_be_in_the_table(table):
+    """
+    When a task failed, what the others wrote is deleted. When all succeeded, a commit was tried,
+    and it may have reached the table though nobody heard of it: the files stay.
+    """
+    source = SleeperSource(CaseInsensitiveDict(instance=table._url(), table=table.name))
+    writer = source.writer(source.schema(), overwrite=False)
+    tasks = [
+        writer.write(iter(pa.Table.from_pylist(rows(key), table.arrow_schema).to_batches()))
+        for key in "az"
+    ]
+    written = files_in(table)
+
+    writer.abort(tasks)
+    kept = files_in(table)
+    writer.abort([*tasks, None])
+
+    assert len(written) == 4
+    assert kept == written
+    assert files_in(table) == set()
+
+
+@pytest.mark.every_spark
+def test_what_is_wrong_is_told_in_our_words(spark, table):
+    """An error of ours reaches the user through all of Spark's layers, with its advice."""
+    with pytest.raises(PySparkException, match="no table 'tt'; did you mean 't'"):
+        named(spark.read, table).option("table", "tt").load().count()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"instance": ""}, BadRequest, "needs option"),
+        ({"columns": "id,,n"}, BadRequest, "names with commas between them"),
+        ({"columns": "x"}, QueryInvalid, "the table has no column 'x'"),
+        ({"as_of": "99"}, VersionNotFound, "no transaction 99"),
+        ({"as_of": "new"}, BadRequest, "option 'as_of' is a number"),
+        ({"push_filters": "yes"}, BadRequest, "'true' or 'false'"),
+        ({"regions": '[{"n": {"min": 1}}]'}, QueryInvalid, 'Key "n" was not a row key field'),
+        ({"path": "somewhere"}, BadRequest, "a table has no path"),
+    ],
+)
+def test_wrong_options_are_refused(table, options, error, message):
+    """Each option is checked, and the message names it."""
+    asked = {"instance": table._url(), "table": table.name, **options}
+    source = SleeperSource(CaseInsensitiveDict(asked))
+
+    with pytest.raises(error, match=message):
+        source.reader(source.schema())
+
+
+def test_a_schema_of_ones_own_must_be_the_tables(table):
+    """Spark's `schema(...)` may choose columns; another type is refused, and told."""
+    asked = CaseInsensitiveDict(instance=table._url(), table=table.name)
+
+    assert SleeperSource(asked).reader(StructType().add("n", LongType()).add("id", StringType()))
+    with pytest.raises(
+        QueryInvalid, match="'n' is bigint in the table, so it cannot be read as int"
+    ):
+        SleeperSource(asked).reader(StructType().add("n", IntegerType()))
+
+
+def test_columns_are_read_as_they_are_written():
+    """Names survive the option `columns`, with commas, backquotes and spaces in them."""
+    names = ["id", "a,b", "`", "``x", " y ", "ü z"]
+
+    assert columns_from_text(columns_to_text(names)) == names
+    assert columns_from_text("id , n,`a,b` ,ü z") == ["id", "n", "a,b", "ü z"]

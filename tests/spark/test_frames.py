@@ -1,0 +1,198 @@
+"""Rows as a DataFrame: by Spark's Parquet reader where that is right, else by the data source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+import sleeper
+from sleeper import DecimalType, Field, ListType, MapType, Primitive, Schema
+from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
+from sleeper.spark.data_source.schema import to_spark_schema
+
+EVERYTHING = Schema(
+    row_keys=[Field("id", Primitive.STRING)],
+    sort_keys=[Field("at", Primitive.TIMESTAMP)],
+    values=[
+        Field("small", Primitive.INT, nullable=True),
+        Field("large", Primitive.LONG),
+        Field("body", Primitive.BYTES),
+        Field("day", Primitive.DATE),
+        Field("clock", Primitive.TIMESTAMP_NTZ),
+        Field("float", Primitive.FLOAT),
+        Field("double", Primitive.DOUBLE),
+        Field("flag", Primitive.BOOLEAN),
+        Field("price", DecimalType(12, 3)),
+        Field("list", ListType(Primitive.STRING)),
+        Field("map", MapType(Primitive.STRING, Primitive.LONG)),
+        Field("a.b `c`", Primitive.STRING),
+    ],
+)
+COUNTS = Schema(row_keys=[Field("id", Primitive.STRING)], values=[Field("n", Primitive.LONG)])
+
+
+@pytest.fixture
+def instance(tmp_path):
+    return sleeper.connect(tmp_path / "instance", create=True)
+
+
+def row(key, number):
+    """A row with a value of every type, and values that two zones or calendars disagree on."""
+    return {
+        "id": key,
+        "at": datetime(1890, 1, 1, 12, 0, number, 123456, tzinfo=UTC),
+        "small": None if number % 2 else -number,
+        "large": 2**62 + number,
+        "body": bytes([number, 255]),
+        "day": date(1500, 1, 1 + number),
+        "clock": datetime(2024, 3, 31, 2, 30, number, 654321),
+        "float": number / 4,
+        "double": number / 3,
+        "flag": number % 2 == 0,
+        "price": Decimal(number) / 8,
+        "list": ["x"] * number,
+        "map": {"n": number},
+        "a.b `c`": f"odd {number}",
+    }
+
+
+def rows_of(frame):
+    """A DataFrame's rows as Arrow tells them: whatever zone Python's own clock has."""
+    return Counter(map(repr, frame.toArrow().to_pylist(maps_as_pydicts="strict")))
+
+
+def rows_queried(table, **asked):
+    return Counter(map(repr, table.query(**asked).to_pylist()))
+
+
+def is_plain_parquet(frame):
+    """Spark names the files of its own reader alone."""
+    return bool(frame.inputFiles())
+
+
+@pytest.mark.every_spark
+def test_whole_files_are_read_by_sparks_own_parquet_reader(spark, instance):
+    """
+    Where every file belongs to one leaf and nothing is processed, Spark's Parquet reader gives
+    the rows that a query gives, of every type, and the columns asked for.
+    """
+    table = instance.create_table("t", EVERYTHING, split_points=["g", "p"])
+    table.ingest([row(key, number) for number, key in enumerate("axgqbz\U0001f600")])
+    table.ingest([row("g", 9)])
+
+    everything = table.to_spark(spark)
+    some = table.to_spark(spark, range={"id": ("b", "q")}, columns=["a.b `c`", "id"])
+
+    assert is_plain_parquet(everything)
+    assert is_plain_parquet(some)
+    assert some.columns == ["a.b `c`", "id"]
+    assert rows_of(everything) == rows_queried(table)
+    assert rows_of(some) == rows_queried(table, range={"id": ("b", "q")}, columns=some.columns)
+
+
+@pytest.mark.every_spark
+def test_shared_and_processed_files_are_read_by_the_data_source(spark, instance):
+    """
+    Files that several leaves reference, and rows that a table unites, come through the data
+    source: the rows of a query, with the schema's own types and nullability.
+    """
+    shared = instance.create_table(
+        "shared",
+        EVERYTHING,
+        split_points=["g"],
+        properties={"sleeper.table.ingest.file.writing.strategy": "one_reference_per_leaf"},
+    )
+    shared.ingest([row(key, number) for number, key in enumerate("axgqbz")])
+    united = instance.create_table(
+        "united", COUNTS, properties={"sleeper.table.aggregations": "sum(n)"}
+    )
+    for _ in range(3):
+        united.ingest([{"id": "a", "n": 1}, {"id": "b", "n": 2}])
+
+    frame = shared.to_spark(spark, keys=["a", "z", "none"])
+
+    assert not is_plain_parquet(frame)
+    assert frame.schema == to_spark_schema(EVERYTHING)
+    assert rows_of(frame) == rows_queried(shared, keys=["a", "z", "none"])
+    assert rows_of(united.to_spark(spark)) == rows_queried(united)
+
+
+def test_a_frame_is_the_table_as_it_was(spark, instance):
+    """A DataFrame stands for one transaction: `as_of`, or the newest when it was made."""
+    table = instance.create_table("t", COUNTS)
+    first = table.ingest([{"id": "a", "n": 1}]).transaction
+    now = table.to_spark(spark)
+    table.ingest([{"id": "b", "n": 2}])
+
+    assert now.count() == 1
+    assert table.to_spark(spark, as_of=first).count() == 1
+    assert table.to_spark(spark).count() == 2
+    with pytest.raises(VersionNotFound):
+        table.to_spark(spark, as_of=99)
+
+
+def test_a_table_without_rows_has_its_columns(spark, instance):
+    """An empty table, or a range without files, is an empty DataFrame of the right schema."""
+    table = instance.create_table("t", EVERYTHING)
+
+    frame = table.to_spark(spark, columns=["price", "id"])
+
+    assert frame.count() == 0
+    assert frame.schema == to_spark_schema(EVERYTHING, ["price", "id"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (Primitive.INT, [-(2**31), -1, 0, 2**31 - 1]),
+        (Primitive.LONG, [-(2**63), 0, 2**53 + 1, 2**63 - 1]),
+        (Primitive.STRING, ["", "a", "a\0", "a'\\b", "\ufffd", "\U0001f600"]),
+        (Primitive.BYTES, [b"", b"\0", b"a\xff", b"\xff"]),
+        (Primitive.DATE, [date(1, 1, 1), date(1582, 10, 10), date(2024, 2, 29)]),
+        (
+            Primitive.TIMESTAMP,
+            [datetime(1, 1, 2, tzinfo=UTC), datetime(2024, 3, 31, 1, 30, 0, 1, tzinfo=UTC)],
+        ),
+        (Primitive.TIMESTAMP_NTZ, [datetime(1, 1, 2), datetime(2024, 3, 31, 2, 30, 0, 1)]),
+    ],
+    ids=lambda given: given.name if isinstance(given, Primitive) else "",
+)
+def test_keys_of_every_type_are_found(spark, instance, kind, values):
+    """Keys and ranges mean to Spark what they mean to a query, at every type's ends too."""
+    table = instance.create_table("t", Schema(row_keys=[Field("k", kind)]))
+    table.ingest([{"k": value} for value in values])
+
+    one = table.to_spark(spark, keys=values[-2:])
+    some = table.to_spark(spark, range={"k": (values[0], False, values[-1], True)})
+
+    assert is_plain_parquet(one)
+    assert rows_of(one) == rows_queried(table, keys=values[-2:])
+    assert rows_of(some) == rows_queried(table, range={"k": (values[0], False, values[-1], True)})
+
+
+def test_a_folder_that_spark_would_take_for_a_pattern_is_read_all_the_same(spark, tmp_path):
+    """Spark reads `*` and brackets in paths as patterns; the data source does not."""
+    instance = sleeper.connect(tmp_path / "a[1]*", create=True)
+    table = instance.create_table("t", COUNTS)
+    table.ingest([{"id": "a", "n": 1}])
+
+    frame = table.to_spark(spark)
+
+    assert not is_plain_parquet(frame)
+    assert rows_of(frame) == rows_queried(table)
+
+
+def test_what_cannot_be_asked_is_refused_before_spark_is(spark, instance):
+    """Unknown columns, two questions at once and a memory:// instance are told as ever."""
+    table = instance.create_table("t", COUNTS)
+    in_memory = sleeper.connect("memory://").create_table("t", COUNTS)
+
+    with pytest.raises(QueryInvalid, match="no column 'x'"):
+        table.to_spark(spark, columns=["x"])
+    with pytest.raises(QueryInvalid, match="not by several"):
+        table.to_spark(spark, key="a", keys=["b"])
+    with pytest.raises(BadRequest, match="memory://"):
+        in_memory.to_spark(spark)
