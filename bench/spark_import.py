@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter, sleep
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> None:
     subprocess.run(["rm", "-rf", str(output)])
 
 
-def warmed(batches):
+def warmed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What a worker of a running cluster has done before: import the libraries."""
     import polars as pl  # noqa: F401, PLC0415
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -100,12 +100,20 @@ def export_to_folder(
     request: ExportRequest,
     folder: Path,
     *,
+    export_id: str,
     progress: Progress | None = None,
 ) -> Exported:
     """Export to a folder that all workers reach. It appears when the export is whole.
 
-    Until then the parts lie in a hidden folder beside it. They are deleted if anything fails; a
-    process that is killed leaves them, and the next export to this folder begins by that.
+    Until then the parts lie in a hidden folder beside it, `.NAME.EXPORT_ID.unfinished`. It is
+    deleted if anything fails; a process that is killed leaves it.
+
+    Args:
+        spark: Any session, classic or Connect.
+        request: What to export.
+        folder: Where to.
+        export_id: A fresh random id: two exports to one folder do not meet before the end.
+        progress: Called with how many parts are done, and of how many.
 
     Raises:
         AlreadyExists: there is something at `folder` that is not an empty folder.
@@ -115,9 +123,8 @@ def export_to_folder(
         raise AlreadyExists(
             f"{folder} is there already: name a folder for the export that does not exist yet"
         )
-    unfinished = folder.absolute().with_name(f".{folder.name}.unfinished")
+    unfinished = folder.absolute().with_name(f".{folder.name}.{export_id}.unfinished")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
         exported = export_to_objects(spark, request, FolderObjects(unfinished), progress=progress)
         for hidden in unfinished.glob(".*"):
             shutil.rmtree(hidden)
@@ -203,16 +210,22 @@ def _packed(request: ExportRequest) -> Iterator[list[Sequence[LeafQuery]]]:
     row_count = 0
     for group in plan_leaf_queries(request.state, request.regions):
         together.append(group)
-        row_count += sum(
-            reference.row_count
-            for leaf in group
-            for reference in request.state.files.references_on(leaf.leaf_id)
-        )
+        row_count += sum(_rows_of(request.state, leaf) for leaf in group)
         if row_count >= request.part_rows:
             yield together
             together, row_count = [], 0
     if together:
         yield together
+
+
+def _rows_of(state: TableState, leaf: LeafQuery) -> int:
+    """About how many rows a leaf has: of its ancestors' rows, half go to each child."""
+    ancestors = [partition.partition_id for partition in state.tree.ancestors(leaf.leaf_id)]
+    return sum(
+        reference.row_count >> depth
+        for depth, partition_id in enumerate([leaf.leaf_id, *ancestors])
+        for reference in state.files.references_on(partition_id)
+    )
 
 
 def _write_parts(
@@ -234,9 +247,9 @@ def _write_parts(
 
 
 def _write_part(part: _Part, target: Objects) -> int:
-    rows = Rows(read_task(part.leaves), part.leaves.arrow_schema, transaction=0)
-    with target.open_output(part.name) as output:
-        return stream_rows(rows, output, "parquet")
+    batches, arrow_schema = read_task(part.leaves), part.leaves.arrow_schema
+    with Rows(batches, arrow_schema, transaction=0) as rows, target.open_output(part.name) as file:
+        return stream_rows(rows, cast("BinaryIO", file), "parquet")
 
 
 def _check_there(parts: Sequence[_Part], target: Objects) -> None:

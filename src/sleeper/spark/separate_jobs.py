@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
 AT_ONCE = 64
-"""Spark jobs that are handed to Spark at once, each by a thread. Spark queues what it cannot run."""
+"""Spark jobs that Spark is given at once, each by a thread; it queues what it cannot run."""
+
+_CANCEL_EVERY_S = 0.5
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
@@ -81,6 +83,7 @@ def run_separately(
                 yield from _outcomes(started)
             except BaseException:
                 stopped.set()
+                jobs.cancel_until_ended(started)
                 raise
     finally:
         pool.shutdown(cancel_futures=True)
@@ -114,12 +117,27 @@ class _Jobs:
             raise
         return pickle.loads(row["result"])  # noqa: S301 - written by our own task
 
+    def cancel_until_ended(self, started: Collection[Future[Any]]) -> None:
+        """Cancel what runs, again and again: a thread may be about to start another job."""
+        for future in started:
+            future.cancel()
+        while wait(started, timeout=0).not_done:
+            if self._is_connect:
+                self.spark.interruptTag(self.tag)
+            else:
+                self.spark.sparkContext.cancelJobsWithTag(self.tag)
+            wait(started, timeout=_CANCEL_EVERY_S)
+
     def _tag_this_thread(self) -> None:
         """Tags belong to threads."""
-        if type(self.spark).__module__.startswith("pyspark.sql.connect"):
+        if self._is_connect:
             self.spark.addTag(self.tag)
         else:
             self.spark.sparkContext.addJobTag(self.tag)
+
+    @property
+    def _is_connect(self) -> bool:
+        return type(self.spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]:

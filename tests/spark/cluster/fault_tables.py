@@ -18,7 +18,6 @@ from tests.spark.cluster.faulty_files import Fault, Faults, FaultyFiles, FaultyI
 from tests.spark.test_bulk_import import numbers, table_of
 
 ROWS = numbers(0, 4000)
-LEAVES = 4
 _NAMES = count()
 
 
@@ -52,7 +51,7 @@ class Scene:
         return rows.mapInArrow(noted(marks), rows.schema)
 
     def files(self) -> set[str]:
-        """All files of the table but for its state, hidden ones of the whole instance too."""
+        """The table's data files and sketches, and all hidden files but for locks."""
         root = self.folder / "instance"
         table = root / self.table.table_id
         inside = {str(path.relative_to(table)) for path in (table / "data").rglob("*.*")}
@@ -60,10 +59,10 @@ class Scene:
         return {name for name in inside | hidden if "/turn-" not in name}
 
     def orphans(self) -> Counter:
-        """Files that nothing references, by their kind."""
+        """Files that nothing references, by their kind; `.hidden` for those half written."""
         known = [reference.filename for reference in self.table.references()]
         left = self.files() - {*known, *map(paths.sketch_file, known)}
-        return Counter(Path(name).suffix or Path(name).name for name in left)
+        return Counter(Path(name).suffix or ".hidden" for name in left)
 
     def check_all_there(self) -> None:
         """See every row once, and every file that is referenced."""

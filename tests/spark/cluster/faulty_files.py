@@ -225,8 +225,12 @@ class FaultyOutput:
         self._inner.flush()
 
     def close(self) -> None:
-        if not self.closed:
+        if self.closed:
+            return
+        try:
             self._faults.around("close", self._key, self._inner.close)
+        finally:
+            self._inner.abort()  # nothing, where the end was reached
 
     def abort(self) -> None:
         self._inner.abort()
@@ -251,7 +255,7 @@ class FaultyInputs:
     """Reads `faulty://` and a path, with faults; an `InputStore`."""
 
     faults: Faults
-    settings: StoreSettings = StoreSettings()
+    settings: StoreSettings
 
     def find(self, url: str) -> list[str]:
         folder = Path(url.removeprefix("faulty://"))

@@ -97,7 +97,6 @@ UPSTREAM_DEFAULTS = {
     "bulk.import.partition.splitting.attempts": "3",
     "bulk.import.job.files.commit.async": "true",
     "bulk.import.emr.instance.architecture": "arm64",
-    "bulk.import.emr.release.label": "emr-7.12.0",
     "query.processor.cache.timeout.seconds": "60",
 }
 WITHOUT_DEFAULT = (
@@ -105,6 +104,7 @@ WITHOUT_DEFAULT = (
     *("splits.file", "fs.s3a.readahead.range", "statestore.commit.async.enabled"),
 )
 OUR_DEFAULTS = {
+    "bulk.import.emr.release.label": "emr-spark-8.0.0",
     "statestore.classname": "TransactionLogStateStore",
     "ingest.file.writing.strategy": "one_file_per_leaf",
     "ingest.partition.file.writer.type": "direct",

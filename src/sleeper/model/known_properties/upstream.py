@@ -93,7 +93,7 @@ _TABLE_EMR = (
     ("executor.market.type", "SPOT", one_of("SPOT", "ON_DEMAND"), "How executors are paid for."),
     ("executor.initial.capacity", "2", POSITIVE, "Capacity units of executors to begin with."),
     ("executor.max.capacity", "10", POSITIVE, "Capacity units of executors, at most."),
-    ("release.label", "emr-7.12.0", TEXT, "Release of EMR."),
+    ("release.label", "emr-spark-8.0.0", TEXT, "Release of EMR."),
 )
 _TABLE_ASYNC = (
     ("commit.async.enabled", None, BOOLEAN, "Commits go through the committer, where one runs."),
@@ -203,15 +203,15 @@ _BULK_IMPORT = (
     ),
     ("emr.spark.executor.instances", "29", POSITIVE, "Executors."),
     ("emr.spark.executor.cores", "5", POSITIVE, "Cores of one."),
-    ("emr.spark.executor.memory", "16g", TEXT, "Memory of one."),
-    ("emr.spark.executor.memory.overhead", "1706m", TEXT, "Memory of one outside the heap."),
+    ("emr.spark.executor.memory", "6g", TEXT, "Heap of one; workers in Python have the overhead."),
+    ("emr.spark.executor.memory.overhead", "11946m", TEXT, "Memory of one outside the heap."),
     ("emr.spark.driver.cores", "5", POSITIVE, "Cores of the driver."),
-    ("emr.spark.driver.memory", "16g", TEXT, "Memory of the driver."),
+    ("emr.spark.driver.memory", "4g", TEXT, "Memory of the driver."),
     ("emr.spark.default.parallelism", "290", POSITIVE, "Tasks of a stage."),
     ("emr.spark.sql.shuffle.partitions", "290", POSITIVE, "Partitions of a shuffle."),
     ("emr.serverless.spark.executor.instances", "36", POSITIVE, "Executors, serverless."),
     ("emr.serverless.spark.executor.cores", "4", POSITIVE, "Cores of one, serverless."),
-    ("emr.serverless.spark.executor.memory", "16G", TEXT, "Memory of one, serverless."),
+    ("emr.serverless.spark.executor.memory", "6G", TEXT, "Memory of one, serverless."),
     ("emr.serverless.spark.default.parallelism", "288", POSITIVE, "Tasks, serverless."),
     ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
 )
