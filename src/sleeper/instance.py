@@ -137,6 +137,11 @@ def create_instance(
     return Instance(place.objects, values, url=place.url, stores=place.stores)
 
 
+def input_store() -> BucketInputs:
+    """Return what reads input files by URL where no instance is open."""
+    return BucketInputs(StoreSettings.of(os.environ))
+
+
 class Instance:
     """A deployment of Sleeper: its tables, and where they are stored.
 

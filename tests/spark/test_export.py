@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip("pyspark")
-
 import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.errors import AlreadyExists, DataDamaged, QueryInvalid, StorageFailed

@@ -26,7 +26,12 @@ WORKERS_SEE = {
     "NO_PROXY": "127.0.0.1",
     **CREDENTIALS,
 }
+# These processes live for seconds: more is spent on compiling well than is won by it.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.task.maxFailures": str(ATTEMPTS),
     **{f"spark.executorEnv.{name}": value for name, value in WORKERS_SEE.items()},

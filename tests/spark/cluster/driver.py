@@ -13,6 +13,7 @@ from pathlib import Path
 
 import sleeper
 from sleeper.spark.session import local_session
+from tests.spark.cluster.conftest import CONF
 from tests.spark.cluster.fault_tables import faulty_table
 from tests.spark.cluster.faulty_files import Fault, Faults
 
@@ -25,6 +26,12 @@ def run(spark, *, folder: str, table: str, inputs: str, job: str, marks: str, pl
     return {"transaction": result.transaction, "already_committed": result.already_committed}
 
 
+def answer(line: str) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def main(temp_folder: str) -> None:
     """Take commands until the input ends."""
     spark = local_session(
@@ -33,11 +40,11 @@ def main(temp_folder: str) -> None:
         cores=1,
         memory="512m",
         temp_folder=temp_folder,
-        conf={"spark.sql.shuffle.partitions": "2"},
+        conf=CONF,
     )
-    print("ready", flush=True)
+    answer("ready")
     for line in sys.stdin:
-        print(json.dumps(run(spark, **json.loads(line))), flush=True)
+        answer(json.dumps(run(spark, **json.loads(line))))
     spark.stop()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sleeper.errors import BadRequest
-from sleeper.instance import connect
+from sleeper.instance import connect, input_store
 from sleeper.interfaces.cli.options import (
     force_option,
     instance_option,
@@ -294,7 +294,9 @@ def estimate_splits(
         sleeper table estimate-splits --schema schema.json --partitions 8 2013/ > splits.txt
     """
     schema = Schema.from_json(text_of(schema_file))
-    points = estimate_split_points([*files], schema, partitions, rows_per_file_max=rows_per_file)
+    points = estimate_split_points(
+        [*files], schema, partitions, rows_per_file_max=rows_per_file, remote=input_store()
+    )
     click.echo(write_split_points(points, schema, base64_encoded=splits_base64), nl=False)
 
 

@@ -21,6 +21,7 @@ from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapNote
 from sleeper.spark.block_shuffle.workers import use_one_thread
+from sleeper.spark.data_source.schema import arrow_schema_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame
@@ -203,11 +204,9 @@ def checked_frame(
     Raises:
         InputSchemaMismatch: columns are missing, too many, or of a type that does not fit.
     """
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - an extra
-
     arrow_schema = to_arrow(schema)
     check_columns(
-        to_arrow_schema(rows.schema, timezone="UTC"),
+        arrow_schema_of(rows.schema),
         arrow_schema,
         ignore_extra_columns=ignore_extra_columns,
         origin=name,

@@ -1,0 +1,93 @@
+"""A worker's deliberate error is found again in the text that Spark makes of it."""
+
+from __future__ import annotations
+
+import json
+import traceback
+
+import pytest
+
+from sleeper.errors import (
+    DataDamaged,
+    NullKeys,
+    SplitAttemptsExceeded,
+    StorageFailed,
+    StorageFull,
+)
+from sleeper.spark.block_shuffle.worker_errors import error_in, raised_here, told
+
+ERRORS = [
+    StorageFull("cannot write data/é.parquet: the disk is full.\nMake room."),
+    DataDamaged('of a name with "quotes" and sleeper-error: ["StorageFull", ["no"]]'),
+    NullKeys("2 rows have a null", {"id": 2}),
+    SplitAttemptsExceeded(512, 3, 7),
+]
+
+
+def failing(error: Exception):
+    """A task that yields a batch and raises."""
+
+    def run(batches):
+        yield from batches
+        raise error
+
+    return run
+
+
+def text_of(error: Exception) -> str:
+    """What Spark hands the driver of a task that raises: the worker's traceback, in a frame."""
+    try:
+        list(told(failing(error))(iter([1])))
+    except type(error) as raised:
+        text = "".join(traceback.format_exception(raised))
+        return f"Job aborted: Lost task 0.3\n{text}\n\tat org.apache.spark.Somewhere"
+    raise AssertionError("it does not raise")
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_is_itself_again(error):
+    """Its class, message and attributes are those that the worker raised."""
+    with pytest.raises(type(error)) as raised, raised_here():
+        raise RuntimeError(text_of(error))
+
+    assert type(raised.value) is type(error)
+    assert str(raised.value) == str(error)
+    assert vars(raised.value) == vars(error) | {"__notes__": []} - {"__notes__": []}.keys()
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+def test_batches_go_through():
+    """What a task yields before it fails, or without failing, is not touched."""
+    assert list(told(lambda batches: batches)(iter([1, 2]))) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.OutOfMemoryError",
+        "sleeper-error: no JSON",
+        'sleeper-error: ["SleeperErrors", ["no such class"]]',
+        'sleeper-error: ["annotations", []]',
+        'sleeper-error: ["NullKeys", ["too few arguments"]]',
+        "sleeper-error: 7",
+    ],
+)
+def test_other_failures_stay_what_they_are(text):
+    """Words that only look like an error of ours are none."""
+    assert error_in(text) is None
+    with pytest.raises(RuntimeError), raised_here():
+        raise RuntimeError(text)
+
+
+def test_other_errors_of_a_task_are_not_told():
+    """A fault of ours, or of a library, keeps Spark's account of it."""
+    assert error_in(text_of(ZeroDivisionError("oops"))) is None
+
+
+def test_a_line_that_names_another_class_makes_nothing():
+    """Only errors of Sleeper are made from text, whatever stands there."""
+    line = json.dumps(["SleeperError", ["said"]])
+
+    assert str(error_in(f"sleeper-error: {line}")) == "said"
+    assert error_in(f"sleeper-error: {json.dumps(['OSError', ['said']])}") is None
+    assert isinstance(error_in(text_of(StorageFailed("gone"))), StorageFailed)
