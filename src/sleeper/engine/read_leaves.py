@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 
+from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.lookup.reader import LookupReader
 from sleeper.engine.process import process
 from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.scan.session import StoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 
+_FILES_AT_ONCE = 16  # looked into side by side, where that is mostly waiting for a bucket
 
-class FileUrls(Protocol):
-    """Where files are: the table's folder. Storage's `Objects` are such."""
+
+class TableFolder(Protocol):
+    """Where a table's files are. Storage's `Objects` are such."""
 
     def url(self, key: str) -> str:
         """Return what a query engine opens a file by: an absolute path, or a URL."""
+        ...
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of each (offset, length)."""
+        ...
+
+    def size(self, key: str) -> int:
+        """Return a file's length in bytes."""
         ...
 
 
@@ -38,12 +51,40 @@ class Reading:
         processing: The table's filters and aggregations.
     """
 
-    files: FileUrls
+    files: TableFolder
     schema: Schema
     arrow_schema: pa.Schema
     lookup: LookupReader
     scanner: Scanner
     processing: Processing
+
+
+def open_reading(
+    files: TableFolder,
+    schema: Schema,
+    processing: Processing,
+    *,
+    temp_folder: Path | None,
+    stores: StoreSettings | None,
+) -> Reading:
+    """Return the readers of a table. Nothing is read yet; one set serves a whole process.
+
+    Args:
+        files: The table's folder.
+        schema: The table's schema.
+        processing: The table's filters and aggregations.
+        temp_folder: Where merges of very many files spill; None for the system's folder.
+        stores: How DataFusion reaches files whose URL names a bucket.
+    """
+    at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
+    return Reading(
+        files=files,
+        schema=schema,
+        arrow_schema=to_arrow(schema),
+        lookup=LookupReader(files, concurrent_files=at_once),
+        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
+        processing=processing,
+    )
 
 
 def read_leaves(

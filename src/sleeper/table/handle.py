@@ -13,9 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.read import Scanner
-from sleeper.engine.read_leaves import Reading
+from sleeper.engine.read_leaves import Reading, open_reading
 from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.model.properties import SCHEMA, InstanceProperties, TableProperties
 from sleeper.model.schema import Schema
@@ -25,7 +23,6 @@ from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.ports import NewId, Objects, TableIndex
 
 
@@ -145,15 +142,12 @@ class TableHandle:
         around = self._surroundings
         files = around.objects.under(self.table_id)
         store = open_state_store(files, self.schema, self.properties, around)
-        reading = Reading(
-            files=files,
-            schema=self.schema,
-            arrow_schema=self._arrow_schema,
-            lookup=LookupReader(files, concurrent_files=_files_at_once(files)),
-            scanner=Scanner(
-                self.schema, temp_folder=around.temp_folder, stores=around.inputs.settings
-            ),
-            processing=self.properties.processing(self.schema),
+        reading = open_reading(
+            files,
+            self.schema,
+            self.properties.processing(self.schema),
+            temp_folder=around.temp_folder,
+            stores=around.inputs.settings,
         )
         self._opened = opened = _Opened(os.getpid(), files, store, reading)
         return opened
@@ -174,11 +168,6 @@ class TableHandle:
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.table_id}) of {self._surroundings.reopen[1][0].url}>"
-
-
-def _files_at_once(files: Objects) -> int:
-    """How many files a look-up reads side by side: many where reading is mostly waiting."""
-    return 16 if isinstance(files, BucketObjects) else 1
 
 
 def open_state_store(

@@ -12,10 +12,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.read import Scanner
-from sleeper.engine.read_leaves import Reading
+from sleeper.engine.read_leaves import Reading, open_reading
 from sleeper.engine.scan.session import StoreSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.model.processing import Processing
@@ -25,7 +22,6 @@ from sleeper.state.state_store import StateStore
 from sleeper.storage.ports import NewId, Objects
 
 _TABLES_KEPT = 8
-_FILES_AT_ONCE = 16  # whose footers are looked at side by side, where that is mostly waiting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +89,10 @@ class OpenTable:
 @lru_cache(maxsize=_TABLES_KEPT)
 def reading_of(table: TableFiles) -> Reading:
     """Return the readers of a table, the same ones for as long as this process lives."""
-    return Reading(
-        files=table.files,
-        schema=table.schema,
-        arrow_schema=to_arrow(table.schema),
-        lookup=LookupReader(
-            table.files, concurrent_files=_FILES_AT_ONCE if "://" in table.url else 1
-        ),
-        scanner=Scanner(table.schema, temp_folder=table.temp_folder, stores=table.stores),
-        processing=table.processing,
+    return open_reading(
+        table.files,
+        table.schema,
+        table.processing,
+        temp_folder=table.temp_folder,
+        stores=table.stores,
     )
