@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -288,4 +289,22 @@ def test_what_has_not_ended_is_cancelled_with_the_iterator(spark, tmp_path):
     ended.close()
 
     assert not [each for each in threading.enumerate() if each.name.startswith("sleeper-spark-job")]
+    assert spark.range(3).count() == 3
+
+
+def test_ctrl_c_ends_the_run(spark):
+    """What runs is cancelled, what waits is not begun, and the interrupt goes on."""
+
+    def slow(number):
+        import time  # noqa: PLC0415 - goes into a worker by value
+
+        time.sleep(60)
+        return number
+
+    interrupt = threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(run_separately(spark, range(20), slow, at_once=2))
+
     assert spark.range(3).count() == 3

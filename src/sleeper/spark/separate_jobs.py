@@ -7,6 +7,7 @@ where one task dies too often. A job costs some hundredths of a second; pieces t
 from __future__ import annotations
 
 import pickle
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
@@ -112,7 +113,7 @@ class _Jobs:
         try:
             (row,) = rows.collect()
         except Exception as error:
-            if "cancel" in str(error).lower():
+            if _is_cancelled(error):
                 self.stopped.set()
             raise
         return pickle.loads(row["result"])  # noqa: S301 - written by our own task
@@ -173,4 +174,9 @@ def _outcomes(started: dict[Future[Any], Any]) -> Iterator[Ended[Any, Any]]:
 
 
 def _ends_the_run(error: Exception) -> bool:
-    return isinstance(error, _Stopped) or "cancel" in str(error).lower()
+    return isinstance(error, _Stopped) or _is_cancelled(error)
+
+
+def _is_cancelled(error: Exception) -> bool:
+    """Whether a job did not fail but was stopped, in the words of Spark and of Connect."""
+    return re.search(r"\[(SPARK_JOB_CANCELLED|OPERATION_CANCELED)\]", str(error)) is not None

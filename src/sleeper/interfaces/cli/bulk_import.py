@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,9 @@ def _run_here(
         raise click.UsageError("--dry-run goes with --submit")
     name = (job.table_name or "") if checked else _checked_name(job, instance)
     opened = instance.table(name)
-    with progress_rows(f"bulk import into {name}") as progress:
+    with warnings.catch_warnings(), progress_rows(f"bulk import into {name}") as progress:
+        # None of our code hands Spark a pandas frame.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         result = opened.bulk_import(
             job.paths,
             job.id,
