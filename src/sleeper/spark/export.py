@@ -37,6 +37,10 @@ if TYPE_CHECKING:  # an extra, and slow to import
 MANIFEST = "_SUCCESS"
 """What marks an export as whole. Spark and others that read Parquet pass over such names."""
 
+_UNFINISHED = "_unfinished"
+"""Lies there while an export runs. Tasks look for it before a part of theirs appears: Spark stops
+them late, and what they write when the export has been given up would lie about for ever."""
+
 PART_ROWS = 1_000_000
 """Leaves of fewer rows than this share a part."""
 
@@ -170,12 +174,15 @@ def export_to_objects(
     names = checked_columns(request.table.schema, request.columns)
     parts = _plan_parts(request, names)
     try:
+        target.put(_UNFINISHED, b"")
         written = _write_parts(spark, parts, target, progress)
         exported = Exported(parts=written, transaction=request.state.number)
         target.put(MANIFEST, _manifest(exported))
+        target.delete([_UNFINISHED])
     except BaseException:
         with suppress(StorageFailed):
-            target.delete([MANIFEST, *(part.name for part in parts)])
+            target.delete([MANIFEST, _UNFINISHED])
+            target.delete(part.name for part in parts)
         raise
     return exported
 
@@ -247,9 +254,20 @@ def _write_parts(
 
 
 def _write_part(part: _Part, target: Objects) -> int:
+    _check_wanted(target)
     batches, arrow_schema = read_task(part.leaves), part.leaves.arrow_schema
     with Rows(batches, arrow_schema, transaction=0) as rows, target.open_output(part.name) as file:
-        return stream_rows(rows, cast("BinaryIO", file), "parquet")
+        row_count = stream_rows(rows, cast("BinaryIO", file), "parquet")
+        _check_wanted(target)
+    return row_count
+
+
+def _check_wanted(target: Objects) -> None:
+    if target.read(_UNFINISHED) is None:
+        raise StorageFailed(
+            f"{target.url(_UNFINISHED)} is gone: the export was given up, or workers and driver "
+            "do not reach its place alike. Use an object store, a shared file system, or local mode"
+        )
 
 
 def _check_there(parts: Sequence[_Part], target: Objects) -> None:

@@ -7,7 +7,8 @@ the damage last and give it a right checksum. So a compaction looks at every pag
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,10 @@ from sleeper.engine.lookup.reader import RangeReader
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
 
 _READ_BYTES = 8 << 20
-"""Pages that are held at once, about. One page that is larger is read whole."""
+"""Pages that are read at once, about. One page that is larger is read whole."""
+
+_INDEX_BYTES = 1 << 20
+"""Page indexes that are read at once, about: those of one row group, or of several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +53,8 @@ def verify_pages(files: RangeReader, filename: str) -> VerifiedFile:
     """Check footer, page indexes and every page of a data file, and return what it holds.
 
     Each page is compared with its checksum; what its header says, which no checksum covers, with
-    the page index. Nothing is decompressed. Memory is about 8 MiB, and the footer. The file's end
-    is read, then every byte of every page once, in order.
+    the page index. Nothing is decompressed. Memory is the footer, about 1 MiB of page indexes and
+    8 MiB of pages. The file's end is read, then every byte of every page once, in order.
 
     Args:
         files: Where the file is.
@@ -61,16 +65,11 @@ def verify_pages(files: RangeReader, filename: str) -> VerifiedFile:
         StorageFailed: the file cannot be read.
     """
     read = _reader_of(files, filename)
-    place = ""
     try:
         size_bytes = files.size(filename)
         index = open_file(filename, size_bytes, read)
         index.check_indexes(read)
-        flags: set[bool] = set()
-        for group, leaf in _chunks(index.footer):
-            place = _place(index.footer, group, leaf)
-            flags |= _verify_chunk(index.footer, group, leaf, read)
-        place = ""
+        flags = _verify_chunks(index.footer, read)
         if len(flags) > 1:
             raise ValueError("some of its pages have checksums and others have none")
     except ObjectNotFound as error:
@@ -82,7 +81,7 @@ def verify_pages(files: RangeReader, filename: str) -> VerifiedFile:
         raise
     except DECODING_ERRORS as error:
         raise DataDamaged(
-            f"data file {filename!r} is damaged{place}: {str(error) or type(error).__name__}. "
+            f"data file {filename!r} is damaged: {str(error) or type(error).__name__}. "
             "Restore the file from a copy, or ingest its rows again."
         ) from error
     return VerifiedFile(
@@ -90,93 +89,164 @@ def verify_pages(files: RangeReader, filename: str) -> VerifiedFile:
     )
 
 
-def _chunks(footer: Footer) -> Iterator[tuple[int, int]]:
-    """Row group and leaf of every column chunk that has pages."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """A column chunk, and what the page index says of its pages.
+
+    Attributes:
+        place: Row group and column, for messages.
+        about: What the footer says of the chunk.
+        leaf: What it says of the column.
+        locations: Where the pages are.
+        value_counts: Values of each location; None where the file does not tell.
+    """
+
+    place: str
+    about: ColumnChunk
+    leaf: Leaf
+    locations: PageLocations
+    value_counts: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """Adjacent pages of a chunk: those from number `first` up to, not including, `last`."""
+
+    chunk: _Chunk
+    offset: int
+    length: int
+    first: int
+    last: int
+
+
+def _verify_chunks(footer: Footer, read: ReadRanges) -> set[bool]:
+    """Check all pages, about 8 MiB at once; return whether they have checksums."""
+    flags: set[bool] = set()
+    together: list[_Piece] = []
+    size = 0
+    for chunk in _chunks(footer, read):
+        with _told(chunk.place):
+            pieces = [*_pieces(chunk)]
+        for piece in pieces:
+            if together and size + piece.length > _READ_BYTES:
+                flags |= _verify_pieces(together, read)
+                together, size = [], 0
+            together.append(piece)
+            size += piece.length
+    return flags | _verify_pieces(together, read)
+
+
+def _chunks(footer: Footer, read: ReadRanges) -> Iterator[_Chunk]:
+    """Every column chunk that has pages, in the order of the file."""
+    together: list[tuple[int, int]] = []
+    size = 0
     for group, row_count in enumerate(footer.row_counts):
-        if row_count:
-            for leaf in range(len(footer.leaves)):
-                yield group, leaf
+        if not row_count:
+            continue
+        for leaf, chunk in enumerate(footer.chunks[group]):
+            together.append((group, leaf))
+            size += sum(place[1] for place in _index_places(chunk, footer.leaves[leaf]))
+        if size > _INDEX_BYTES:
+            yield from _indexed(footer, together, read)
+            together, size = [], 0
+    yield from _indexed(footer, together, read)
 
 
-def _place(footer: Footer, group: int, leaf: int) -> str:
-    column = ".".join(footer.leaves[leaf].path)
-    return f" in row group {group} (counted from 0), column {column!r}"
+def _index_places(chunk: ColumnChunk, leaf: Leaf) -> list[tuple[int, int]]:
+    """The offset index; and where a row may have several values, the column index."""
+    wanted = (chunk.offset_index, chunk.column_index if leaf.repetition_max else None)
+    return [place for place in wanted if place is not None]
 
 
-def _verify_chunk(footer: Footer, group: int, leaf_number: int, read: ReadRanges) -> set[bool]:
-    """Check one column chunk; return whether its pages have checksums."""
-    chunk, leaf = footer.chunks[group][leaf_number], footer.leaves[leaf_number]
-    row_count = footer.row_counts[group]
-    locations, value_counts = _expected(chunk, leaf, row_count, read)
-    flags = set()
-    first = 0
-    for offset, length, last in _pieces(chunk, locations):
-        (data,) = read([(offset, length)])
-        pages = read_pages(data, chunk, leaf)
-        flags |= {page.has_checksum for page in pages}
-        values = [page for page in pages if page.kind != DICTIONARY_PAGE]
-        _check_counts(values, leaf, locations, value_counts, first, last)
-        first = last
-    return flags
+def _indexed(
+    footer: Footer, chosen: Sequence[tuple[int, int]], read: ReadRanges
+) -> Iterator[_Chunk]:
+    """Read the page indexes of some chunks in one call."""
+    places = [
+        place
+        for group, leaf in chosen
+        for place in _index_places(footer.chunks[group][leaf], footer.leaves[leaf])
+    ]
+    blobs = dict(zip(places, read(places) if places else (), strict=True))
+    for group, number in chosen:
+        chunk, leaf = footer.chunks[group][number], footer.leaves[number]
+        place = f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
+        with _told(place):
+            locations, counts = _expected(chunk, leaf, footer.row_counts[group], blobs)
+        yield _Chunk(place=place, about=chunk, leaf=leaf, locations=locations, value_counts=counts)
 
 
 def _expected(
-    chunk: ColumnChunk, leaf: Leaf, row_count: int, read: ReadRanges
-) -> tuple[PageLocations, list[int] | None]:
+    chunk: ColumnChunk, leaf: Leaf, row_count: int, blobs: Mapping[tuple[int, int], bytes]
+) -> tuple[PageLocations, Sequence[int] | None]:
     """Where the pages are, and how many values each holds: as many as rows, or as it says."""
     if chunk.offset_index is None:
         locations = whole_chunk(chunk.offset, chunk.size, row_count)
         return locations, None if leaf.repetition_max else [row_count]
-    (data,) = read([chunk.offset_index])
-    locations = read_offset_index(data, row_count)
+    locations = read_offset_index(blobs[chunk.offset_index], row_count)
     if not leaf.repetition_max:
         return locations, np.diff(locations.first_rows).tolist()
     if chunk.column_index is None:
         return locations, None
-    (data,) = read([chunk.column_index])
     counts = read_value_counts(
-        data, definition_max=leaf.definition_max, repetition_max=leaf.repetition_max
+        blobs[chunk.column_index],
+        definition_max=leaf.definition_max,
+        repetition_max=leaf.repetition_max,
     )
     return locations, None if counts is None else counts[0].tolist()
 
 
-def _pieces(chunk: ColumnChunk, locations: PageLocations) -> Iterator[tuple[int, int, int]]:
-    """Cut a chunk between pages: offset, length, and the number of the page that follows."""
+def _pieces(chunk: _Chunk) -> Iterator[_Piece]:
+    """Cut a chunk between pages; its dictionary goes with the first."""
+    locations, start, first = chunk.locations, chunk.about.offset, 0
     ends = (locations.offsets + locations.sizes).tolist()
-    if ends[-1] != chunk.end or locations.offsets[0] < chunk.offset:
+    if ends[-1] != chunk.about.end or locations.offsets[0] < start:
         raise ValueError("an offset index does not fit its column chunk")
-    start = chunk.offset
-    for page, end in enumerate(ends):
-        is_last = page + 1 == len(ends)
-        if is_last or ends[page + 1] - start > _READ_BYTES:
-            yield start, end - start, page + 1
-            start = end
+    for page, end in enumerate(ends, 1):
+        if page == len(ends) or ends[page] - start > _READ_BYTES:
+            yield _Piece(chunk=chunk, offset=start, length=end - start, first=first, last=page)
+            start, first = end, page
 
 
-def _check_counts(
-    pages: Sequence[Page],
-    leaf: Leaf,
-    locations: PageLocations,
-    value_counts: Sequence[int] | None,
-    first: int,
-    last: int,
-) -> None:
-    """Compare what the headers of pages `first` to `last` say with the page index."""
-    if locations.page_each and len(pages) != last - first:
+def _verify_pieces(pieces: Sequence[_Piece], read: ReadRanges) -> set[bool]:
+    """Read pieces in one call and check their pages; return whether these have checksums."""
+    flags: set[bool] = set()
+    blobs = read([(piece.offset, piece.length) for piece in pieces]) if pieces else []
+    for piece, data in zip(pieces, blobs, strict=True):
+        with _told(piece.chunk.place):
+            pages = read_pages(data, piece.chunk.about, piece.chunk.leaf)
+            flags |= {page.has_checksum for page in pages}
+            _check_counts([page for page in pages if page.kind != DICTIONARY_PAGE], piece)
+    return flags
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    """Say where it was that damaged bytes led to an error."""
+    try:
+        yield
+    except DECODING_ERRORS as error:
+        raise ValueError(f"{place}: {str(error) or type(error).__name__}") from error
+
+
+def _check_counts(pages: Sequence[Page], piece: _Piece) -> None:
+    """Compare what the headers of data pages say with the page index."""
+    chunk, first, last = piece.chunk, piece.first, piece.last
+    page_each = chunk.locations.page_each
+    if page_each and len(pages) != last - first:
         raise ValueError("it has another number of pages than its offset index says")
-    if value_counts is not None:
+    if chunk.value_counts is not None:
         found = [page.value_count for page in pages]
-        expected = value_counts[first:last]
-        if (found if locations.page_each else [sum(found)]) != expected:
+        if (found if page_each else [sum(found)]) != chunk.value_counts[first:last]:
             raise ValueError("a page holds another number of values than its index says")
-    if locations.page_each:
-        rows = np.diff(locations.first_rows[first : last + 1]).tolist()
+    if page_each:
+        rows = np.diff(chunk.locations.first_rows[first : last + 1]).tolist()
         for page, row_count in zip(pages, rows, strict=True):
             if page.row_count not in (None, row_count):
                 raise ValueError("a page holds another number of rows than its index says")
-    if leaf.repetition_max or leaf.definition_max:
+    if chunk.leaf.repetition_max or chunk.leaf.definition_max:
         for page in pages:
-            check_levels(page, leaf)
+            check_levels(page, chunk.leaf)
 
 
 def _reader_of(files: RangeReader, filename: str) -> ReadRanges:

@@ -8,6 +8,7 @@ The line is JSON and no pickle: file names and other words of strangers stand in
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,9 +54,10 @@ def raised_here() -> Iterator[None]:
 
 def error_in(text: str) -> SleeperError | None:
     """Return the error that a worker's traceback tells of; the last one, if several."""
-    for part in reversed(text.split(_MARK)[1:]):
+    # A message may hold such words too, but comes before its own line, and is escaped in it.
+    for mark in reversed([*re.finditer(_MARK, text)]):
         try:
-            name, arguments = json.JSONDecoder().raw_decode(part)[0]
+            name, arguments = json.JSONDecoder().raw_decode(text, mark.end())[0]
             kind = getattr(errors, name)
             if issubclass(kind, SleeperError):
                 return kind(*arguments)  # type: ignore[no-any-return]

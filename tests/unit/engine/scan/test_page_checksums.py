@@ -116,7 +116,7 @@ def test_damage_is_told_with_file_row_group_and_column(place):
     column = pq.ParquetFile(io.BytesIO(body)).metadata.row_group(group).column(leaf)
     last_byte = column.data_page_offset + column.total_compressed_size - 1
 
-    with pytest.raises(DataDamaged, match=r"'f' is damaged in row group") as told:
+    with pytest.raises(DataDamaged, match=r"'f' is damaged: row group") as told:
         verify_pages(OneFile(flipped(body, last_byte)), "f")
 
     assert f"row group {group} " in str(told.value)
