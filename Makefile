@@ -18,7 +18,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format docs bench lock clean
+.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 check format docs bench lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -27,18 +27,29 @@ help: ## List the recipes.
 demo: $(READY) ## Store a year of flights and read them by key: a tour in a minute.
 	@$(BIN)/python examples/flights_demo.py $(ARGS)
 
-# Tests on Spark share one session, so each of their runs is one process: on Spark as users
-# have it, and those marked every_spark through Spark Connect and on the oldest Spark as well.
+# Tests on Spark share one session, so each of these runs is one process: on Spark as users have
+# it, on a cluster of processes that are killed, and those marked every_spark through Spark
+# Connect and on the oldest Spark as well. They wait more than they compute: two at once.
 # Where ARGS chooses tests, a run that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
-ON_SPARK := tests/spark -m every_spark
+ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
 test: $(READY) $(READY40) ## Run every test. ARGS="-k split" runs some.
 	@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark $(ARGS) $(OR_NONE)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
+
+test-spark: $(READY)
 	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(ARGS) $(OR_NONE)
-	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) $(ON_SPARK) $(ARGS) $(OR_NONE)
-	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) $(ON_SPARK) $(ARGS) $(OR_NONE)
+
+test-spark-cluster: $(READY)
+	@echo "Spark, killed:"; $(BIN)/python $(PYTEST) tests/spark/cluster $(ARGS) $(OR_NONE)
+
+test-spark-connect: $(READY)
+	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
+
+test-spark40: $(READY40)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
 
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }

@@ -21,7 +21,13 @@ from sleeper.spark.session import local_session, local_settings
 
 KIND = os.environ.get("SLEEPER_TEST_SPARK", "classic")
 SIZE = {"cores": 2, "memory": "1g"}
-CONF = {"spark.sql.shuffle.partitions": "2"}
+# Such a session lives for minutes: more is spent on compiling well than is won by it.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+CONF = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def what_is_missing() -> str | None:

@@ -14,6 +14,7 @@ import pytest
 from sleeper.errors import MissingExtra
 from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings, running_session
+from tests.spark.conftest import SHORT_LIVED
 
 
 def fake_java(folder, *, version, home=None):
@@ -167,7 +168,11 @@ class TestJava:
 
             environment = {"PATH": "", "XDG_CACHE_HOME": sys.argv[1]}
             spark = local_session(
-                environment=environment, python=sys.executable, cores=1, memory="512m"
+                environment=environment,
+                python=sys.executable,
+                cores=1,
+                memory="512m",
+                conf={"spark.driver.extraJavaOptions": sys.argv[2]},
             )
             java = spark.sparkContext._jvm.System.getProperty("java.home")
             spark.range(10).mapInArrow(double, "n long").write.parquet(sys.argv[1] + "/rows")
@@ -177,7 +182,7 @@ class TestJava:
         """
 
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)],
+            [sys.executable, "-c", textwrap.dedent(script), str(tmp_path), SHORT_LIVED],
             capture_output=True,
             text=True,
             check=False,

@@ -112,7 +112,6 @@ def test_a_stream_goes_on_where_it_was(spark, table, copy, tmp_path):
     assert copy.query(key="x").to_pylist() == rows("x", n=2)
 
 
-@pytest.mark.every_spark
 def test_a_repeated_micro_batch_changes_nothing(spark, table, copy, tmp_path):
     """
     When Spark dies after a micro-batch was added, and before it noted that, it runs the

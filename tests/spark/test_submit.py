@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+import pyspark
 
 import sleeper as sleeper_package
+from sleeper.spark.java import find_java
+from tests.spark.conftest import SHORT_LIVED
 from tests.unit.interfaces.command_line import ROWS, make_trips, rows_of, sleeper, write_rows
 
 MORE = [
@@ -21,6 +22,7 @@ MORE = [
 QUIET = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.driver.memory": "1g",
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
@@ -32,8 +34,6 @@ def test_a_job_goes_through_spark_submit(tmp_path):
     The job is saved, spark-submit starts its driver, the driver reads the job back, imports on
     its own Spark and commits under the job's id, so that the same job again changes nothing.
     """
-    if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
-        pytest.skip("there is no Java")
     url = make_trips(tmp_path)
     more = write_rows(tmp_path / "more.parquet", MORE)
     least = "sleeper.table.bulk.import.min.leaf.partitions=1"
@@ -50,7 +50,11 @@ def test_a_job_goes_through_spark_submit(tmp_path):
         check=False,
         capture_output=True,
         # Nothing but Sleeper's sources: the rest must be found where this Python has it.
-        env={**os.environ, "PYTHONPATH": str(Path(sleeper_package.__file__).parents[1])},
+        env={
+            **os.environ,
+            "JAVA_HOME": str(find_java(os.environ, spark_version=pyspark.__version__).home),
+            "PYTHONPATH": str(Path(sleeper_package.__file__).parents[1]),
+        },
         text=True,
     )
     again = sleeper("bulk-import", "trips", more, "--job-id", "june", "--instance", url)

@@ -15,7 +15,8 @@ import pytest
 from sleeper.spark.session import local_session
 from tests.contracts.s3_server import CREDENTIALS
 from tests.spark.cluster.faulty_files import wait_until
-from tests.spark.conftest import MISSING
+from tests.spark.conftest import CONF as SHARED_CONF
+from tests.spark.conftest import MISSING, SHORT_LIVED
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -26,13 +27,9 @@ WORKERS_SEE = {
     "NO_PROXY": "127.0.0.1",
     **CREDENTIALS,
 }
-# These processes live for seconds: more is spent on compiling well than is won by it.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CONF = {
-    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    **SHARED_CONF,
     "spark.executor.extraJavaOptions": SHORT_LIVED,
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "2",
     "spark.task.maxFailures": str(ATTEMPTS),
     **{f"spark.executorEnv.{name}": value for name, value in WORKERS_SEE.items()},
 }
