@@ -53,7 +53,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-spark-") as folder:
         make_inputs(Path(folder), arguments.rows, arguments.variants)
         print(f"{arguments.rows:,} rows, {arguments.leaves} leaves")
-        print(f"{'variant':10}{'CPU s':>8}{'JVM s':>8}{'wall s':>8}{'peak MB':>9}{'load':>6}")
+        print(f"{'variant':10}{'CPU s':>8}{'JVM s':>8}{'wall s':>8}{'peak MB':>9}{'of JVM':>8}{'load':>6}")
         cpu: dict[str, list[float]] = {variant: [] for variant in arguments.variants}
         for _ in range(arguments.runs):
             for variant in arguments.variants:
@@ -210,28 +210,32 @@ class Watch:
     def __init__(self) -> None:
         self._started, self._cpu = perf_counter(), tree_cpu()
         self._load = os.getloadavg()[0]
-        self._peak = 0
+        self._peak = self._jvm_at_peak = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def ended(self) -> str:
-        """What it came to: CPU, that of the JVM, wall, memory, load before."""
+        """What it came to: CPU, that of the JVM, wall, memory, the JVM's part, load before."""
         cpu, jvm = (now - before for now, before in zip(tree_cpu(), self._cpu, strict=True))
         wall = perf_counter() - self._started
         self._done.set()
         self._thread.join()
-        return f"{cpu:8.1f}{jvm:8.1f}{wall:8.1f}{self._peak / 1e6:9.0f}{self._load:6.1f}"
+        peaks = f"{self._peak / 1e6:9.0f}{self._jvm_at_peak / 1e6:8.0f}"
+        return f"{cpu:8.1f}{jvm:8.1f}{wall:8.1f}{peaks}{self._load:6.1f}"
 
     def _look(self) -> None:
         while not self._done.is_set():
-            size = 0
+            size = jvm = 0
             for process in tree():
                 try:
-                    size += process.memory_full_info().pss
+                    pss, name = process.memory_full_info().pss, process.name()
                 except psutil.Error:
                     continue
-            self._peak = max(self._peak, size)
+                size += pss
+                jvm += pss if name == "java" else 0
+            if size > self._peak:
+                self._peak, self._jvm_at_peak = size, jvm
             sleep(0.3)
 
 

@@ -46,10 +46,11 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
 
 _BUCKET_BYTES_MIN = 32 << 20
-_BUCKET_BYTES_MAX = 48 << 20
+_BUCKET_BYTES_MAX = 32 << 20
 _BUCKET_ROWS_MAX = 1_000_000  # rows may be few bytes in a file and many in memory
-_PIECE_BYTES_MAX = 128 << 20  # what sorting a piece of the input may need
+_PIECE_BYTES_MAX = 64 << 20  # what sorting a piece of the input may need
 _TASKS_PER_CORE = 3
+_FRAME_BUCKETS_MIN = 48  # the size of a DataFrame is not known: many, so that each is small
 _CHECKS_AT_ONCE = 16
 _STAGES = ("read and sort", "write")
 
@@ -171,7 +172,7 @@ def import_frame(
     """
     cores = _cores(rows.sparkSession)
     if samples is None or row_count is None:
-        buckets = plan_even_buckets(target.leaves, _TASKS_PER_CORE * cores)
+        buckets = plan_even_buckets(target.leaves, max(_FRAME_BUCKETS_MIN, _TASKS_PER_CORE * cores))
     else:
         buckets = plan_buckets(target.leaves, samples, _BUCKET_ROWS_MAX // 2)
     places = places_for(rows.sparkSession, len(buckets) + 1)

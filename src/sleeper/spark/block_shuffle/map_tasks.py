@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame
 
 _INPUT_BYTES = 256 << 20
-_BATCH_ROWS_MAX = 131_072
+_BATCH_ROWS_MIN = 8192  # Spark 4.0 hands rows over 64 at a time: see `shuffle`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,28 @@ def cut_rows(settings: MapSettings, name: str) -> Callable[[Batches], Batches]:
         use_one_thread()
         context = TaskContext.get()
         number = 0 if context is None else context.partitionId()
-        yield from _cut([_Stream(name, batches)], settings, number)
+        yield from _cut([_Stream(name, _gathered(batches))], settings, number)
 
     return run
+
+
+def _gathered(batches: Batches) -> Batches:
+    """Put small batches together, so that none costs more to look at than its rows do."""
+    waiting: list[pa.RecordBatch] = []
+    row_count = 0
+    for batch in batches:
+        waiting.append(batch)
+        row_count += batch.num_rows
+        if row_count >= _BATCH_ROWS_MIN:
+            yield from _joined(waiting)
+            waiting, row_count = [], 0
+    yield from _joined(waiting)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    if len(batches) <= 1:
+        return batches
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: int) -> Batches:

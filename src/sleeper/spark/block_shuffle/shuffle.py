@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 BLOCK_COLUMNS = "place int, bucket int, block binary, note binary"
 RESULT_COLUMNS = "bucket int, result binary"
 
-_BATCH_BYTES = 8 << 20  # blocks handed to Spark at once
+_BATCH_BYTES = 4 << 20  # blocks handed to Spark at once
 _BATCH_ROWS = 64  # where Spark bounds its batches by rows alone, as 4.0 does
 
 Batches = Iterator[pa.RecordBatch]
@@ -182,10 +182,11 @@ class _small_batches:  # noqa: N801 - used as a function
     """
 
     _SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    _BY_SIZE = "spark.sql.execution.arrow.maxBytesPerBatch"
 
     def __init__(self, spark: SparkSession) -> None:
         self._conf = spark.conf
-        bounded = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch", None)
+        bounded = spark.conf.isModifiable(self._BY_SIZE)  # where it is known, it has a default
         self._before = None if bounded else spark.conf.get(self._SETTING)
 
     def __enter__(self) -> None:
