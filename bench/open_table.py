@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import sleeper
 from sleeper.model.files import FileReference
-from sleeper.state.file_transactions import AddFiles
+from sleeper.state.transactions.files import AddFiles
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
 RUNS = 5

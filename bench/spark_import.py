@@ -53,7 +53,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-spark-") as folder:
         make_inputs(Path(folder), arguments.rows, arguments.variants)
         print(f"{arguments.rows:,} rows, {arguments.leaves} leaves")
-        print(f"{'variant':10}{'CPU s':>8}{'JVM s':>8}{'wall s':>8}{'peak MB':>9}{'of JVM':>8}{'load':>6}")
+        heads = ("CPU s", "JVM s", "wall s", "peak MB", "of JVM", "load")
+        print(f"{'variant':10}" + "".join(map("{:>9}".format, heads)))
         cpu: dict[str, list[float]] = {variant: [] for variant in arguments.variants}
         for _ in range(arguments.runs):
             for variant in arguments.variants:
@@ -221,8 +222,8 @@ class Watch:
         wall = perf_counter() - self._started
         self._done.set()
         self._thread.join()
-        peaks = f"{self._peak / 1e6:9.0f}{self._jvm_at_peak / 1e6:8.0f}"
-        return f"{cpu:8.1f}{jvm:8.1f}{wall:8.1f}{peaks}{self._load:6.1f}"
+        peaks = f"{self._peak / 1e6:9.0f}{self._jvm_at_peak / 1e6:9.0f}"
+        return f"{cpu:9.1f}{jvm:9.1f}{wall:9.1f}{peaks}{self._load:9.1f}"
 
     def _look(self) -> None:
         while not self._done.is_set():

@@ -158,6 +158,12 @@ class TableModel:
         self.number += 1
         self.versions[self.number] = now
 
+    def catch_up(self, number: int) -> None:
+        """Transactions up to this one were committed, none of which changed a row."""
+        assert number >= self.number
+        while self.number < number:
+            self.advance()
+
     def find_job(self, job_id: str | None) -> Job | None:
         job = self.jobs.get(job_id) if job_id is not None else None
         if job is None or self.horizon is None or job.keep_until < self.horizon:

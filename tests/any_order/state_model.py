@@ -10,18 +10,17 @@ from dataclasses import dataclass, field, replace
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range, whole_region
-from sleeper.state.file_transactions import (
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import (
     AddFiles,
-    AssignJobIds,
     ClearFiles,
     DeleteFiles,
-    JobAssignment,
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import InitialisePartitions, SplitPartition
+from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA
 
 

@@ -28,9 +28,9 @@ from sleeper.errors import (
 )
 from sleeper.instance import Instance
 from sleeper.model.partitions import split_partition
-from sleeper.state.file_transactions import AddFiles
 from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import SplitPartition
+from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from tests.any_order.faults import Call, Fault, Faults, FaultyObjects, Killed
 from tests.any_order.whole_instance import (

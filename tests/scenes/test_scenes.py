@@ -21,19 +21,18 @@ import pytest
 
 from sleeper.errors import CommitRefused
 from sleeper.state.commit import apply_entry
-from sleeper.state.file_transactions import (
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import (
     AddFiles,
-    AssignJobIds,
     ClearFiles,
     DeleteFiles,
-    JobAssignment,
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import ExtendPartitionTree
-from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.partitions import ExtendPartitionTree
 from tests.unit.state.small_tables import (
     LATER,
     MUCH_LATER,

@@ -22,7 +22,7 @@ from sleeper.errors import (
     NullKeys,
 )
 from sleeper.model.partitions import split_partition
-from sleeper.state.partition_transactions import SplitPartition
+from sleeper.state.transactions.partitions import SplitPartition
 from tests.spark.any_tables import check_files, multiset, rows_of, schemas
 
 MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"

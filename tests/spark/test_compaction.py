@@ -26,7 +26,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import claimed_job
 from sleeper.spark.compaction import commit_compaction, run_compactions
 from sleeper.spark.separate_jobs import run_separately
-from sleeper.state.file_transactions import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
 from sleeper.storage.local.folder import FolderObjects
 from tests.spark.any_tables import check_files
 

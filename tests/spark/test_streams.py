@@ -15,12 +15,8 @@ from sleeper.errors import BadRequest, TableNotFound, VersionNotFound
 from sleeper.interfaces.spark_source import SleeperSource
 from sleeper.model import paths
 from sleeper.model.files import FileReference
-from sleeper.state.file_transactions import (
-    AssignJobIds,
-    DeleteFiles,
-    JobAssignment,
-    ReplaceFiles,
-)
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import DeleteFiles, ReplaceFiles
 
 SCHEMA = Schema(
     row_keys=[Field("id", Primitive.STRING)],

@@ -26,14 +26,16 @@ from sleeper.model.known_properties.table import (
     AsyncCommitProperties,
     BatcherProperties,
     BulkImportProperties,
-    CompactionProperties,
     DefinitionProperties,
-    GarbageProperties,
     IngestProperties,
     ParquetProperties,
     QueryProperties,
-    SplittingProperties,
     StateStoreProperties,
+)
+from sleeper.model.known_properties.upkeep import (
+    CompactionProperties,
+    GarbageProperties,
+    SplittingProperties,
 )
 from sleeper.model.processing import AGGREGATIONS, FILTERS, Processing, parse_processing
 from sleeper.model.schema import Schema

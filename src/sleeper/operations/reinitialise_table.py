@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
-from sleeper.state.file_transactions import ClearFiles
-from sleeper.state.partition_transactions import InitialisePartitions
 from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.files import ClearFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.ports import NewId, Objects
 
 

@@ -19,8 +19,8 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.spark.data_source.open_table import TableFiles, reading_of
 from sleeper.spark.separate_jobs import AT_ONCE, run_separately
-from sleeper.state.file_transactions import ReplaceFiles
 from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.files import ReplaceFiles
 from sleeper.storage.ports import Objects
 
 if TYPE_CHECKING:  # an extra, and slow to import

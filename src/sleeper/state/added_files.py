@@ -12,9 +12,9 @@ from sleeper.errors import (
     StorageFailed,
 )
 from sleeper.model.files import FileReference
-from sleeper.state.file_transactions import AddFiles
 from sleeper.state.job_ids import FinishedJob, JobRecord
 from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.files import AddFiles
 
 
 def add_files(

@@ -14,23 +14,22 @@ from typing import Any
 
 from sleeper.errors import BadRequest, DataDamaged, FormatTooNew, SleeperError
 from sleeper.model.schema import Schema
-from sleeper.state.file_transactions import (
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.table_state import Transaction
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment, ReleaseJobIds
+from sleeper.state.transactions.files import (
     AddFiles,
-    AssignJobIds,
     ClearFiles,
     DeleteFiles,
-    JobAssignment,
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import (
+from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     SplitPartition,
 )
-from sleeper.state.table_state import Transaction
 from sleeper.state.value_json import (
     Document,
     partitions_from_json,
@@ -179,24 +178,22 @@ def _job_from_json(document: Document) -> FinishedJob:
     )
 
 
-def _assign_to_json(transaction: AssignJobIds, schema: Schema) -> dict[str, Any]:
+def _claims_to_json(claims: tuple[JobAssignment, ...]) -> dict[str, Any]:
     requests = [
         {"jobId": a.job_id, "partitionId": a.partition_id, "filenames": list(a.filenames)}
-        for a in transaction.assignments
+        for a in claims
     ]
     return {"requests": requests}
 
 
-def _assign_from_json(document: Document, schema: Schema) -> AssignJobIds:
-    return AssignJobIds(
-        assignments=tuple(
-            JobAssignment(
-                job_id=read(request, "jobId", str),
-                partition_id=read(request, "partitionId", str),
-                filenames=tuple(read_list(request, "filenames", str)),
-            )
-            for request in read_list(document, "requests", dict)
+def _claims_from_json(document: Document) -> tuple[JobAssignment, ...]:
+    return tuple(
+        JobAssignment(
+            job_id=read(request, "jobId", str),
+            partition_id=read(request, "partitionId", str),
+            filenames=tuple(read_list(request, "filenames", str)),
         )
+        for request in read_list(document, "requests", dict)
     )
 
 
@@ -280,7 +277,11 @@ def _extend_from_json(document: Document, schema: Schema) -> ExtendPartitionTree
 
 _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
-    "ASSIGN_JOB_IDS": (AssignJobIds, _assign_to_json, _assign_from_json),
+    "ASSIGN_JOB_IDS": (
+        AssignJobIds,
+        lambda transaction, _: _claims_to_json(transaction.assignments),
+        lambda document, _: AssignJobIds(assignments=_claims_from_json(document)),
+    ),
     "CLEAR_FILES": (ClearFiles, lambda _, __: {}, lambda _, __: ClearFiles()),
     "DELETE_FILES": (
         DeleteFiles,
@@ -288,6 +289,11 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda document, _: DeleteFiles(filenames=tuple(read_list(document, "filenames", str))),
     ),
     "INITIALISE_PARTITIONS": (InitialisePartitions, _initialise_to_json, _initialise_from_json),
+    "RELEASE_JOB_IDS": (
+        ReleaseJobIds,
+        lambda transaction, _: _claims_to_json(transaction.claims),
+        lambda document, _: ReleaseJobIds(claims=_claims_from_json(document)),
+    ),
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),
     "SPLIT_PARTITION": (SplitPartition, _split_to_json, _split_from_json),

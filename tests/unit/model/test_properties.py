@@ -154,6 +154,8 @@ class TestKnownProperties:
             "sleeper.table.parquet.bloom.filter",
             "sleeper.table.ingest.memory",
             "sleeper.table.job.id.retention.days",
+            "sleeper.table.versions.kept.minutes",
+            "sleeper.table.compaction.job.lease.minutes",
         }
 
     @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_table import create_table
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
-from sleeper.state.partition_transactions import SplitPartition
 from sleeper.state.state_store import TransactionLogStateStore
+from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import ObjectTableIndex
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog

@@ -18,9 +18,10 @@ from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.claimed_jobs import claimed_job
-from sleeper.state.file_transactions import AddFiles, AssignJobIds, JobAssignment, ReplaceFiles
-from sleeper.state.partition_transactions import InitialisePartitions, SplitPartition
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 
 NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
 SCHEMA = Schema(row_keys=(Field("id", Primitive.LONG),))

@@ -10,18 +10,17 @@ from sleeper.model.files import FileReference
 from sleeper.model.keys import next_value
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.file_transactions import (
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import (
     AddFiles,
-    AssignJobIds,
     ClearFiles,
     DeleteFiles,
-    JobAssignment,
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import (
+from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     SplitPartition,

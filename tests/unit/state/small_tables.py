@@ -9,8 +9,8 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.partition_transactions import InitialisePartitions, SplitPartition
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 
 SCHEMA = Schema(row_keys=(Field("n", Primitive.LONG),))
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

@@ -21,11 +21,12 @@ from sleeper.errors import (
     StorageReadOnly,
 )
 from sleeper.state.commit import apply_entry, commit, commit_group, replay
-from sleeper.state.file_transactions import AddFiles, AssignJobIds, JobAssignment
 from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import InitialisePartitions
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref
 
 READY = InitialisePartitions(partitions=(ROOT,))

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
-from sleeper.state.file_transactions import AddFiles
 from sleeper.state.job_ids import FinishedJob
-from sleeper.state.partition_transactions import InitialisePartitions
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import schemas, transactions, trees
 from tests.unit.state.small_tables import (
     LATER,

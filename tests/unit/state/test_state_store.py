@@ -21,9 +21,9 @@ from sleeper.errors import (
     StorageFull,
     VersionNotFound,
 )
-from sleeper.state.file_transactions import AddFiles
-from sleeper.state.partition_transactions import InitialisePartitions
 from sleeper.state.state_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
 OFTEN = SnapshotRule(entries_min=3, changed_share=1000, entries_max=10)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
-from sleeper.state.file_transactions import AddFiles, AssignJobIds, JobAssignment
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import AddFiles
 from tests.unit.state.small_tables import LATER, NOON, after, one_partition, part, ref, two_leaves
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew
-from sleeper.state.file_transactions import AddFiles, ClearFiles, ReplaceFiles
-from sleeper.state.partition_transactions import InitialisePartitions
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import TIMES, schemas, transactions
 from tests.unit.state.small_tables import (
     LATER,

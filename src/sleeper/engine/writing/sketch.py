@@ -25,6 +25,7 @@ from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
 from sleeper.model.keys import key_type, smallest_value
+from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
 
 _K = 2048
@@ -114,6 +115,27 @@ class Sketches:
         known = self._distributions[dimension]
         place = bisect_left(known.values, _number(known.kind, value))
         return known.rows_until[place - 1] / self.row_count if place else 0.0
+
+    def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
+        """Return three values of a row key field among the rows that lie in a range.
+
+        While every row is sketched, the median of n values in order is that at index n // 2
+        (spec SPL-4). None where no row lies there.
+        """
+        known = self._distributions[dimension]
+        first = bisect_left(known.values, _number(known.kind, inside.min))
+        last = len(known.values)
+        if inside.max is not None:
+            last = bisect_left(known.values, _number(known.kind, inside.max))
+        if first >= last:
+            return None
+        before = known.rows_until[first - 1] if first else 0
+        half = before + (known.rows_until[last - 1] - before) // 2
+        middle = min(bisect_right(known.rows_until, half), last - 1)
+        least, median, most = (
+            _value(known.kind, known.values[n]) for n in (first, middle, last - 1)
+        )
+        return least, median, most
 
 
 def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:

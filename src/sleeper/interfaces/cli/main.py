@@ -30,6 +30,9 @@ _COMMANDS = {
     "bulk-import": ("bulk_import", "Add much data at once, here or on a Spark cluster."),
     "spark-environment": ("spark_environment", "Pack what a Spark cluster needs of Sleeper."),
     "query": ("query", "Read rows by key or key range."),
+    "compact": ("upkeep", "Merge files, so that queries read fewer."),
+    "split": ("upkeep", "Split leaf partitions that have grown large."),
+    "gc": ("upkeep", "Delete files that nothing references any longer."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 

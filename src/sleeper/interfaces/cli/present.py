@@ -6,7 +6,7 @@ import base64
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from typing import Any
@@ -102,14 +102,19 @@ def _visible(text: str) -> str:
     )
 
 
-@contextmanager
-def progress_rows(about: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress_rows(about: str) -> AbstractContextManager[Callable[[int, int | None], None]]:
     """Show how many rows are done on stderr while the block runs; silent off a terminal."""
+    return progress_of(about, "rows")
+
+
+@contextmanager
+def progress_of(about: str, things: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how many things are done, as `progress_rows` does."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rows"),
+        TextColumn(things),
         TimeElapsedColumn(),
     )
     err = Console(stderr=True)

@@ -13,9 +13,7 @@ from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
     NOT_NEGATIVE,
-    PERCENT,
     POSITIVE,
-    POSITIVE_LONG,
     TEXT,
     Property,
     class_of,
@@ -23,10 +21,14 @@ from sleeper.model.known_properties.kinds import (
     properties_of,
     setting,
 )
+from sleeper.model.known_properties.upkeep import (
+    CompactionProperties,
+    GarbageProperties,
+    SplittingProperties,
+)
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
-STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
 STATE_STORE: Final = class_of(
     "TransactionLogStateStore",
     "DynamoDBTransactionLogStateStore",
@@ -142,72 +144,6 @@ class QueryProperties:
         "60",
         NOT_NEGATIVE,
         "How old the state may be that a query reads, where looking costs a request.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplittingProperties:
-    """When a leaf partition is split."""
-
-    threshold_rows: int = setting(
-        "table.partition.splitting.threshold",
-        "1000000000",
-        POSITIVE_LONG,
-        "Rows in a leaf partition from which on it is split.",
-    )
-    min_rows: int = setting(
-        "table.partition.splitting.min.rows",
-        "1000",
-        POSITIVE_LONG,
-        "Sketched rows a leaf needs to be split before a bulk import.",
-    )
-    min_distribution_percent: int = setting(
-        "table.partition.splitting.min.distribution.percent",
-        "10",
-        PERCENT,
-        "Leaves with less than this share of an even spread are not split before a bulk import.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GarbageProperties:
-    """When files that nothing references are deleted."""
-
-    delay_minutes: int = setting(
-        "table.gc.delay.minutes",
-        "15",
-        NOT_NEGATIVE,
-        "How long a file waits: longer than any query.",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionProperties:
-    """Which files are merged together."""
-
-    strategy: str = setting(
-        "table.compaction.strategy.class",
-        "SizeRatioCompactionStrategy",
-        STRATEGY,
-        "How files are chosen.",
-    )
-    batch_files: int = setting(
-        "table.compaction.files.batch.size", "12", POSITIVE, "Files in a job, at most."
-    )
-    creation_limit: int = setting(
-        "table.compaction.job.creation.limit", "100000", POSITIVE, "Jobs outstanding, at most."
-    )
-    size_ratio: int = setting(
-        "table.compaction.strategy.sizeratio.ratio",
-        "3",
-        POSITIVE,
-        "A job's other files together have at least this many times the largest one's rows.",
-    )
-    partition_jobs_max: int = setting(
-        "table.compaction.strategy.sizeratio.max.concurrent.jobs.per.partition",
-        "2147483647",
-        POSITIVE,
-        "Jobs at once in one partition, at most.",
     )
 
 

@@ -113,7 +113,8 @@ def _gathered(batches: Batches) -> Batches:
 def _joined(batches: list[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
     if len(batches) <= 1:
         return batches
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()
+    joined: Sequence[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: int) -> Batches:

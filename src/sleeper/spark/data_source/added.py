@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from sleeper.errors import VersionNotFound
 from sleeper.model.schema import Schema
-from sleeper.state.file_transactions import AddFiles
 from sleeper.state.log import TransactionLog
 from sleeper.state.transaction_json import decode_entry
+from sleeper.state.transactions.files import AddFiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,17 @@ from sleeper.errors import (
     NewReferenceSameAsOldReference,
     PartitionNotInTree,
 )
-from sleeper.state.file_transactions import (
+from sleeper.state.job_ids import FinishedJob
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import (
     AddFiles,
-    AssignJobIds,
     ClearFiles,
     DeleteFiles,
-    JobAssignment,
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.table_state import TableState
 from tests.unit.state.small_tables import (
     LATER,
     MUCH_LATER,

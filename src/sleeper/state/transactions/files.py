@@ -16,7 +16,6 @@ from sleeper.errors import (
     FileHasReferences,
     FileNotTracked,
     FileReferenceAlreadyExists,
-    FileReferenceAssignedToJob,
     FileReferenceNotAssignedToJob,
     FileReferenceNotFound,
     JobAlreadyCommitted,
@@ -28,6 +27,7 @@ from sleeper.model.partitions import PartitionTree
 from sleeper.state.file_index import FileIndex
 from sleeper.state.job_ids import FinishedJob, JobIds
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import check_unclaimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,49 +86,6 @@ class AddFiles:
         committed = state.jobs.find(self.job.job_id) if self.job else None
         if self.job is not None and committed is not None:
             raise JobAlreadyCommitted(self.job.job_id, committed.number)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobAssignment:
-    """Files of one partition that a compaction job is to read.
-
-    Attributes:
-        job_id: The job that claims them.
-        partition_id: Where they are referenced.
-        filenames: Which; a repeated name counts once.
-    """
-
-    job_id: str
-    partition_id: str
-    filenames: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignJobIds:
-    """Claims file references for compaction jobs, all or none (spec STS-7).
-
-    Raises (from `apply`):
-        FileReferenceNotFound: a partition does not reference one of the files.
-        FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
-    """
-
-    assignments: tuple[JobAssignment, ...]
-
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Claim the references."""
-        claimed: dict[tuple[str, str], FileReference] = {}
-        for assignment in self.assignments:
-            for filename in dict.fromkeys(assignment.filenames):
-                where = (filename, assignment.partition_id)
-                reference = state.files.reference(*where)
-                if reference is None:
-                    raise FileReferenceNotFound(state.missing_reference(*where))
-                _check_unclaimed(claimed.get(where, reference))
-                claimed[where] = replace(reference, job_id=assignment.job_id)
-        if not claimed:
-            return state
-        files = state.files.changed(removed=claimed, added=claimed.values(), at=at)
-        return replace(state, files=files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +213,7 @@ class SplitFileReferences:
                     f"{push.filename!r} on partition {push.partition_id!r} is pushed down twice "
                     "in one transaction. Name it once."
                 )
-            _check_unclaimed(_reference(state, *where))
+            check_unclaimed(_reference(state, *where))
             _check_placement(push.into, state.partitions, below=push.partition_id)
             for new in push.into:
                 self._check_free(state, new, added)
@@ -338,14 +295,6 @@ def _reference(state: TableState, filename: str, partition_id: str) -> FileRefer
             "it was replaced and collected. Drop the job and plan again."
         )
     raise FileReferenceNotFound(state.missing_reference(filename, partition_id))
-
-
-def _check_unclaimed(reference: FileReference) -> None:
-    if reference.job_id is not None:
-        raise FileReferenceAssignedToJob(
-            f"{reference.filename!r} on partition {reference.partition_id!r} is claimed by job "
-            f"{reference.job_id!r}. Wait until that job has committed, then plan again."
-        )
 
 
 def _by_filename(references: Iterable[FileReference]) -> dict[str, list[FileReference]]:

@@ -9,13 +9,13 @@ import pytest
 from sleeper.errors import InitialiseWithFilesPresent, PartitionSplitRefused, SplitInvalid
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import Range
-from sleeper.state.file_transactions import AddFiles
-from sleeper.state.partition_transactions import (
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
     SplitPartition,
 )
-from sleeper.state.table_state import TableState
 from tests.unit.state.small_tables import (
     NOON,
     ROOT,

@@ -1,0 +1,97 @@
+"""The properties of a table by which it is kept quick and small (spec 1.5, 1.12, 1.13)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from sleeper.model.known_properties.kinds import (
+    NOT_NEGATIVE,
+    PERCENT,
+    POSITIVE,
+    POSITIVE_LONG,
+    class_of,
+    setting,
+)
+
+STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplittingProperties:
+    """When a leaf partition is split."""
+
+    threshold_rows: int = setting(
+        "table.partition.splitting.threshold",
+        "1000000000",
+        POSITIVE_LONG,
+        "Rows in a leaf partition from which on it is split.",
+    )
+    min_rows: int = setting(
+        "table.partition.splitting.min.rows",
+        "1000",
+        POSITIVE_LONG,
+        "Sketched rows a leaf needs to be split before a bulk import.",
+    )
+    min_distribution_percent: int = setting(
+        "table.partition.splitting.min.distribution.percent",
+        "10",
+        PERCENT,
+        "Leaves with less than this share of an even spread are not split before a bulk import.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GarbageProperties:
+    """When files that nothing references are deleted."""
+
+    delay_minutes: int = setting(
+        "table.gc.delay.minutes",
+        "15",
+        NOT_NEGATIVE,
+        "How long a file waits: longer than any query.",
+    )
+    versions_kept_minutes: int = setting(
+        "table.versions.kept.minutes",
+        "0",
+        NOT_NEGATIVE,
+        "How far back as_of can always read. Files wait as long before they are deleted.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionProperties:
+    """Which files are merged together."""
+
+    strategy: str = setting(
+        "table.compaction.strategy.class",
+        "SizeRatioCompactionStrategy",
+        STRATEGY,
+        "How files are chosen.",
+    )
+    batch_files: int = setting(
+        "table.compaction.files.batch.size", "12", POSITIVE, "Files in a job, at most."
+    )
+    creation_limit: int = setting(
+        "table.compaction.job.creation.limit", "100000", POSITIVE, "Jobs outstanding, at most."
+    )
+    size_ratio: int = setting(
+        "table.compaction.strategy.sizeratio.ratio",
+        "3",
+        POSITIVE,
+        "A job's other files together have at least this many times the largest one's rows.",
+    )
+    partition_jobs_max: int = setting(
+        "table.compaction.strategy.sizeratio.max.concurrent.jobs.per.partition",
+        "2147483647",
+        POSITIVE,
+        "Jobs at once in one partition, at most.",
+    )
+    lease_minutes: int = setting(
+        "table.compaction.job.lease.minutes",
+        "120",
+        POSITIVE,
+        "After so long a job that has not ended loses its files to others.",
+        since="ours",
+    )

@@ -1,0 +1,1 @@
+"""Verbs that take care of a table: compaction, splitting, garbage collection."""

@@ -1,0 +1,204 @@
+"""Which files of a leaf are merged into one, and why others are not (spec 1.12, 3.1).
+
+Sizes are row counts. A strategy looks at one leaf at a time: at the references there that no job
+has claimed, the smallest first. References of partitions that were split are pushed down before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sleeper.model.files import FileReference
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.state.table_state import TableState
+
+Files = Sequence[FileReference]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """How files are chosen; the table's properties `sleeper.table.compaction.*`.
+
+    Attributes:
+        strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.
+        batch_files: Files in a job, at most.
+        size_ratio: A job's other files have at least this many times the rows of its largest.
+        partition_jobs_max: Jobs at once on one leaf; for the size ratio strategy.
+        creation_limit: Jobs outstanding in the whole table.
+    """
+
+    strategy: str
+    batch_files: int
+    size_ratio: int
+    partition_jobs_max: int
+    creation_limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafPlan:
+    """What is to become of one leaf's files.
+
+    Attributes:
+        partition_id: The leaf.
+        unclaimed: Its references that no job has claimed.
+        claimed: Those that a job has claimed.
+        jobs: Jobs to create, in the order of the strategy.
+        reason: Why these, or why none, as a clause.
+    """
+
+    partition_id: str
+    unclaimed: int
+    claimed: int
+    jobs: tuple[CompactionJob, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """What a planning run found.
+
+    Attributes:
+        leaves: Every leaf that references files, in key order.
+        held_back: Jobs that were left out, as too many are outstanding.
+    """
+
+    leaves: tuple[LeafPlan, ...]
+    held_back: int = 0
+
+    @property
+    def jobs(self) -> tuple[CompactionJob, ...]:
+        """All jobs to create."""
+        return tuple(job for leaf in self.leaves for job in leaf.jobs)
+
+
+def plan_compactions(
+    state: TableState,
+    settings: CompactionSettings,
+    *,
+    all_files: bool = False,
+    new_id: Callable[[], str],
+) -> CompactionPlan:
+    """Plan the compaction jobs of a table.
+
+    Args:
+        state: The table, with its references pushed down.
+        settings: How files are chosen.
+        all_files: Merge what the strategy leaves as well, a single file included (CMP-8).
+        new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
+
+    Source: spec CMP-3 to CMP-8.
+    """
+    outstanding: set[str] = set()
+    leaves = []
+    for leaf in state.leaf_partitions():
+        references = state.files.references_on(leaf.partition_id)
+        if not references:
+            continue
+        here = {ref.job_id for ref in references if ref.job_id is not None}
+        outstanding |= here
+        free = sorted((r for r in references if r.job_id is None), key=lambda r: r.row_count)
+        groups, reason = _groups(free, len(here), settings)
+        if all_files:
+            groups, reason = _with_the_rest(groups, free, reason, settings.batch_files)
+        jobs = tuple(_job(new_id(), leaf.partition_id, group) for group in groups)
+        leaves.append(
+            LeafPlan(
+                partition_id=leaf.partition_id,
+                unclaimed=len(free),
+                claimed=len(references) - len(free),
+                jobs=jobs,
+                reason=reason,
+            )
+        )
+    return _limited(leaves, settings.creation_limit - len(outstanding))
+
+
+def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple[list[Files], str]:
+    """Return the files of each job on one leaf, and why."""
+    if not free:
+        return [], "jobs have claimed all of its files"
+    if settings.strategy == "BasicCompactionStrategy":
+        groups = _full_batches(free, settings.batch_files)
+        return groups, "" if groups else f"fewer than {settings.batch_files} files"
+    room = settings.partition_jobs_max - jobs_there
+    if room <= 0:
+        return [], f"{jobs_there} jobs run there, as many as may at once"
+    if len(free) == 1:
+        return [], "there is no other file to merge its file with"
+    groups = _by_size_ratio(free, settings)
+    if not groups:
+        return [], f"each file is too large beside those with fewer rows ({_ratio(settings)})"
+    left = len(groups) - room
+    return groups[:room], f"{left} more wait for jobs that run there" if left > 0 else ""
+
+
+def _ratio(settings: CompactionSettings) -> str:
+    return f"{settings.size_ratio} times its rows are more than theirs"
+
+
+def _full_batches(free: Files, batch_files: int) -> list[Files]:
+    """CMP-4: consecutive groups; what does not fill one is left."""
+    ends = range(batch_files, len(free) + 1, batch_files)
+    return [free[end - batch_files : end] for end in ends]
+
+
+def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
+    """Algorithm 3.1, but for the limits on jobs."""
+
+    def meets(files: Files) -> bool:
+        smaller = sum(ref.row_count for ref in files[:-1])
+        return len(files) > 1 and settings.size_ratio * files[-1].row_count <= smaller
+
+    while len(free) > 1 and not meets(free):
+        free = free[:-1]
+    if len(free) <= 1:
+        return []
+    if len(free) <= settings.batch_files:
+        return [free]
+    groups = []
+    place = 0
+    while place < len(free):
+        batch = free[place : place + settings.batch_files]
+        if meets(batch):
+            groups.append(batch)
+            place += len(batch)
+        else:
+            place += 1
+    return groups
+
+
+def _with_the_rest(
+    groups: list[Files], free: Files, reason: str, batch_files: int
+) -> tuple[list[Files], str]:
+    """CMP-8: what is left in groups too, the last one as small as it comes."""
+    taken = {ref.filename for group in groups for ref in group}
+    rest = [ref for ref in free if ref.filename not in taken]
+    more = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    return [*groups, *more], "all files were asked for" if more else reason
+
+
+def _job(job_id: str, partition_id: str, files: Files) -> CompactionJob:
+    """Files in the order of their names, as queries read them."""
+    names = sorted(ref.filename for ref in files)
+    return CompactionJob(job_id=job_id, partition_id=partition_id, inputs=tuple(names))
+
+
+def _limited(leaves: list[LeafPlan], allowed: int) -> CompactionPlan:
+    """CMP-7: so many of the jobs as may be outstanding, at random: those with the least ids."""
+    plan = CompactionPlan(leaves=tuple(leaves))
+    jobs = plan.jobs
+    if len(jobs) <= allowed:
+        return plan
+    kept = set(sorted(job.job_id for job in jobs)[: max(0, allowed)])
+    fewer = [
+        replace(
+            leaf,
+            jobs=tuple(job for job in leaf.jobs if job.job_id in kept),
+            reason="as many jobs as may be are outstanding in this table",
+        )
+        if any(job.job_id not in kept for job in leaf.jobs)
+        else leaf
+        for leaf in leaves
+    ]
+    return CompactionPlan(leaves=tuple(fewer), held_back=len(jobs) - len(kept))

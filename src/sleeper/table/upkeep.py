@@ -1,0 +1,235 @@
+"""What keeps a table quick and small: compaction, splitting, garbage collection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sleeper.engine.writing.data_file import write_settings
+from sleeper.operations.upkeep.collect_garbage import collect_garbage, garbage
+from sleeper.operations.upkeep.compact import CompactResult, compact
+from sleeper.operations.upkeep.create_compaction_jobs import create_compaction_jobs
+from sleeper.operations.upkeep.push_down_references import push_down_references
+from sleeper.operations.upkeep.release_jobs import release_expired_jobs
+from sleeper.operations.upkeep.split_leaf import SplitResult, split_leaf
+from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
+from sleeper.planning.splits import LeafSize, leaf_sizes
+from sleeper.table.handle import TableHandle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRun:
+    """What a run of compaction did.
+
+    Attributes:
+        plan: What was decided for each leaf.
+        jobs: What became of each job, in the order they ran.
+        pushed_down: References of split partitions that were moved to leaves before.
+        released: Ids of jobs that had claimed files and did not end in time.
+        transaction: The table's transaction number afterwards.
+    """
+
+    plan: CompactionPlan
+    jobs: tuple[CompactResult, ...]
+    pushed_down: int
+    released: tuple[str, ...]
+    transaction: int
+
+    @property
+    def failed(self) -> tuple[CompactResult, ...]:
+        """Jobs that failed; their files are as they were."""
+        return tuple(job for job in self.jobs if job.failure is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionRun:
+    """What a run of the garbage collector did.
+
+    Attributes:
+        deleted: Data files that were deleted, each with its sketch.
+        failures: Why others could not be, by name.
+        transaction: The table's transaction number afterwards.
+    """
+
+    deleted: tuple[str, ...]
+    failures: dict[str, str]
+    transaction: int
+
+
+class TableUpkeep(TableHandle):
+    """The part of a `Table` that takes care of its tree."""
+
+    def plan_compaction(self, *, all_files: bool = False) -> CompactionPlan:
+        """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
+
+        References of split partitions, which `compact` moves to the leaves first, are not yet
+        counted there.
+        """
+        self._current_record()
+        return plan_compactions(
+            self._open().store.refresh(),
+            self._compaction_settings(),
+            all_files=all_files,
+            new_id=self._surroundings.new_id,
+        )
+
+    def compact(
+        self,
+        *,
+        all_files: bool = False,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> CompactionRun:
+        """Merge files, leaf by leaf, so that queries have fewer of them to read.
+
+        References of partitions that were split go down to the leaves first. Each job is
+        committed for itself: a run that is killed leaves what it has done, and files that no
+        other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
+
+        Memory is about 1 GiB and does not grow with the rows.
+
+        Args:
+            all_files: Merge what the strategy would leave as well.
+            progress: Called with how many jobs have ended, and of how many.
+
+        Returns:
+            What was done. Jobs that failed are told in it; the table is readable all the same.
+
+        Raises:
+            CommitContended, CommitUnknown, StorageFailed: try again.
+            TableNotFound: the table was deleted.
+
+        Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
+        """
+        self._current_record()
+        opened = self._open()
+        store, files = opened.store, opened.files
+        lease = timedelta(minutes=self.properties.compaction.lease_minutes)
+        released = release_expired_jobs(self._surroundings.now() - lease, store=store)
+        pushed = self._push_down()
+        created = create_compaction_jobs(
+            self._compaction_settings(),
+            all_files=all_files,
+            store=store,
+            new_id=self._surroundings.new_id,
+        )
+        jobs = created.plan.jobs
+        settings = write_settings(self.properties.parquet)
+        ended: list[CompactResult] = []
+        for job in jobs:
+            ended.append(
+                compact(job, store=store, files=files, reading=opened.reading, settings=settings)
+            )
+            progress(len(ended), len(jobs))
+        return CompactionRun(
+            plan=created.plan,
+            jobs=tuple(ended),
+            pushed_down=pushed,
+            released=tuple(sorted({claim.job_id for claim in released.claims})),
+            transaction=store.state().number,
+        )
+
+    def leaf_sizes(self) -> tuple[LeafSize, ...]:
+        """Return the leaves that have rows, the largest first, with whether each is to be split."""
+        self._current_record()
+        state = self._open().store.refresh()
+        return leaf_sizes(state, self.properties.splitting.threshold_rows)
+
+    def split_partitions(self) -> tuple[SplitResult, ...]:
+        """Split leaves that have grown to `sleeper.table.partition.splitting.threshold` rows.
+
+        Each is cut in two at the median of its keys. Files stay where they are and count for
+        both halves: ingest, compaction and queries go on meanwhile.
+
+        Returns:
+            What became of each leaf that was large enough, the largest first.
+
+        Raises:
+            CommitContended, CommitUnknown, StorageFailed: try again.
+            TableNotFound: the table was deleted.
+
+        Source: spec SPL-1 to SPL-6.
+        """
+        self._current_record()
+        self._push_down()
+        opened = self._open()
+        return tuple(
+            split_leaf(
+                size.partition.partition_id,
+                store=opened.store,
+                files=opened.files,
+                schema=self.schema,
+                files_max=self._surroundings.properties.splitting.sketch_files_max,
+                new_id=self._surroundings.new_id,
+            )
+            for size in self.leaf_sizes()
+            if size.too_large
+        )
+
+    def garbage(self) -> Sequence[str]:
+        """Return the files that `collect_garbage` would delete; nothing is changed."""
+        self._current_record()
+        files_max = self._surroundings.properties.gc.files_max
+        return garbage(self._open().store.refresh(), self._garbage_time(), files_max=files_max)
+
+    def collect_garbage(
+        self, *, progress: Callable[[int], None] = lambda deleted: None
+    ) -> CollectionRun:
+        """Delete files that nothing has referenced for `sleeper.table.gc.delay.minutes`.
+
+        The delay must be longer than any query takes: a query reads the files of the state that
+        it began with. Versions from before then can no longer be read by `as_of`.
+
+        Args:
+            progress: Called with how many files are deleted, now and then.
+
+        Raises:
+            CommitContended, CommitUnknown, StorageFailed: try again.
+            TableNotFound: the table was deleted.
+
+        Source: spec GC-1 to GC-5.
+        """
+        self._current_record()
+        opened, before = self._open(), self._garbage_time()
+        deleted: list[str] = []
+        failures: dict[str, str] = {}
+        limits = self._surroundings.properties.gc
+        after, more = "", True
+        while more:
+            batch = collect_garbage(
+                before,
+                after=after,
+                files_max=limits.batch_files,
+                store=opened.store,
+                files=opened.files,
+            )
+            deleted += batch.deleted
+            failures |= batch.failures
+            after, more = batch.after, batch.more and len(deleted) < limits.files_max
+            progress(len(deleted))
+        return CollectionRun(
+            deleted=tuple(deleted), failures=failures, transaction=batch.transaction
+        )
+
+    def _push_down(self) -> int:
+        opened = self._open()
+        moved, more = 0, True
+        while more:
+            run = push_down_references(store=opened.store, files=opened.files, schema=self.schema)
+            moved, more = moved + run.moved, run.more
+        return moved
+
+    def _garbage_time(self) -> datetime:
+        properties = self.properties.gc
+        kept = max(properties.delay_minutes, properties.versions_kept_minutes)
+        return self._surroundings.now() - timedelta(minutes=kept)
+
+    def _compaction_settings(self) -> CompactionSettings:
+        known = self.properties.compaction
+        return CompactionSettings(
+            strategy=known.strategy,
+            batch_files=known.batch_files,
+            size_ratio=known.size_ratio,
+            partition_jobs_max=known.partition_jobs_max,
+            creation_limit=known.creation_limit,
+        )

@@ -1,0 +1,103 @@
+"""`sleeper compact`, `split` and `gc`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sleeper as sleeper_package
+from tests.unit.interfaces.command_line import (
+    ROWS,
+    json_of,
+    make_trips,
+    rows_of,
+    sleeper,
+    write_rows,
+)
+
+
+@pytest.fixture
+def url(tmp_path):
+    """The table `trips` with five files in each of its two leaves."""
+    url = make_trips(tmp_path)
+    for number in range(4):
+        more = write_rows(tmp_path / f"{number}.parquet", ROWS)
+        assert sleeper("ingest", "trips", more, "--instance", url).exit_code == 0
+    return url
+
+
+def count(url):
+    return len(rows_of(sleeper("query", "trips", "--json", "--instance", url)))
+
+
+def test_files_are_merged(url):
+    """CMP-5: the line says how many became how many; the rows are the same."""
+    done = sleeper("compact", "trips", "--instance", url)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("compacted trips: 10 files became 2, transaction ")
+    assert count(url) == 5 * len(ROWS)
+
+
+def test_a_plan_says_why(url):
+    """Nothing is changed by `--explain`."""
+    assert sleeper("compact", "trips", "--instance", url).exit_code == 0
+
+    shown = sleeper("compact", "trips", "--explain", "--instance", url)
+    plan = json_of(
+        sleeper("compact", "trips", "--explain", "--all-files", "--json", "--instance", url)
+    )
+
+    assert "there is no other file to merge its file with" in shown.stdout
+    assert [leaf["reason"] for leaf in plan["leaves"]] == 2 * ["all files were asked for"]
+
+
+def test_a_damaged_file_fails_its_job(url):
+    """Exit code 1, and the message names the file; the other leaf is compacted."""
+    table = sleeper_package.connect(url).table("trips")
+    path = table._open().files.url(table.references()[0].filename)
+    with Path(path).open("r+b") as file:
+        file.seek(20)
+        file.write(b"???")
+
+    done = sleeper("compact", "trips", "--instance", url)
+
+    assert done.exit_code == 1
+    assert "failed: " in done.stderr
+    assert table.references()[0].filename in done.stderr
+    assert "5 files became 1" in done.stdout
+
+
+def test_large_leaves_are_split(url, tmp_path):
+    """SPL-1: from the threshold on; `--explain` shows how large they are."""
+    late = write_rows(tmp_path / "late.parquet", [{**ROWS[0], "day": 9999}])
+    assert sleeper("ingest", "trips", late, "--instance", url).exit_code == 0
+    none = sleeper("split", "trips", "--instance", url)
+    least = "sleeper.table.partition.splitting.threshold=11"
+    assert sleeper("table", "set", "trips", least, "--instance", url).exit_code == 0
+    shown = json_of(sleeper("split", "trips", "--explain", "--json", "--instance", url))
+    listed = sleeper("split", "trips", "--explain", "--instance", url)
+    done = sleeper("split", "trips", "--instance", url)
+
+    assert none.stdout == "no leaf partition of trips is large enough to be split\n"
+    assert [size["row_count"] for size in shown] == [11, 10]
+    assert "will be split" in listed.stdout
+    assert " at day 1234 into " in done.stdout
+    assert count(url) == 5 * len(ROWS) + 1
+
+
+def test_garbage_is_deleted_after_its_delay(url):
+    """GC-1: `--dry-run` names the files that would go."""
+    assert sleeper("compact", "trips", "--instance", url).exit_code == 0
+    early = sleeper("gc", "trips", "--dry-run", "--instance", url)
+    none = "sleeper.table.gc.delay.minutes=0"
+    assert sleeper("table", "set", "trips", none, "--instance", url).exit_code == 0
+    due = sleeper("gc", "trips", "--dry-run", "--instance", url)
+    names = json_of(sleeper("gc", "trips", "--dry-run", "--json", "--instance", url))
+    done = sleeper("gc", "trips", "--instance", url)
+
+    assert early.stdout == "0 files of trips would be deleted\n"
+    assert due.stdout.splitlines() == [*names, "10 files of trips would be deleted"]
+    assert done.stdout.startswith("deleted 10 files of trips, transaction ")
+    assert count(url) == 5 * len(ROWS)

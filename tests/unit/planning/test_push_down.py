@@ -1,0 +1,113 @@
+"""References of split partitions go down to the leaves (spec FRF-4, CMP-2; design section 9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.planning.push_down import plan_push_down
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.files import AddFiles, SplitFileReferences
+from sleeper.state.transactions.partitions import InitialisePartitions
+
+SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+class Exact:
+    """A file's keys, all of them."""
+
+    def __init__(self, keys):
+        self.keys = list(keys)
+
+    def rank(self, dimension, value):
+        return sum(key < value for key in self.keys) / len(self.keys)
+
+
+def table(points, *row_counts):
+    """A tree with files f0, f1, ... on its root."""
+    ids = map("p{}".format, count())
+    tree = tree_from_split_points(SCHEMA, points, new_id=lambda: next(ids))
+    partitions = tuple(tree.partitions.values())
+    state = InitialisePartitions(partitions=partitions).apply(TableState.empty(), AT)
+    references = tuple(
+        FileReference(filename=f"f{number}", partition_id=tree.root_id, row_count=rows)
+        for number, rows in enumerate(row_counts)
+    )
+    return AddFiles(references=references).apply(state, AT)
+
+
+def pushed(state, ranks_of=lambda name: None, references_max=1000):
+    plan = plan_push_down(state, ranks_of, references_max=references_max)
+    return SplitFileReferences(pushes=plan.pushes).apply(state, AT), plan
+
+
+def counts(state):
+    """Rows of each leaf, in key order."""
+    return [
+        sum(ref.row_count for ref in state.files.references_on(leaf.partition_id))
+        for leaf in state.leaf_partitions()
+    ]
+
+
+def test_one_run_goes_all_the_way_to_the_leaves():
+    """Upstream takes a run for each level; here no reference is above a leaf afterwards."""
+    after, plan = pushed(table(range(1, 8), 800))
+
+    assert counts(after) == [100] * 8
+    assert {ref.partition_id for ref in after.references()} == {
+        leaf.partition_id for leaf in after.leaf_partitions()
+    }
+    assert not plan.more
+
+
+def test_counts_are_estimated_from_the_sketch():
+    """Each leaf gets its share of the file's keys."""
+    state = table([10, 20, 30], 100)
+
+    after, _ = pushed(state, lambda name: Exact([5] * 10 + [15] * 60 + [35] * 30))
+
+    assert counts(after) == [10, 60, 0, 30]
+    assert all(ref.row_count_estimated and not ref.whole_file for ref in after.references())
+
+
+@given(rows=st.integers(0, 1000), points=st.sets(st.integers(1, 50), max_size=9))
+def test_what_the_leaves_get_adds_up(rows, points):
+    """No row is lost to rounding, as one is upstream for odd counts."""
+    after, _ = pushed(table(sorted(points), rows), lambda name: Exact(range(0, 60, 7)))
+
+    assert sum(counts(after)) == rows
+
+
+def test_claimed_references_stay():
+    """FRF-4: a job is about to replace them."""
+    state = table([10], 5, 7)
+    claim = JobAssignment(job_id="job", partition_id=state.tree.root_id, filenames=("f0",))
+    state = AssignJobIds(assignments=(claim,)).apply(state, AT)
+
+    after, _ = pushed(state)
+
+    assert [ref.filename for ref in after.files.references_on(state.tree.root_id)] == ["f0"]
+    assert sum(counts(after)) == 7
+
+
+@pytest.mark.parametrize(("most", "moved"), [(1, 1), (2, 1), (3, 2), (100, 3)])
+def test_one_transaction_takes_so_many(most, moved):
+    """The rest waits for the next run, and the plan says so."""
+    _, plan = pushed(table([10], 1, 1, 1), references_max=most)
+
+    assert len(plan.pushes) == moved
+    assert plan.more == (moved < 3)
+
+
+def test_leaves_have_nothing_to_push():
+    """A table that was never split is left alone."""
+    assert plan_push_down(table([], 5), lambda name: None, references_max=9).pushes == ()

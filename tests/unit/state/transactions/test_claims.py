@@ -1,0 +1,73 @@
+"""Compaction jobs lose their hold of files (design section 9: a lock has a lease)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sleeper.errors import FileReferenceNotAssignedToJob
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.planning.leases import expired_claims
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import AssignJobIds, JobAssignment, ReleaseJobIds
+from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.state.transactions.partitions import InitialisePartitions
+
+AT = datetime(2026, 6, 1, tzinfo=UTC)
+LATER = AT + timedelta(hours=1)
+SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
+
+
+def claim(job_id, *names):
+    return JobAssignment(job_id=job_id, partition_id="root", filenames=names)
+
+
+@pytest.fixture
+def state():
+    """Files a, b and c; job one has claimed a and b, an hour later job two c."""
+    tree = tree_from_split_points(SCHEMA, [], new_id=lambda: "unused")
+    state = InitialisePartitions(partitions=(tree.root,)).apply(TableState.empty(), AT)
+    references = tuple(
+        FileReference(filename=name, partition_id="root", row_count=1) for name in "abc"
+    )
+    state = AddFiles(references=references).apply(state, AT)
+    state = AssignJobIds(assignments=(claim("one", "a", "b"),)).apply(state, AT)
+    return AssignJobIds(assignments=(claim("two", "c"),)).apply(state, LATER)
+
+
+def holders(state):
+    return {reference.filename: reference.job_id for reference in state.references()}
+
+
+def test_released_files_are_free(state):
+    """Those of other jobs stay claimed."""
+    after = ReleaseJobIds(claims=(claim("one", "a", "b"),)).apply(state, LATER)
+
+    assert holders(after) == {"a": None, "b": None, "c": "two"}
+
+
+def test_what_another_job_has_claimed_is_left_alone(state):
+    """A release that comes late takes nothing from anybody."""
+    assert ReleaseJobIds(claims=(claim("one", "c", "gone"),)).apply(state, LATER) is state
+
+
+def test_a_job_that_lost_its_files_cannot_replace_them(state):
+    """The late finisher is refused, so no row is lost or doubled."""
+    after = ReleaseJobIds(claims=(claim("one", "a"),)).apply(state, LATER)
+    output = FileReference(filename="out", partition_id="root", row_count=2)
+
+    with pytest.raises(FileReferenceNotAssignedToJob):
+        ReplaceFiles(job_id="one", inputs=("a", "b"), output=output).apply(after, LATER)
+
+
+def test_claims_expire_by_when_they_were_made(state):
+    """Strictly before the given time; each job with all of its files."""
+    assert expired_claims(state, AT) == ()
+    assert expired_claims(state, LATER) == (claim("one", "a", "b"),)
+    assert expired_claims(state, LATER + timedelta(seconds=1)) == (
+        claim("one", "a", "b"),
+        claim("two", "c"),
+    )
