@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -107,6 +108,28 @@ def split_the_upper_leaf(instance):
     return store.commit(SplitPartition(parent=parent, children=(lower, upper)))
 
 
+def files_on_a_split_partition(instance):
+    """Two files on each leaf, and then one of the leaves is split."""
+    instance.table("t").ingest(OTHER, job_id="other")
+    split_the_upper_leaf(instance)
+
+
+def one_large_leaf(instance):
+    """Five rows on the upper leaf, four on the other."""
+    table = instance.table("t")
+    table.ingest(OTHER, job_id="other")
+    table.ingest(pa.table({"k": [2, 4, 12, 30], "v": ["i"] * 4}, schema=SCHEMA), job_id="more")
+    table.set_properties({"sleeper.table.partition.splitting.threshold": "5"})
+
+
+def files_replaced_an_hour_ago(instance):
+    """Files that were compacted, and have waited long enough."""
+    ids = counted_ids(50_000)
+    earlier = open_instance(instance._surroundings.objects, ids, lambda: NOON - timedelta(hours=1))
+    earlier.table("t").ingest(OTHER, job_id="other")
+    earlier.table("t").compact(all_files=True)
+
+
 def create_another(instance):
     return instance.create_table("u", SCHEMA, row_keys=["k"], split_points=[5])
 
@@ -132,10 +155,26 @@ DELETE = Operation("delete", lambda i: i.delete_table("t"), done=(TableNotFound,
 SET = Operation("set", lambda i: i.table("t").set_properties({STRATEGY: "one_reference_per_leaf"}))
 OFFLINE = Operation("offline", lambda i: i.table("t").set_online(online=False))
 
+COMPACT = Operation(
+    "compact",
+    lambda i: i.table("t").compact(all_files=True),
+    prepare=files_on_a_split_partition,
+)
+SPLIT_LARGE = Operation(
+    "split-large", lambda i: i.table("t").split_partitions(), prepare=one_large_leaf
+)
+COLLECT = Operation(
+    "collect-garbage",
+    lambda i: i.table("t").collect_garbage(),
+    clears_up=True,
+    prepare=files_replaced_an_hour_ago,
+)
+
 INGESTS = (INGEST, INGEST_ONE_FILE, INGEST_NOTHING, INGEST_AND_SNAPSHOT)
 OTHERS = (SPLIT, CREATE, RENAME, REINITIALISE, REPARTITION, DELETE, SET, OFFLINE)
+UPKEEP = (COMPACT, SPLIT_LARGE, COLLECT)
 SMALL = (INGEST, SPLIT, CREATE, RENAME, REPARTITION, DELETE)
-OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS)
+OVERTAKING = (INGEST, INGEST_OTHER, *OTHERS, *UPKEEP)
 
 
 # ---------------------------------------------------------------- running and looking
@@ -294,7 +333,7 @@ def truth_is_unknown(calls: list[Call]) -> bool:
 # ---------------------------------------------------------------- one fault
 
 
-@pytest.mark.parametrize("operation", [*INGESTS, *OTHERS], ids=str)
+@pytest.mark.parametrize("operation", [*INGESTS, *OTHERS, *UPKEEP], ids=str)
 class TestEveryPoint:
     """F1, F2: one operation, one fault, at each call that it makes."""
 
@@ -488,7 +527,7 @@ class Overtaking:
         return faults.names[call] if said else ""
 
 
-@pytest.mark.parametrize("slow", [INGEST, *OTHERS], ids=str)
+@pytest.mark.parametrize("slow", [INGEST, *OTHERS, *UPKEEP], ids=str)
 def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     """
     F5, I3, I10: while one process rests before any of its calls, another does a whole operation.
