@@ -85,6 +85,20 @@ def main() -> None:
 
     say("And from Python")
     time_lookups()
+
+    say("Month by month into a third table: twelve ingests, twelve files in each leaf partition")
+    run(
+        "sleeper table add by-month --schema demo/schema.json --splits-file demo/splits.txt "
+        "--set sleeper.table.partition.splitting.threshold=41000 "
+        "--set sleeper.table.gc.delay.minutes=0"
+    )
+    ingest_by_month()
+    say("Compaction merges them, large leaves are split, and what is left over is deleted")
+    run("sleeper compact by-month")
+    run("sleeper split by-month")
+    run("sleeper compact by-month --all-files")
+    run("sleeper gc by-month")
+    run("sleeper report files by-month")
     print("\nThe instance is in demo/instance: go on with `export SLEEPER_INSTANCE=demo/instance`.")
 
 
@@ -103,6 +117,14 @@ def write_input() -> None:
         f"{len(flights):,} rows in {len(list(folder.iterdir()))} files, demo/flights/2013-*.parquet"
     )
     print(f"{int(flights['tailnum'].isna().sum()):,} of them have no tail number")
+
+
+def ingest_by_month() -> None:
+    """Ingest one file after the other, as they come."""
+    table = sleeper.connect(DEMO / "instance").table("by-month")
+    for month in sorted((DEMO / "flights").iterdir()):
+        table.ingest(month, job_id=month.stem, set_aside=DEMO / f"no-key-{month.name}")
+    print(f"{len(table.references())} files in {table.state().tree.leaf_count} leaf partitions")
 
 
 def compare_tables() -> None:
