@@ -136,6 +136,7 @@ class TableModel:
     Attributes:
         versions: Rows by transaction number.
         readable_from: The first version whose files have not been deleted.
+        replaced: Whether a compaction has left files that wait to be deleted.
     """
 
     kind: Kind
@@ -143,6 +144,7 @@ class TableModel:
     versions: dict[int, list[Row]] = field(default_factory=lambda: {1: []})
     number: int = 1
     readable_from: int = 1
+    replaced: bool = False
     jobs: dict[str, Job] = field(default_factory=dict)
     horizon: datetime | None = None
     online: bool = True
@@ -185,7 +187,8 @@ class TableModel:
     def reinitialise(self, *, has_files: bool, new_tree: bool) -> None:
         if new_tree or has_files or self.horizon is not None:
             self.advance([])
-        self.jobs, self.horizon, self.readable_from = {}, None, self.number
+        self.jobs, self.horizon, self.replaced = {}, None, False
+        self.readable_from = self.number
 
 
 @dataclass(frozen=True)

@@ -407,6 +407,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             assert not table.report_files().rows_estimated
             assert table.report_files().rows == len(model.rows)
         if run.jobs:
+            model.replaced = True
             self.note("compact")
 
     @precondition(lambda self: self.tables)
@@ -424,8 +425,8 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
     @rule(data=st.data(), who=PROCESSES, wait=st.sampled_from(WAITS))
     def collect_garbage(self, data, who, wait):
         """GC-1: what waited long enough is deleted; older versions may be unreadable then."""
+        name, model = self.choose(data, lambda model: model.replaced)
         self.now += wait
-        name, model = self.choose_full(data)
         table = self.handle(who, name)
         planned = table.garbage()
         run = table.collect_garbage()
@@ -434,7 +435,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         stored = {info.key for info in self.objects.listing(f"{model.table_id}/data/")}
         assert not any(f"{model.table_id}/{name}" in stored for name in run.deleted)
         if run.deleted:
-            model.readable_from = model.number
+            model.readable_from, model.replaced = model.number, False
             self.note("collect garbage")
 
     @precondition(lambda self: any(model.number < 30 for model in self.tables.values()))
@@ -602,11 +603,14 @@ def test_any_order_of_operations_by_two_processes_agrees_with_lists_of_rows(kind
         tried: ClassVar[Counter[str]] = Counter()
         kinds: ClassVar[tuple[Kind, ...]] = (kind,)
 
-    run_state_machine_as_test(
-        Counted, settings=settings(max_examples=EXAMPLES, stateful_step_count=STEPS)
-    )
+    wanted = {*WANTED} - ({"split on 1"} if kind.row_keys == 1 else set())
+    missed, examples = wanted, EXAMPLES
+    while missed and examples <= 4 * EXAMPLES:  # chance may leave something rare out: go on then
+        run_state_machine_as_test(
+            Counted, settings=settings(max_examples=examples, stateful_step_count=STEPS)
+        )
+        missed, examples = {what for what in wanted if not Counted.tried[what]}, 2 * examples
 
     print(dict(Counted.tried))  # noqa: T201 - pytest -s shows how much was tried
-    wanted = {*WANTED} - ({"split on 1"} if kind.row_keys == 1 else set())
     assert Counted.tried["stories"] >= EXAMPLES
-    assert [what for what in wanted if not Counted.tried[what]] == []
+    assert missed == set()

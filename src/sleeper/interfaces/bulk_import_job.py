@@ -15,7 +15,7 @@ import click
 
 from sleeper.errors import SleeperError
 from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.imported import show_imported
+from sleeper.interfaces.cli.bulk_imports.imported import show_imported
 from sleeper.interfaces.cli.main import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.model.formats.bulk_import_job import (

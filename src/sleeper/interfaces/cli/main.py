@@ -27,8 +27,14 @@ _COMMANDS = {
     "init": ("data", "Make a new instance."),
     "table": ("tables", "Add, list, show, change and delete tables."),
     "ingest": ("data", "Add the rows of Parquet files to a table."),
-    "bulk-import": ("bulk_import", "Add much data at once, here or on a Spark cluster."),
-    "spark-environment": ("spark_environment", "Pack what a Spark cluster needs of Sleeper."),
+    "bulk-import": (
+        "bulk_imports.bulk_import",
+        "Add much data at once, here or on a Spark cluster.",
+    ),
+    "spark-environment": (
+        "bulk_imports.spark_environment",
+        "Pack what a Spark cluster needs of Sleeper.",
+    ),
     "query": ("query", "Read rows by key or key range."),
     "compact": ("upkeep", "Merge files, so that queries read fewer."),
     "split": ("upkeep", "Split leaf partitions that have grown large."),

@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.clusters import (
+from sleeper.interfaces.cli.bulk_imports.clusters import (
     PLATFORMS,
     cluster_of,
     cluster_options,
     refuse_strangers,
 )
-from sleeper.interfaces.cli.imported import show_imported
+from sleeper.interfaces.cli.bulk_imports.imported import show_imported
 from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs, text_of
 from sleeper.interfaces.cli.present import print_json, progress_rows, say
 from sleeper.model.formats.bulk_import_job import (
