@@ -17,8 +17,8 @@ A class says what the caller can do; the message says what happened, and what ne
     │   ├── FileAlreadyExists · FileNotTracked · FileReferenceNotFound
     │   ├── FileReferenceAlreadyExists · FileReferenceAssignedToJob
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
-    │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionNotInTree
-    │   └── JobAlreadyCommitted · TableChanged
+    │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
+    │   └── PartitionNotInTree · JobAlreadyCommitted · TableChanged
     ├── CommitContended                try again: others were faster
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  ask the log before doing anything; delete nothing
@@ -225,6 +225,10 @@ class InitialiseWithFilesPresent(CommitRefused):
 
 class PartitionSplitRefused(CommitRefused):
     """A split does not fit the partition tree as it is now (spec STS-3, STS-4)."""
+
+
+class PartitionMergeRefused(CommitRefused):
+    """Two leaves cannot become one as the tree and its files are now."""
 
 
 class PartitionNotInTree(CommitRefused):

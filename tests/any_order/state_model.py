@@ -20,6 +20,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
+from sleeper.state.transactions.merges import MergePartitions
 from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA
 
@@ -40,6 +41,13 @@ class Model:
     shares: dict[tuple[str, str], Share] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
     jobs: dict[str, int] = field(default_factory=dict)
+    merged: dict[str, str] = field(default_factory=dict)
+
+    def place_of(self, name):
+        """Who has the rows of a partition, if it was merged away."""
+        while name not in self.partitions and name in self.merged:
+            name = self.merged[name]
+        return name
 
     @property
     def partitions(self) -> set[str]:
@@ -62,7 +70,8 @@ class Model:
 
     def contents(self):
         """The same as `contents_of` tells of a real state."""
-        return (self.number, self.partitions, self.shares, set(self.waiting), self.jobs)
+        waiting = set(self.waiting)
+        return (self.number, self.partitions, self.shares, waiting, self.jobs, self.merged)
 
 
 def contents_of(state):
@@ -77,6 +86,7 @@ def contents_of(state):
         shares,
         {name for name, _ in state.files.unreferenced()},
         {job_id: record.number for job_id, record in state.jobs.records()},
+        dict(state.partitions.merged) if state.partitions else {},
     )
 
 
@@ -106,7 +116,7 @@ class Begin:
     transaction = InitialisePartitions(partitions=(partition("r", leaf=True),))
 
     def on(self, model):
-        return None if model.files else replace(model, leaves=frozenset("r"))
+        return None if model.files else replace(model, leaves=frozenset("r"), merged={})
 
 
 @dataclass(frozen=True)
@@ -124,10 +134,10 @@ class Add:
 
     def on(self, model):
         names = {name for name, _, _ in self.files}
-        places = {place for _, place, _ in self.files}
+        come = {(name, model.place_of(place)): Share(rows) for name, place, rows in self.files}
+        places = {place for _, place in come}
         if self.job in model.jobs or names & model.files or places - model.partitions:
             return None
-        come = {(name, place): Share(rows) for name, place, rows in self.files}
         jobs = {**model.jobs, **({self.job: model.number} if self.job else {})}
         return replace(model.with_shares([], come), jobs=jobs)
 
@@ -184,7 +194,41 @@ class Split:
         if self.name not in model.leaves:
             return None
         children = {f"{self.name}0", f"{self.name}1"}
+        if children & model.merged.keys():
+            return None
         return replace(model, leaves=model.leaves - {self.name} | children)
+
+
+@dataclass(frozen=True)
+class Merge:
+    name: str
+
+    @property
+    def children(self):
+        return (f"{self.name}0", f"{self.name}1")
+
+    @property
+    def transaction(self):
+        return MergePartitions(parent_id=self.name, child_ids=self.children)
+
+    def on(self, model):
+        if not {*self.children} <= model.leaves:
+            return None
+        gone = {here: share for here, share in model.shares.items() if here[1] in self.children}
+        parts = [{n for (n, p), s in gone.items() if p == c and not s.whole} for c in self.children]
+        if parts[0] != parts[1] or any(share.claim for share in gone.values()):
+            return None
+        come = {}
+        for (name, _), share in sorted(gone.items()):
+            before = come.get((name, self.name))
+            rows = share.rows + (before.rows if before else 0)
+            come[name, self.name] = replace(share, rows=rows)
+        following = model.with_shares(gone, come)
+        return replace(
+            following,
+            leaves=model.leaves - {*self.children} | {self.name},
+            merged={**model.merged, **dict.fromkeys(self.children, self.name)},
+        )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A whole instance used by two processes in any order, held against lists of rows.
 
-Tables are made, filled, split, pushed down, emptied, renamed and deleted; each answer, whoever
-asks and for whichever version, is what the model says.
+Tables are made, filled, split, merged, compacted, emptied, renamed and deleted, garbage and what
+was left over is deleted; each answer, whoever asks and for whichever version, is what the model
+says.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from tests.any_order.whole_instance import (
     rows_in_files,
 )
 
-EXAMPLES = 300  # for each kind of table
+EXAMPLES = 500  # for each of the four kinds of table
 STEPS = 16
 NAMES = ["one", "two", "three"]
 STRATEGY = "sleeper.table.ingest.file.writing.strategy"
@@ -67,6 +68,7 @@ SETTINGS = {
 }
 PROCESSES = st.integers(0, 1)
 JOBS = st.none() | st.sampled_from(["job-1", "job-2", "job-3"])
+ORPHAN_AGE = timedelta(days=3)
 WAITS = [timedelta(minutes=1), timedelta(hours=2), timedelta(days=20)]
 
 
@@ -86,6 +88,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         self.instances = [self.start(), self.start()]
         self.handles = [{}, {}]
         self.checked = {}
+        self.left_behind = {}
 
     def start(self):
         return open_instance(self.objects, self.new_id, lambda: self.now)
@@ -271,7 +274,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         self.check_ingested(result, model, rows, job_id, model.number)
 
     @precondition(lambda self: self.tables)
-    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrr"))
+    @rule(data=st.data(), who=PROCESSES, job_id=JOBS, other=st.sampled_from("jjsssrrmm"))
     def ingest_while(self, data, who, job_id, other):
         """While one process reads its input, the other commits: to the plan it made before."""
         name, model = self.choose(data)
@@ -289,6 +292,8 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
                 self.check_ingested(result, model, rows, job_id, planned)
             elif other == "s":
                 self.split_leaf(data, theirs, model)
+            elif other == "m":
+                self.merge_small(theirs, model, 1000)
             else:
                 has_files = not theirs.state().has_no_files
                 points = sorted(model.kind.domains[0][1:3])
@@ -306,7 +311,9 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             self.note("ingest refused")
             return
         self.check_ingested(result, model, rows, job_id, planned)
-        self.note(f"ingest while {other}")
+        leaves = {leaf.partition_id for leaf in theirs.state().leaf_partitions()}
+        if other != "m" or old_leaves - leaves:
+            self.note(f"ingest while {other}")
 
     # ------------------------------------------------------------ the tree
 
@@ -420,6 +427,58 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         for result in results:
             if result.reason is None:
                 self.note("split by size")
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES, rows_below=st.sampled_from([1, 4, 1000]))
+    def merge(self, data, who, rows_below):
+        name, model = self.choose_full(data)
+        self.merge_small(self.handle(who, name), model, rows_below)
+
+    def merge_small(self, table, model, rows_below):
+        """Leaves with few rows become one; what stands in the way is said."""
+        table.refresh()
+        rows_below = min(rows_below, table.properties.splitting.threshold_rows)
+        before = len(table.state().leaf_partitions())
+        results = table.merge_partitions(rows_below=rows_below)
+        model.catch_up(table.state().number)
+        merged = [result for result in results if result.reason is None]
+        assert len(table.state().leaf_partitions()) == before - len(merged)
+        assert all(result.row_count < rows_below for result in merged)
+        if merged:
+            self.note("merge")
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES)
+    def leave_a_file_behind(self, data, who):
+        """As a process does that is killed before its commit."""
+        name, model = self.choose(data)
+        place = data.draw(st.sampled_from(sorted(self.handle(who, name).state().tree.partitions)))
+        suffix = data.draw(st.sampled_from([".parquet", ".sketches"]))
+        key = f"{model.table_id}/data/partition_{place}/{self.new_id()}{suffix}"
+        self.objects.put(key, b"unfinished business")
+        self.left_behind[key] = self.now
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES, wait=st.sampled_from(WAITS))
+    def sweep(self, data, who, wait):
+        """What was left behind is deleted once it is old, and nothing else ever."""
+        if not self.left_behind:
+            self.leave_a_file_behind(data, who)
+        self.now += wait
+        owners = {key.partition("/")[0] for key in self.left_behind}
+        name, model = self.choose(data, lambda model: model.table_id in owners)
+        table = self.handle(who, name)
+        stored = {info.key for info in self.objects.listing(f"{model.table_id}/")}
+        old = {key for key, at in self.left_behind.items() if at < self.now - ORPHAN_AGE}
+        planned = table.orphans()
+        swept = table.sweep_orphans()
+        assert {f"{model.table_id}/{each.key}" for each in swept.orphans} == old & stored
+        assert swept.orphans == planned.orphans
+        marker = f"{model.table_id}/sweep.marker"
+        left = {info.key for info in self.objects.listing(f"{model.table_id}/")}
+        assert left - {marker} == stored - old - {marker}
+        if swept.orphans:
+            self.note("sweep")
 
     @precondition(lambda self: self.tables)
     @rule(data=st.data(), who=PROCESSES, wait=st.sampled_from(WAITS))
@@ -590,7 +649,7 @@ WANTED = (
     *("create", "rename", "delete", "reinitialise", "configure", "snapshot"),
     *("ingest", "ingest again", "ingest refused", "split on 0", "split on 1", "push down"),
     *("ingest while j", "ingest while s", "query with rows", "deleted version"),
-    *("compact", "split by size", "collect garbage"),
+    *("compact", "split by size", "merge", "ingest while m", "collect garbage", "sweep"),
     *("query by key", "query by keys", "query by range", "query by regions", "query by nothing"),
 )
 

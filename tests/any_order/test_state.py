@@ -32,6 +32,7 @@ from tests.any_order.state_model import (
     Clear,
     Collect,
     Compact,
+    Merge,
     Model,
     Push,
     Split,
@@ -42,7 +43,13 @@ from tests.unit.state.small_tables import NOON, SCHEMA
 OFTEN = SnapshotRule(entries_min=3, changed_share=10**6, entries_max=5)
 NEVER = SnapshotRule(entries_min=10**9, entries_max=10**9)
 IDS = count()
-STEPS = (*(["add", "job", "claim", "compact", "push"] * 3), *(["collect"] * 4), "split", "clear")
+STEPS = (
+    *(["add", "job", "claim", "compact", "push"] * 3),
+    *(["collect"] * 4),
+    "split",
+    "merge",
+    "clear",
+)
 
 
 def open_store(objects, rule=OFTEN):
@@ -215,7 +222,8 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         name, place = data.draw(st.sampled_from(wanted))
         job = f"job-{data.draw(st.integers(0, 6))}"
         if kind == "add":
-            here = data.draw(st.sampled_from(sorted(model.partitions) or ["r"]))
+            known = sorted({*model.partitions, *model.merged})  # an older tree may be planned with
+            here = data.draw(st.sampled_from(known or ["r"]))
             return Add(((self.name() if usual else name, here, data.draw(st.integers(1, 9))),))
         if kind == "job":
             return Add(((self.name(), place, 3), (self.name(), "r", 4)), job=job)
@@ -231,6 +239,9 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
             return Compact(claim or job, place, tuple(mine) or (name,), self.name())
         if kind == "split":
             return Split(data.draw(st.sampled_from(sorted(model.leaves) or ["r"])))
+        if kind == "merge":
+            parents = sorted({leaf[:-1] for leaf in model.leaves if leaf != "r"})
+            return Merge(data.draw(st.sampled_from(parents or ["r"])))
         if kind == "push":
             return Push(name, place)
         if kind == "collect":

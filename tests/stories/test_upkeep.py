@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 
 import pytest
 
+import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import DataDamaged, FileReferenceNotAssignedToJob
+from sleeper.errors import BadRequest, DataDamaged, FileReferenceNotAssignedToJob
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.paths import sketch_file
-from sleeper.operations.upkeep.compact import compact
+from sleeper.operations.upkeep.compact import compact, write_output
 from sleeper.operations.upkeep.create_compaction_jobs import create_compaction_jobs
+from sleeper.operations.upkeep.worker_processes import run_pieces
 from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
 from sleeper.storage.memory import MemoryObjects
 from tests.any_order.whole_instance import open_instance
@@ -47,6 +50,25 @@ class World:
 @pytest.fixture
 def world():
     return World()
+
+
+def run_job(table, job):
+    """Run one job that somebody has claimed files for."""
+    opened = table._open()
+    write = partial(
+        write_output,
+        reading=lambda: opened.reading,
+        files=opened.files,
+        settings=WriteSettings(),
+    )
+    (result,) = compact(
+        [job],
+        store=opened.store,
+        files=opened.files,
+        write=write,
+        run=partial(run_pieces, workers=1),
+    )
+    return result
 
 
 def rows(numbers, n=0):
@@ -160,13 +182,7 @@ class TestCompaction:
         assert (early.released, early.jobs) == ((), ())
         assert run.released == ("late",)
         assert len(run.jobs) == 1
-        result = compact(
-            late,
-            store=opened.store,
-            files=opened.files,
-            reading=opened.reading,
-            settings=WriteSettings(),
-        )
+        result = run_job(table, late)
         assert result.failure is not None
         assert world.files(table).read(late.output) is None
         assert ids(table) == sorted([*range(10)] * 4)
@@ -181,16 +197,51 @@ class TestCompaction:
         opened.store.commit(AssignJobIds(assignments=(claim,)))
         ours = CompactionJob(job_id="ours", partition_id="root", inputs=(reference.filename,))
 
-        result = compact(
-            ours,
-            store=opened.store,
-            files=opened.files,
-            reading=opened.reading,
-            settings=WriteSettings(),
-        )
+        result = run_job(table, ours)
 
         assert isinstance(result.failure, FileReferenceNotAssignedToJob)
         assert table.references()[0].job_id == "theirs"
+
+    def test_jobs_can_run_side_by_side(self, tmp_path):
+        """Each in a process of its own; what comes out is the same."""
+        with sleeper.connect(tmp_path / "instance", create=True) as instance:
+            table = instance.create_table("t", SCHEMA, split_points=[100, 200])
+            for _ in range(4):
+                table.ingest(rows(range(0, 300, 7)))
+            told = []
+
+            run = table.compact(workers=2, progress=lambda *counts: told.append(counts))
+
+            assert [job.failure for job in run.jobs] == [None] * 3
+            assert told == [(1, 3), (2, 3), (3, 3)]
+            assert len(table.references()) == 3
+            assert ids(table) == sorted([*range(0, 300, 7)] * 4)
+
+    def test_other_processes_cannot_reach_memory(self, world):
+        """A `memory://` instance is told to be compacted here; no file is left claimed."""
+        table = world.instance.create_table("two", SCHEMA, split_points=[100])
+        for _ in range(4):
+            table.ingest(rows([1, 101]))
+
+        with pytest.raises(BadRequest, match="cannot be pickled"):
+            table.compact(workers=2)
+
+        assert [ref for ref in table.references() if ref.job_id] == []
+
+    def test_what_is_interrupted_frees_its_files(self, world):
+        """Ctrl-C after the first job: the next run need not wait for a lease to end."""
+        table = world.instance.create_table("two", SCHEMA, split_points=[100])
+        for _ in range(4):
+            table.ingest(rows([1, 101]))
+
+        def interrupt(done, total):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            table.compact(progress=interrupt)
+
+        assert [ref for ref in table.references() if ref.job_id] == []
+        assert len(table.compact().jobs) == 1
 
 
 class TestSplitting:
@@ -301,3 +352,150 @@ class TestGarbage:
 
         assert kept.deleted == ()
         assert len(table.collect_garbage().deleted) == 4
+
+
+class TestMerging:
+    """`table.merge_partitions`."""
+
+    def four_leaves(self, world, **properties):
+        """Ten rows, split into four leaves, their references pushed down."""
+        table = world.table(**{THRESHOLD: "3", **properties})
+        table.ingest(rows(range(10)))
+        table.split_partitions()
+        table.split_partitions()
+        assert table.split_points() == [2, 5, 7]
+        table.set_properties({THRESHOLD: "1000"})
+        table._push_down()
+        return table
+
+    def test_small_leaves_become_one_up_the_tree(self, world):
+        """Two and two, until there are too many rows; rows and older versions read as before."""
+        table = self.four_leaves(world)
+        before = table.refresh()
+
+        results = table.merge_partitions(rows_below=6)
+        rest = table.merge_partitions(rows_below=11)
+
+        assert [(result.row_count, result.reason) for result in results] == [(5, None), (5, None)]
+        assert [(result.row_count, result.reason) for result in rest] == [(10, None)]
+        assert table.split_points() == []
+        assert ids(table) == list(range(10))
+        assert table.query(as_of=before).to_arrow().num_rows == 10
+        assert table.compact(all_files=True).jobs[0].rows_written == 10
+
+    def test_none_are_merged_unless_it_was_asked_for(self, world):
+        """Leaves made by split points are small for a while: the property begins at 0."""
+        table = self.four_leaves(world)
+
+        assert table.merge_partitions() == ()
+        assert table.small_siblings() == ()
+
+    def test_the_property_says_when(self, world):
+        """`sleeper.table.partition.merging.threshold`."""
+        table = self.four_leaves(world, **{"sleeper.table.partition.merging.threshold": "100"})
+
+        assert len(table.merge_partitions()) == 3
+        assert table.split_points() == []
+
+    def test_what_is_split_again_at_once_is_not_merged(self, world):
+        """More rows than a leaf may have are refused."""
+        table = self.four_leaves(world)
+
+        with pytest.raises(BadRequest, match=r"fewer than 1,001 rows.*from 1,000 rows on"):
+            table.merge_partitions(rows_below=1001)
+
+    def test_a_file_of_which_one_leaf_has_its_part_stands_in_the_way(self, world):
+        """The other part was compacted; once both are, nothing stands in the way."""
+        table = self.four_leaves(world)
+        first = table.state().leaf_partitions()[0].partition_id
+        opened = table._open()
+        (reference,) = opened.store.state().files.references_on(first)
+        job = CompactionJob(job_id="one", partition_id=first, inputs=(reference.filename,))
+        claim = JobAssignment(job_id="one", partition_id=first, filenames=job.inputs)
+        opened.store.commit(AssignJobIds(assignments=(claim,)))
+        at_work = table.small_siblings(rows_below=6)[0].obstacle
+        run_job(table, job)
+
+        results = table.merge_partitions(rows_below=6)
+
+        assert at_work == "compaction job one is at work there"
+        assert [result.reason is None for result in results] == [False, True]
+        assert reference.filename in results[0].reason
+        table.compact(all_files=True)
+        assert [result.reason for result in table.merge_partitions(rows_below=6)] == [None]
+        assert ids(table) == list(range(10))
+
+    def test_an_ingest_goes_on_meanwhile(self, world):
+        """PRT-13: what it wrote for leaves that are gone is placed on the one in their place."""
+        table = self.four_leaves(world)
+
+        def batches():
+            yield from rows([0, 3, 6, 9], n=1)
+            assert len(table.merge_partitions(rows_below=100)) == 3
+
+        result = table.ingest(batches())
+
+        assert result.rows_written == 4
+        assert table.split_points() == []
+        assert ids(table) == sorted([*range(10), 0, 3, 6, 9])
+
+
+class TestOrphans:
+    """`table.sweep_orphans`."""
+
+    @pytest.fixture
+    def table(self, world):
+        """A table of one file, four that wait for the collector, and a killed job's leavings."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+        table.compact()
+        for name in ("killed.parquet", "killed.sketches"):
+            world.files(table).put(f"data/partition_root/{name}", b"half a file")
+        world.files(table).put("data/partition_root/README", b"somebody's own")
+        return table
+
+    def test_old_ones_are_deleted_and_nothing_else(self, world, table):
+        """What is referenced, waits, or has no name of ours stays."""
+        before = {info.key for info in world.files(table).listing("data/")}
+        world.waits(days=3)
+        early = table.sweep_orphans()
+        world.waits(seconds=1)
+        planned = table.orphans()
+        swept = table.sweep_orphans()
+
+        killed = ["data/partition_root/killed.parquet", "data/partition_root/killed.sketches"]
+        assert early.orphans == ()
+        assert [orphan.key for orphan in planned.orphans] == killed
+        assert (planned.deleted, swept.deleted) == (False, True)
+        assert (swept.orphans, swept.size_bytes) == (planned.orphans, 22)
+        assert before - {info.key for info in world.files(table).listing("data/")} == {*killed}
+        assert len(table.garbage()) == 4
+
+    def test_this_machines_clock_does_not_count(self, world, table):
+        """A clock that is a year ahead deletes nothing that a running job has just written."""
+        ahead = open_instance(
+            world.objects, lambda: "unused", lambda: world.now + timedelta(days=365)
+        )
+
+        assert ahead.table("t").sweep_orphans().orphans == ()
+
+    def test_a_job_that_may_be_run_again_keeps_its_output(self, world, table):
+        """Until its lease has ended and its files are free: then it can never be committed."""
+        table.ingest(rows([1]))
+        opened = table._open()
+        (job,) = create_compaction_jobs(
+            table._compaction_settings(),
+            all_files=True,
+            store=opened.store,
+            new_id=lambda: "dead",
+        ).plan.jobs
+        world.files(table).put(job.output, b"its first attempt")
+        world.waits(days=4)
+
+        during = table.orphans()
+        table.compact()
+        after = table.sweep_orphans()
+
+        assert job.output not in [orphan.key for orphan in during.orphans]
+        assert job.output in [orphan.key for orphan in after.orphans]

@@ -8,7 +8,7 @@ ancestors too (spec PRT-13).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -51,10 +51,13 @@ class PartitionTree:
     Attributes:
         partitions: Partition id to partition.
         root_id: The one without a parent.
+        merged: Id of a leaf that was merged with its sibling, to the parent that is a leaf in
+            their place. What writers with an older tree have made for it goes there.
     """
 
     partitions: Mapping[str, Partition]
     root_id: str
+    merged: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, partitions: Iterable[Partition]) -> PartitionTree:
@@ -139,9 +142,34 @@ class PartitionTree:
             SplitInvalid: the split breaks a rule (spec PRT-11).
         """
         changed = {parent.partition_id: parent, **{c.partition_id: c for c in children}}
-        tree = PartitionTree({**self.partitions, **changed}, self.root_id)
+        tree = replace(self, partitions={**self.partitions, **changed})
         check_split(parent, children)
         return tree
+
+    def with_merged(self, parent_id: str) -> PartitionTree:
+        """Return the tree with a parent of two leaves as a leaf in their place.
+
+        Raises:
+            PartitionNotFound: the tree has no such partition.
+            ValueError: its children are not two leaves.
+        """
+        parent = self.partition(parent_id)
+        children = [self.partitions[child_id] for child_id in parent.child_ids]
+        if not children or not all(child.is_leaf for child in children):
+            raise ValueError(f"partition {parent_id!r} is not the parent of two leaves")
+        kept = {name: each for name, each in self.partitions.items() if each not in children}
+        kept[parent_id] = replace(parent, child_ids=(), dimension=None)
+        gone = dict.fromkeys(parent.child_ids, parent_id)
+        return replace(self, partitions=kept, merged={**self.merged, **gone})
+
+    def place_of(self, partition_id: str) -> str:
+        """Return who has the rows of a partition now: itself, or what it was merged into.
+
+        An id that the tree has never had is returned as it is.
+        """
+        while partition_id not in self.partitions and partition_id in self.merged:
+            partition_id = self.merged[partition_id]
+        return partition_id
 
     def _descend(self, wanted: Callable[[Partition], bool]) -> Iterator[Partition]:
         waiting = [self.root]

@@ -29,6 +29,7 @@ FILES = "files.parquet"  # the last part, by which a snapshot counts
 _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
 _HORIZON_KEY = b"sleeper.jobs.horizon"
+_MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
 _TIME = pa.timestamp("us", "UTC")
 _JOBS_SCHEMA = pa.schema(
@@ -58,9 +59,11 @@ def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     """Write a state as Parquet, in the order in which the parts must be stored."""
     horizon = state.jobs.horizon
     known_until = {_HORIZON_KEY: time_to_json(horizon).encode()} if horizon else {}
+    merged_into = dict(state.partitions.merged) if state.partitions else {}
+    merged = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
     return {
         JOBS: _to_parquet(_jobs_table(state.jobs), state.number, known_until),
-        PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number),
+        PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number, merged),
         FILES: _to_parquet(state.files.to_arrow(), state.number),
     }
 
@@ -189,4 +192,5 @@ def _partitions_of(table: pa.Table, schema: Schema) -> PartitionTree | None:
     if not partitions:
         return None
     (root_id,) = (each.partition_id for each in partitions.values() if each.parent_id is None)
-    return PartitionTree(partitions, root_id)
+    merged = json.loads(table.schema.metadata.get(_MERGED_KEY, b"{}"))
+    return PartitionTree(partitions, root_id, merged)

@@ -25,6 +25,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
+from sleeper.state.transactions.merges import MergePartitions
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
@@ -289,6 +290,17 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda document, _: DeleteFiles(filenames=tuple(read_list(document, "filenames", str))),
     ),
     "INITIALISE_PARTITIONS": (InitialisePartitions, _initialise_to_json, _initialise_from_json),
+    "MERGE_PARTITIONS": (
+        MergePartitions,
+        lambda transaction, _: {
+            "partitionId": transaction.parent_id,
+            "childIds": list(transaction.child_ids),
+        },
+        lambda document, _: MergePartitions(
+            parent_id=read(document, "partitionId", str),
+            child_ids=tuple(read_list(document, "childIds", str)),
+        ),
+    ),
     "RELEASE_JOB_IDS": (
         ReleaseJobIds,
         lambda transaction, _: _claims_to_json(transaction.claims),

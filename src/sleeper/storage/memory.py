@@ -12,9 +12,9 @@ from io import BytesIO
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
-from sleeper.errors import ObjectNotFound, StorageFailed
+from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.ports import ObjectInfo
 
@@ -110,6 +110,12 @@ class MemoryObjects:
     def close(self) -> None:
         """Remove the temporary folder, if `url` has made one."""
         self._bodies.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise BadRequest(
+            "a memory:// instance lives in one process and cannot be pickled for another; "
+            "use a folder"
+        )
 
     def _find(self, key: str) -> bytes | None:
         check_key(key)

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from sleeper.engine.read_leaves import open_reading
+from sleeper.engine.writing.compacted_file import CompactedFile
 from sleeper.engine.writing.data_file import write_settings
+from sleeper.errors import BadRequest
 from sleeper.operations.upkeep.collect_garbage import collect_garbage, garbage
-from sleeper.operations.upkeep.compact import CompactResult, compact
+from sleeper.operations.upkeep.compact import CompactResult, compact, write_output
 from sleeper.operations.upkeep.create_compaction_jobs import create_compaction_jobs
+from sleeper.operations.upkeep.merge_leaves import MergeResult, merge_leaves
 from sleeper.operations.upkeep.push_down_references import push_down_references
 from sleeper.operations.upkeep.release_jobs import release_expired_jobs
 from sleeper.operations.upkeep.split_leaf import SplitResult, split_leaf
+from sleeper.operations.upkeep.sweep_orphans import SweepResult, sweep_orphans
+from sleeper.operations.upkeep.worker_processes import run_pieces
+from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
+from sleeper.planning.merges import SiblingLeaves, small_siblings
 from sleeper.planning.splits import LeafSize, leaf_sizes
 from sleeper.table.handle import TableHandle
 
@@ -78,6 +88,7 @@ class TableUpkeep(TableHandle):
         self,
         *,
         all_files: bool = False,
+        workers: int = 1,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> CompactionRun:
         """Merge files, leaf by leaf, so that queries have fewer of them to read.
@@ -86,10 +97,11 @@ class TableUpkeep(TableHandle):
         committed for itself: a run that is killed leaves what it has done, and files that no
         other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
 
-        Memory is about 1 GiB and does not grow with the rows.
+        Memory is about 1 GiB for each job at once, and does not grow with the rows.
 
         Args:
             all_files: Merge what the strategy would leave as well.
+            workers: Jobs at once, if there are so many: each in a process of its own, from two on.
             progress: Called with how many jobs have ended, and of how many.
 
         Returns:
@@ -103,7 +115,7 @@ class TableUpkeep(TableHandle):
         """
         self._current_record()
         opened = self._open()
-        store, files = opened.store, opened.files
+        store = opened.store
         lease = timedelta(minutes=self.properties.compaction.lease_minutes)
         released = release_expired_jobs(self._surroundings.now() - lease, store=store)
         pushed = self._push_down()
@@ -114,13 +126,18 @@ class TableUpkeep(TableHandle):
             new_id=self._surroundings.new_id,
         )
         jobs = created.plan.jobs
-        settings = write_settings(self.properties.parquet)
         ended: list[CompactResult] = []
-        for job in jobs:
-            ended.append(
-                compact(job, store=store, files=files, reading=opened.reading, settings=settings)
-            )
-            progress(len(ended), len(jobs))
+        results = compact(
+            jobs,
+            store=store,
+            files=opened.files,
+            write=self._write_output(workers),
+            run=partial(run_pieces, workers=workers),
+        )
+        with closing(results):
+            for result in results:
+                ended.append(result)
+                progress(len(ended), len(jobs))
         return CompactionRun(
             plan=created.plan,
             jobs=tuple(ended),
@@ -165,6 +182,68 @@ class TableUpkeep(TableHandle):
             for size in self.leaf_sizes()
             if size.too_large
         )
+
+    def small_siblings(self, *, rows_below: int | None = None) -> tuple[SiblingLeaves, ...]:
+        """Return the pairs of leaves that `merge_partitions` would begin with; nothing is changed.
+
+        Args:
+            rows_below: As for `merge_partitions`.
+        """
+        self._current_record()
+        return small_siblings(self._open().store.refresh(), self._merging_threshold(rows_below))
+
+    def merge_partitions(self, *, rows_below: int | None = None) -> tuple[MergeResult, ...]:
+        """Merge leaves that have become small, two and two, up the tree.
+
+        Files stay where they are: ingest, compaction and queries go on meanwhile. Leaves that
+        were made by split points and are empty still count as small.
+
+        Args:
+            rows_below: Leaves of one parent with fewer rows together are merged; without it,
+                `sleeper.table.partition.merging.threshold`, which is 0 and merges none.
+
+        Returns:
+            What became of each pair, in the order of the tries.
+
+        Raises:
+            BadRequest: `rows_below` is more than the rows from which on a leaf is split.
+            CommitContended, CommitUnknown, StorageFailed: try again.
+            TableNotFound: the table was deleted.
+
+        Source: ours; upstream only splits.
+        """
+        self._current_record()
+        threshold = self._merging_threshold(rows_below)
+        if threshold:
+            self._push_down()
+        store = self._open().store
+        store.refresh()
+        tried: dict[str, MergeResult] = {}
+        more = True
+        while more:
+            pairs = small_siblings(store.state(), threshold)
+            new = [pair for pair in pairs if pair.parent.partition_id not in tried]
+            tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
+            more = bool(new)
+        return tuple(tried.values())
+
+    def orphans(self) -> SweepResult:
+        """Return the files that `sweep_orphans` would delete; only its marker is written."""
+        return self._sweep(delete=False)
+
+    def sweep_orphans(self) -> SweepResult:
+        """Delete files that belong to nobody: left by jobs that were killed or refused.
+
+        Only what is older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage,
+        and that no version of the table needs.
+
+        Raises:
+            StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
+            TableNotFound: the table was deleted.
+
+        Source: design section 9.
+        """
+        return self._sweep(delete=True)
 
     def garbage(self) -> Sequence[str]:
         """Return the files that `collect_garbage` would delete; nothing is changed."""
@@ -218,6 +297,43 @@ class TableUpkeep(TableHandle):
             run = push_down_references(store=opened.store, files=opened.files, schema=self.schema)
             moved, more = moved + run.moved, run.more
         return moved
+
+    def _write_output(self, workers: int) -> Callable[[ClaimedJob], CompactedFile]:
+        """What writes the output of a job: with the readers of this process, or with new ones."""
+        opened, around = self._open(), self._surroundings
+        again = partial(
+            open_reading,
+            opened.files,
+            self.schema,
+            opened.reading.processing,
+            temp_folder=around.temp_folder,
+            stores=around.inputs.settings,
+        )
+        return partial(
+            write_output,
+            reading=(lambda: opened.reading) if workers == 1 else again,
+            files=opened.files,
+            settings=write_settings(self.properties.parquet),
+        )
+
+    def _sweep(self, *, delete: bool) -> SweepResult:
+        self._current_record()
+        opened = self._open()
+        age = timedelta(minutes=self.properties.gc.orphan_age_minutes)
+        result = sweep_orphans(age, delete=delete, store=opened.store, files=opened.files)
+        self._check_commit_counts()
+        return result
+
+    def _merging_threshold(self, rows_below: int | None) -> int:
+        known = self.properties.splitting
+        threshold = known.merging_threshold_rows if rows_below is None else rows_below
+        if threshold > known.threshold_rows:
+            raise BadRequest(
+                f"leaves of fewer than {threshold:,} rows cannot be merged: from "
+                f"{known.threshold_rows:,} rows on a leaf is split "
+                "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
+            )
+        return threshold
 
     def _garbage_time(self) -> datetime:
         properties = self.properties.gc

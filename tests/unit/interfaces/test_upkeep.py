@@ -1,4 +1,4 @@
-"""`sleeper compact`, `split` and `gc`."""
+"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`."""
 
 from __future__ import annotations
 
@@ -101,3 +101,47 @@ def test_garbage_is_deleted_after_its_delay(url):
     assert due.stdout.splitlines() == [*names, "10 files of trips would be deleted"]
     assert done.stdout.startswith("deleted 10 files of trips, transaction ")
     assert count(url) == 5 * len(ROWS)
+
+
+def test_small_leaves_are_merged(url):
+    """What would be done can be asked; the rows are the same."""
+    explained = sleeper("merge", "trips", "--below", "100", "--explain", "--instance", url)
+    told = json_of(
+        sleeper("merge", "trips", "--below", "100", "--explain", "--json", "--instance", url)
+    )
+    done = sleeper("merge", "trips", "--below", "100", "--instance", url)
+    again = sleeper("merge", "trips", "--below", "100", "--instance", url)
+
+    assert "nothing" in explained.stdout
+    assert [pair["row_count"] for pair in told] == [5 * len(ROWS)]
+    assert done.stdout.startswith("merged ")
+    assert again.stdout == "no leaf partitions of trips are small enough to be merged\n"
+    assert count(url) == 5 * len(ROWS)
+
+
+def test_merged_leaves_can_be_had_as_json(url):
+    """A part of a file that stands in the way is told, and is no failure."""
+    table = sleeper_package.connect(url).table("trips")
+    results = json_of(sleeper("merge", "trips", "--below", "100", "--json", "--instance", url))
+
+    assert [result["reason"] for result in results] == [None]
+    assert table.split_points() == []
+
+
+def test_files_of_killed_jobs_are_swept(url):
+    """Once they are old enough; a dry run only names them."""
+    table = sleeper_package.connect(url).table("trips")
+    name = "data/partition_x/killed.parquet"
+    table._open().files.put(name, b"half a file")
+
+    early = sleeper("sweep", "trips", "--instance", url)
+    table.set_properties({"sleeper.table.gc.orphan.age.minutes": "0"})
+    planned = sleeper("sweep", "trips", "--dry-run", "--instance", url)
+    told = json_of(sleeper("sweep", "trips", "--dry-run", "--json", "--instance", url))
+    done = sleeper("sweep", "trips", "--instance", url)
+
+    assert early.stdout == "deleted 0 files of trips that no commit names\n"
+    assert planned.stdout == f"{name}\nwould delete 1 file of trips that no commit names\n"
+    assert [orphan["key"] for orphan in told["orphans"]] == [name]
+    assert done.stdout == "deleted 1 file of trips that no commit names\n"
+    assert table._open().files.read(name) is None

@@ -20,6 +20,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
+from sleeper.state.transactions.merges import MergePartitions
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
@@ -100,6 +101,7 @@ file_transactions = st.one_of(
     st.just(ClearFiles()),
     st.builds(DeleteFiles, filenames=names),
     replacements(),
+    st.builds(MergePartitions, parent_id=NAMES, child_ids=names),
     st.builds(SplitFileReferences, pushes=st.lists(pushes(), max_size=3).map(tuple)),
 )
 

@@ -60,6 +60,7 @@ def contents(state):
     return {
         "number": state.number,
         "partitions": dict(state.partitions.partitions) if state.partitions else None,
+        "merged": dict(state.partitions.merged) if state.partitions else {},
         "references": state.references(),
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),

@@ -38,7 +38,9 @@ _COMMANDS = {
     "query": ("query", "Read rows by key or key range."),
     "compact": ("upkeep", "Merge files, so that queries read fewer."),
     "split": ("upkeep", "Split leaf partitions that have grown large."),
+    "merge": ("upkeep", "Merge leaf partitions that have become small."),
     "gc": ("upkeep", "Delete files that nothing references any longer."),
+    "sweep": ("upkeep", "Delete files that killed jobs have left behind."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 

@@ -1,7 +1,8 @@
-"""`sleeper compact`, `split` and `gc`: what keeps a table quick and small."""
+"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: what keeps a table quick and small."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -10,23 +11,34 @@ from sleeper.instance import connect
 from sleeper.interfaces.cli.main import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.operations.upkeep.sweep_orphans import SweepResult
+from sleeper.planning.merges import SiblingLeaves
 from sleeper.table.upkeep import CollectionRun, CompactionRun
 
 
 @click.command()
 @click.argument("table")
 @click.option("--all-files", is_flag=True, help="Merge what the strategy would leave as well.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Jobs at once, each in a process of its own.",
+)
 @click.option("--explain", is_flag=True, help="Show what would be done, and why; do nothing.")
 @instance_option
 @json_option
-def compact(table: str, *, all_files: bool, explain: bool, instance: str, as_json: bool) -> None:
+def compact(
+    table: str, *, all_files: bool, workers: int, explain: bool, instance: str, as_json: bool
+) -> None:
     """Merge files of TABLE, so that queries have fewer of them to read.
 
     A job that fails is told, and its files stay as they were.
 
     \b
     Example:
-        sleeper compact flights
+        sleeper compact flights --workers 4
         sleeper compact flights --all-files --explain
     """
     opened = connect(instance).table(table)
@@ -34,7 +46,7 @@ def compact(table: str, *, all_files: bool, explain: bool, instance: str, as_jso
         _explain_compaction(opened.plan_compaction(all_files=all_files), as_json=as_json)
         return
     with progress_of(f"compacting {table}", "jobs") as progress:
-        run = opened.compact(all_files=all_files, progress=progress)
+        run = opened.compact(all_files=all_files, workers=workers, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -126,6 +138,65 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("table")
+@click.option(
+    "--below",
+    "rows_below",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="Merge leaves of fewer rows together.  [default: the table's property]",
+)
+@click.option("--explain", is_flag=True, help="Show which leaves would be merged; do nothing.")
+@instance_option
+@json_option
+def merge(
+    table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
+) -> None:
+    """Merge leaf partitions of TABLE that have become small, two and two.
+
+    Two leaves of one parent are merged while they have fewer rows together than
+    sleeper.table.partition.merging.threshold, or --below. Their files stay where
+    they are.
+
+    \b
+    Example:
+        sleeper merge flights --below 1000000 --explain
+    """
+    opened = connect(instance).table(table)
+    if explain:
+        _explain_merges(opened.small_siblings(rows_below=rows_below), as_json=as_json)
+        return
+    results = opened.merge_partitions(rows_below=rows_below)
+    if as_json:
+        print_json(results)
+        return
+    for result in results:
+        lower, upper = (child[:8] for child in result.children)
+        if result.reason is None:
+            say(f"merged {lower} and {upper} into {result.partition_id[:8]}")
+        else:
+            say(f"left {lower} and {upper} as they are: {result.reason}")
+    if not results:
+        say(f"no leaf partitions of {table} are small enough to be merged")
+
+
+def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
+    if as_json:
+        print_json(pairs)
+        return
+    rows = [
+        [
+            " and ".join(child[:8] for child in pair.parent.child_ids),
+            pair.parent.partition_id[:8],
+            f"{'~' if pair.estimated else ''}{pair.row_count:,}",
+            pair.obstacle or "nothing",
+        ]
+        for pair in pairs
+    ]
+    print_grid(["leaves", "into", "rows", "in the way"], rows)
+
+
+@click.command()
+@click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
 @instance_option
 @json_option
@@ -162,4 +233,40 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
 def _say_collected(table: str, run: CollectionRun) -> None:
     say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
     for name, failure in run.failures.items():
+        click.echo(f"{name} could not be deleted: {failure}", err=True)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@instance_option
+@json_option
+def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+    """Delete files in the folder of TABLE that no commit names.
+
+    Jobs that were killed leave them behind. They count once they are older than
+    sleeper.table.gc.orphan.age.minutes, which must be longer than any ingest,
+    import or compaction takes.
+
+    \b
+    Example:
+        sleeper sweep flights --dry-run
+    """
+    opened = connect(instance).table(table)
+    swept = opened.orphans() if dry_run else opened.sweep_orphans()
+    if as_json:
+        print_json(swept)
+    else:
+        _say_swept(table, swept)
+    if swept.failures:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _say_swept(table: str, swept: SweepResult) -> None:
+    for orphan in swept.orphans if not swept.deleted else ():
+        say(orphan.key)
+    done = "deleted" if swept.deleted else "would delete"
+    count = len(swept.orphans) - len(swept.failures)
+    say(f"{done} {counted(count, 'file')} of {table} that no commit names")
+    for name, failure in swept.failures.items():
         click.echo(f"{name} could not be deleted: {failure}", err=True)

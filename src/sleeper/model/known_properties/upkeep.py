@@ -27,6 +27,13 @@ class SplittingProperties:
         POSITIVE_LONG,
         "Rows in a leaf partition from which on it is split.",
     )
+    merging_threshold_rows: int = setting(
+        "table.partition.merging.threshold",
+        "0",
+        NOT_NEGATIVE,
+        "Two leaf partitions of one parent with fewer rows together are merged; 0 merges none.",
+        since="ours",
+    )
     min_rows: int = setting(
         "table.partition.splitting.min.rows",
         "1000",
@@ -50,6 +57,13 @@ class GarbageProperties:
         "15",
         NOT_NEGATIVE,
         "How long a file waits: longer than any query.",
+    )
+    orphan_age_minutes: int = setting(
+        "table.gc.orphan.age.minutes",
+        "4320",
+        NOT_NEGATIVE,
+        "How old a file must be that no commit names to count as left over. Longer than any job.",
+        since="ours",
     )
     versions_kept_minutes: int = setting(
         "table.versions.kept.minutes",

@@ -1,8 +1,9 @@
-"""Runs one compaction job: its files become one (spec CMP-14, CMP-16)."""
+"""Runs compaction jobs: the files of each become one (spec CMP-14, CMP-16)."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from sleeper.engine.read_leaves import Reading
@@ -11,11 +12,17 @@ from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import CommitRefused, SleeperError, StorageFailed
 from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.planning.claimed_jobs import claimed_job
+from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import JobAssignment, ReleaseJobIds
 from sleeper.state.transactions.files import ReplaceFiles
 from sleeper.storage.ports import Objects
+
+Runner = Callable[
+    [Sequence[ClaimedJob], Callable[[ClaimedJob], CompactedFile]],
+    Generator[tuple[ClaimedJob, CompactedFile | SleeperError], None, None],
+]
+"""Calls a function for each job, and yields what it returned, or the error of ours it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,43 +46,88 @@ class CompactResult:
 
 
 def compact(
-    job: CompactionJob,
+    jobs: Sequence[CompactionJob],
     *,
     store: StateStore,
     files: Objects,
-    reading: Reading,
-    settings: WriteSettings,
-) -> CompactResult:
-    """Write a job's output and put it in the place of its inputs, in one commit.
+    write: Callable[[ClaimedJob], CompactedFile],
+    run: Runner,
+) -> Generator[CompactResult, None, None]:
+    """Write each job's output and put it in the place of its inputs, in one commit for each job.
 
     Queries see the inputs or the output, never both. A job that fails releases its inputs. One
     that comes too late, when its inputs are claimed by another job, is refused, and the file that
-    it wrote deleted.
+    it wrote deleted. Results come as jobs end, which may be in any order. Closing the iterator
+    ends the run; jobs that have not ended then release their inputs too.
 
     Args:
-        job: A job that has claimed its inputs.
+        jobs: Jobs that have claimed their inputs.
         store: The table's state.
         files: The table's folder.
-        reading: The table, with the processing to apply.
-        settings: How the file is laid out.
+        write: Writes a job's output; `write_output`, with all but its first argument.
+        run: Where and in which order that is done.
 
     Raises:
         CommitContended, CommitUnknown: run the same job again; it is committed once.
     """
+    waiting = {job.job_id: job for job in jobs}
     try:
-        claimed = claimed_job(store.refresh(), job)
-        written = compact_files(
-            reading,
-            files,
-            job,
-            claimed.partition,
-            settings,
-            whole_files=claimed.whole_files,
-            now_ms=claimed.claimed_ms,
-        )
-    except SleeperError as failure:
-        return CompactResult(job=job, failure=failure, transaction=_release(job, store))
-    return _replaced(job, written, store, files)
+        for job, written in _written(jobs, store, write, run):
+            if isinstance(written, SleeperError):
+                number = _release([job], store)
+                result = CompactResult(job=job, failure=written, transaction=number)
+            else:
+                result = _replaced(job, written, store, files)
+            del waiting[job.job_id]
+            yield result
+    finally:
+        if waiting:
+            with suppress(SleeperError):
+                _release(waiting.values(), store)
+
+
+def _written(
+    jobs: Sequence[CompactionJob],
+    store: StateStore,
+    write: Callable[[ClaimedJob], CompactedFile],
+    run: Runner,
+) -> Iterator[tuple[CompactionJob, CompactedFile | SleeperError]]:
+    """What each job wrote, or why it failed."""
+    claimed = []
+    state = store.refresh()
+    for job in jobs:
+        try:
+            claimed.append(claimed_job(state, job))
+        except SleeperError as failure:
+            yield job, failure
+    with closing(run(claimed, write)) as ended:
+        for each, written in ended:
+            yield each.job, written
+
+
+def write_output(
+    claimed: ClaimedJob,
+    reading: Callable[[], Reading],
+    files: Objects,
+    settings: WriteSettings,
+) -> CompactedFile:
+    """Write a job's output; nothing is committed. It needs no state, so it may run anywhere.
+
+    Args:
+        claimed: The job.
+        reading: Opens the table, with the processing to apply.
+        files: The table's folder.
+        settings: How the file is laid out.
+    """
+    return compact_files(
+        reading(),
+        files,
+        claimed.job,
+        claimed.partition,
+        settings,
+        whole_files=claimed.whole_files,
+        now_ms=claimed.claimed_ms,
+    )
 
 
 def _replaced(
@@ -98,6 +150,9 @@ def _replaced(
     )
 
 
-def _release(job: CompactionJob, store: StateStore) -> int:
-    claim = JobAssignment(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
-    return store.commit(ReleaseJobIds(claims=(claim,))).number
+def _release(jobs: Iterable[CompactionJob], store: StateStore) -> int:
+    claims = tuple(
+        JobAssignment(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+        for job in jobs
+    )
+    return store.commit(ReleaseJobIds(claims=claims)).number

@@ -34,7 +34,8 @@ from sleeper.state.transactions.claims import check_unclaimed
 class AddFiles:
     """Adds new files, all or none, and with them the job that wrote them (spec STS-5).
 
-    A partition that was split meanwhile still takes references (spec PRT-13).
+    A partition that was split meanwhile still takes references (spec PRT-13). One that was merged
+    with its sibling does not: what was meant for it goes to the partition in its place.
 
     Attributes:
         references: Every reference of every new file; a file may have several.
@@ -61,21 +62,20 @@ class AddFiles:
     def apply(self, state: TableState, at: datetime) -> TableState:
         """Add the files and record the job."""
         self._check_job(state)
-        by_file = _by_filename(self.references)
+        references = _in_place(self.references, state.partitions)
+        by_file = _by_filename(references)
         for filename in (*by_file, *self.unreferenced):
             if state.files.is_tracked(filename):
                 raise FileAlreadyExists(
                     f"file {filename!r} is in the table already: {state.whereabouts(filename)}. "
                     "Nothing was added. New data goes into files with new names."
                 )
-        for references in by_file.values():
-            _check_placement(references, state.partitions)
+        for of_one_file in by_file.values():
+            _check_placement(of_one_file, state.partitions)
 
         added = state
-        if self.references or self.unreferenced:
-            files = state.files.changed(
-                added=self.references, unreferenced=self.unreferenced, at=at
-            )
+        if references or self.unreferenced:
+            files = state.files.changed(added=references, unreferenced=self.unreferenced, at=at)
             added = replace(added, files=files)
         if self.job is not None:
             record = self.job.record(number=state.number, at=at, files=len(by_file))
@@ -295,6 +295,40 @@ def _reference(state: TableState, filename: str, partition_id: str) -> FileRefer
             "it was replaced and collected. Drop the job and plan again."
         )
     raise FileReferenceNotFound(state.missing_reference(filename, partition_id))
+
+
+def _in_place(
+    references: Sequence[FileReference], tree: PartitionTree | None
+) -> Sequence[FileReference]:
+    """Return references to new files with those for merged partitions on the one in their place."""
+    if tree is None or not any(ref.partition_id in tree.merged for ref in references):
+        return references
+    placed = [replace(ref, partition_id=tree.place_of(ref.partition_id)) for ref in references]
+    moved = {
+        ref.filename
+        for before, ref in zip(references, placed, strict=True)
+        if before.partition_id != ref.partition_id
+    }
+    kept = [ref for ref in placed if ref.filename not in moved]
+    for of_one_file in _by_filename(ref for ref in placed if ref.filename in moved).values():
+        united = unite_references(of_one_file)
+        kept += [replace(united[0], whole_file=True)] if len(united) == 1 else united
+    return kept
+
+
+def unite_references(references: Iterable[FileReference]) -> list[FileReference]:
+    """Return one reference for each file and partition, for the rows of all that there are."""
+    united: dict[tuple[str, str], FileReference] = {}
+    for reference in references:
+        where = (reference.filename, reference.partition_id)
+        other = united.setdefault(where, reference)
+        if other is not reference:
+            united[where] = replace(
+                other,
+                row_count=other.row_count + reference.row_count,
+                row_count_estimated=other.row_count_estimated or reference.row_count_estimated,
+            )
+    return [*united.values()]
 
 
 def _by_filename(references: Iterable[FileReference]) -> dict[str, list[FileReference]]:

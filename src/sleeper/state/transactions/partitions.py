@@ -1,7 +1,8 @@
 """The transactions that change a table's partition tree.
 
-A partition is never removed: files may be referenced on it, and writers with an older tree
-may still add some (spec PRT-13). The tree after a change covers the key space as before.
+A split removes no partition: files may be referenced on it, and writers with an older tree may
+still add some (spec PRT-13). The tree after a change covers the key space as before. How leaves
+are merged again: `merges`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class SplitPartition:
         name = self.parent.partition_id
         _check_becomes_parent(tree, self.parent)
         for child in self.children:
-            if child.partition_id in tree:
+            if child.partition_id in tree or child.partition_id in tree.merged:
                 raise _refused(f"Child partition should not be present: {child.partition_id}")
             if child.parent_id != name:
                 raise _refused(f"Parent ID does not match on child: {child.partition_id}")
@@ -102,7 +103,7 @@ class ExtendPartitionTree:
             _check_becomes_parent(tree, parent)
         added = {partition.partition_id: partition for partition in self.new}
         for partition_id in added:
-            if partition_id in tree:
+            if partition_id in tree or partition_id in tree.merged:
                 raise _refused(f"Partition to be added is in the tree already: {partition_id}")
         updated = {parent.partition_id: parent for parent in self.updated}
         if len(updated) < len(self.updated) or len(added) < len(self.new):
@@ -164,7 +165,7 @@ def _check_divides(parent: Partition, children: tuple[Partition, ...]) -> None:
 def _with(tree: PartitionTree, *changed: Partition) -> PartitionTree:
     """Return a tree whose changed parts were checked; copies a dictionary, once."""
     by_id = {partition.partition_id: partition for partition in changed}
-    return PartitionTree({**tree.partitions, **by_id}, tree.root_id)
+    return replace(tree, partitions={**tree.partitions, **by_id})
 
 
 def _refused(what: str) -> PartitionSplitRefused:

@@ -1,0 +1,55 @@
+"""Merges two sibling leaves that have become small, by making their parent a leaf again (ours)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sleeper.errors import CommitRefused
+from sleeper.planning.merges import SiblingLeaves
+from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.merges import MergePartitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    """What became of two leaves.
+
+    Attributes:
+        partition_id: Their parent, which is a leaf now if they were merged.
+        children: Their ids.
+        row_count: The rows of both, as their references said.
+        reason: Why they were not merged, as a clause; None where they were.
+        transaction: The table's transaction number afterwards.
+    """
+
+    partition_id: str
+    children: tuple[str, ...]
+    row_count: int
+    reason: str | None
+    transaction: int
+
+
+def merge_leaves(siblings: SiblingLeaves, *, store: StateStore) -> MergeResult:
+    """Merge two leaves, in one commit. Their files are referenced by the new leaf as they are.
+
+    Ingests that began before go on: what they have written for one of the leaves is placed on
+    the new one. When somebody else was faster, or claimed a file meanwhile, nothing is done.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+    """
+    parent = siblings.parent
+    reason, number = siblings.obstacle, None
+    if reason is None:
+        transaction = MergePartitions(parent_id=parent.partition_id, child_ids=parent.child_ids)
+        try:
+            number = store.commit(transaction).number
+        except CommitRefused as refusal:
+            reason = f"it was changed meanwhile: {refusal}"
+    return MergeResult(
+        partition_id=parent.partition_id,
+        children=parent.child_ids,
+        row_count=siblings.row_count,
+        reason=reason,
+        transaction=store.state().number if number is None else number,
+    )

@@ -1,0 +1,72 @@
+"""Which sibling leaves have become so small that they are one leaf again (ours)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sleeper.model.partitions import Partition
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.merges import odd_part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiblingLeaves:
+    """Two leaves of one parent that are small enough to be merged.
+
+    Attributes:
+        parent: Their parent.
+        row_count: The rows of both, as their references say.
+        estimated: True where a reference's count is an estimate.
+        obstacle: What stands in the way of the merge, as a clause; None if nothing does.
+    """
+
+    parent: Partition
+    row_count: int
+    estimated: bool
+    obstacle: str | None
+
+
+def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, ...]:
+    """Return the pairs of leaves that have fewer rows together than `rows_below`, in key order.
+
+    Rows that are referenced by partitions above the leaves are not counted: they are pushed down
+    before.
+    """
+    totals = state.files.totals()
+    found = []
+    for parent in _parents_of_leaves(state):
+        of_leaves = [totals[child_id] for child_id in parent.child_ids if child_id in totals]
+        row_count = sum(each.rows for each in of_leaves)
+        if row_count < rows_below:
+            found.append(
+                SiblingLeaves(
+                    parent=parent,
+                    row_count=row_count,
+                    estimated=any(each.estimated for each in of_leaves),
+                    obstacle=_obstacle(state, parent),
+                )
+            )
+    return tuple(found)
+
+
+def _parents_of_leaves(state: TableState) -> list[Partition]:
+    """Parents of which both children are leaves, each once, in key order."""
+    parent_ids = [leaf.parent_id for leaf in state.leaf_partitions() if leaf.parent_id is not None]
+    of_one = dict.fromkeys(parent_ids)
+    parents = (state.partition(parent_id) for parent_id in of_one)
+    return [
+        parent
+        for parent in parents
+        if all(state.partition(child_id).is_leaf for child_id in parent.child_ids)
+    ]
+
+
+def _obstacle(state: TableState, parent: Partition) -> str | None:
+    lower, upper = (state.files.references_on(child_id) for child_id in parent.child_ids)
+    claimed = next((ref for ref in (*lower, *upper) if ref.job_id is not None), None)
+    if claimed is not None:
+        return f"compaction job {claimed.job_id} is at work there"
+    odd = odd_part(lower, upper)
+    if odd is not None:
+        return f"only one of them still has its part of {odd.filename}: compact all files first"
+    return None

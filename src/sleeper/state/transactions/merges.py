@@ -1,0 +1,81 @@
+"""The transaction by which two small leaves become one again (ours: upstream only splits)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sleeper.errors import PartitionMergeRefused
+from sleeper.model.files import FileReference
+from sleeper.model.partitions import Partition
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import check_unclaimed
+from sleeper.state.transactions.files import unite_references
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePartitions:
+    """Makes the parent of two leaves a leaf in their place. Their references go to it.
+
+    A file of which only one leaf references a part stands in the way: the other leaf's part of
+    it was compacted into another file, and would be read twice.
+
+    Attributes:
+        parent_id: The parent.
+        child_ids: Its children: (lower, upper).
+
+    Raises (from `apply`):
+        PartitionMergeRefused: they are no such leaves (any longer), or a file stands in the way.
+        FileReferenceAssignedToJob: a compaction job is at work on one of them.
+    """
+
+    parent_id: str
+    child_ids: tuple[str, ...]
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Put the parent in the place of its children."""
+        lower, upper = self._children(state)
+        lower_files, upper_files = (
+            state.files.references_on(each.partition_id) for each in (lower, upper)
+        )
+        references = (*lower_files, *upper_files)
+        for reference in references:
+            check_unclaimed(reference)
+        odd = odd_part(lower_files, upper_files)
+        if odd is not None:
+            raise PartitionMergeRefused(
+                f"partitions {lower.partition_id!r} and {upper.partition_id!r} cannot be merged: "
+                f"only {odd.partition_id!r} references a part of {odd.filename!r}. "
+                "Compact all files of the table, then merge."
+            )
+        moved = unite_references(replace(ref, partition_id=self.parent_id) for ref in references)
+        files = state.files
+        if references:
+            removed = [(ref.filename, ref.partition_id) for ref in references]
+            files = files.changed(removed=removed, added=moved, at=at)
+        return replace(state, partitions=state.tree.with_merged(self.parent_id), files=files)
+
+    def _children(self, state: TableState) -> tuple[Partition, Partition]:
+        tree = state.partitions
+        if tree is None or self.parent_id not in tree:
+            raise _refused(f"the table has no partition {self.parent_id!r}")
+        if len(self.child_ids) != 2 or tree.partition(self.parent_id).child_ids != self.child_ids:
+            raise _refused(f"partition {self.parent_id!r} does not have children {self.child_ids}")
+        lower, upper = (tree.partition(child_id) for child_id in self.child_ids)
+        for child in (lower, upper):
+            if not child.is_leaf:
+                raise _refused(f"partition {child.partition_id!r} was split")
+        return lower, upper
+
+
+def odd_part(
+    lower: tuple[FileReference, ...], upper: tuple[FileReference, ...]
+) -> FileReference | None:
+    """Return a reference to a part of a file that one of two leaves has, and the other not."""
+    parts = [{ref.filename: ref for ref in side if not ref.whole_file} for side in (lower, upper)]
+    odd = sorted(parts[0].keys() ^ parts[1].keys())
+    return (parts[0] | parts[1])[odd[0]] if odd else None
+
+
+def _refused(what: str) -> PartitionMergeRefused:
+    return PartitionMergeRefused(f"{what}. Read the tree as it is now, then plan the merge again.")
