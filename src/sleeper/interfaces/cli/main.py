@@ -41,6 +41,7 @@ _COMMANDS = {
     "merge": ("upkeep", "Merge leaf partitions that have become small."),
     "gc": ("upkeep", "Delete files that nothing references any longer."),
     "sweep": ("upkeep", "Delete files that killed jobs have left behind."),
+    "serve": ("serve", "Take care of all tables, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 

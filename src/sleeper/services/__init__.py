@@ -1,0 +1,1 @@
+"""Loops that call verbs: they decide when, never what."""
