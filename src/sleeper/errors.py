@@ -22,6 +22,7 @@ A class says what the caller can do; the message says what happened, and what ne
     ├── CommitContended                try again: others were faster
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  ask the log before doing anything; delete nothing
+    ├── TableFunctionFailed            mend the table's own function, or its property
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── FormatTooNew                   upgrade Sleeper
@@ -293,6 +294,13 @@ class CommitUnknown(SleeperError):
     """
 
     retryable = True
+
+
+class TableFunctionFailed(SleeperError):
+    """The function that `sleeper.table.function` names is missing, raised, or broke its contract.
+
+    Where rows were being written, nothing was added or replaced.
+    """
 
 
 class DataDamaged(SleeperError):

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.lookup.reader import LookupReader
-from sleeper.engine.process import process
+from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan.session import StoreSettings
 from sleeper.model.processing import Processing
@@ -48,7 +48,7 @@ class Reading:
         arrow_schema: The same for Arrow.
         lookup: Finds exact keys, and checks footers; keeps page indexes.
         scanner: Reads ranges; keeps a DataFusion context.
-        processing: The table's filters and aggregations.
+        processing: The table's filters, aggregations and function.
     """
 
     files: TableFolder
@@ -72,7 +72,7 @@ def open_reading(
     Args:
         files: The table's folder.
         schema: The table's schema.
-        processing: The table's filters and aggregations.
+        processing: The table's filters, aggregations and function.
         temp_folder: Where merges of very many files spill; None for the system's folder.
         stores: How DataFusion reaches files whose URL names a bucket.
     """
@@ -100,6 +100,7 @@ def read_leaves(
 
     Raises:
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
+        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     reading.lookup.check({name for leaf in group for name in leaf.filenames})
     merged = reading.scanner.merge(_slices(reading, group), columns_to_read(reading, columns))
@@ -110,7 +111,7 @@ def read_leaves(
 def columns_to_read(reading: Reading, columns: Sequence[str]) -> list[str]:
     """Return the columns that must be read so that `columns` can be answered."""
     processing, schema = reading.processing, reading.schema
-    if processing.aggregations:
+    if processing.needs_all_fields:
         return [*schema.names]
     needed = {*columns, *schema.key_names, *processing.needed_fields}
     return [name for name in schema.names if name in needed]

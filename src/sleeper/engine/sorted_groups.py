@@ -1,6 +1,7 @@
 """Rows on their way into data files: sorted, cut where leaves meet, and processed.
 
-Standard ingest, the tasks of a bulk import and Spark's writer all go through here.
+Standard ingest, the tasks of a bulk import and Spark's writer all go through here, each row once:
+it is where rows come into a table.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from sleeper.engine.process import process
+from sleeper.engine.processing.aggregations import as_counts
+from sleeper.engine.processing.process import process
 from sleeper.engine.sort import SortSettings, sort_into_groups
 from sleeper.engine.writing.leaf_files import SortedGroup
 from sleeper.model.partitions import LeafGroup
@@ -38,11 +40,11 @@ def sorted_groups(
         groups: In key order; together they hold all rows.
         schema: The table's.
         arrow_schema: The same for Arrow.
-        processing: Filters and aggregations, applied to the sorted rows.
+        processing: Filters, aggregations and function, applied to the sorted rows.
         settings: Memory and folder of the sort.
         now_ms: The present, in milliseconds since 1970, for filters by age.
 
-    Raises: as `sort_into_groups`.
+    Raises: as `sort_into_groups` and `process`.
     """
     by_group = sort_into_groups(
         batches,
@@ -57,5 +59,6 @@ def sorted_groups(
                 yield groups[place], chunks
                 continue
             rows = (batch for chunk in chunks for batch in chunk.to_batches())
-            kept = process(rows, processing, schema, now_ms=now_ms)
+            fresh = as_counts(rows, processing)
+            kept = process(fresh, processing, schema, now_ms=now_ms)
             yield groups[place], (pa.Table.from_batches([batch], arrow_schema) for batch in kept)

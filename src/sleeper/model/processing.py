@@ -1,16 +1,17 @@
-"""What happens to rows whenever they are read: filters drop rows, aggregations unite them.
+"""What happens to rows whenever they are read: filters, then aggregations, then a function.
 
-Both are text properties of a table with upstream's syntax (spec PRC-1 to PRC-4). Whitespace
-around names and brackets is ignored.
+Filters drop rows and aggregations unite them; both have upstream's syntax (spec PRC-1 to PRC-4),
+with operations of our own: first, last and count. Whitespace around names and brackets is
+ignored. A function is the user's own, and only its name is known here (spec PRC-6).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal, TypeVar, cast, get_args
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.schema import (
@@ -24,10 +25,14 @@ from sleeper.model.schema import (
     type_to_text,
 )
 
-Operation = Literal["sum", "min", "max", "map_sum", "map_min", "map_max"]
+T = TypeVar("T")
+
+Operation = Literal["sum", "min", "max", "map_sum", "map_min", "map_max", "first", "last", "count"]
+End = Literal["first", "last"]
 
 FILTERS: Final = "sleeper.table.filters"
 AGGREGATIONS: Final = "sleeper.table.aggregations"
+FUNCTION: Final = "sleeper.table.function"
 
 _NUMBERS = (Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE)
 _ORDERED = (
@@ -38,6 +43,8 @@ _ORDERED = (
     Primitive.TIMESTAMP,
     Primitive.TIMESTAMP_NTZ,
 )
+_COUNTING = (Primitive.INT, Primitive.LONG)
+_KNOW_NULLS = ("first", "last", "count")
 _AGEING = (Primitive.LONG, Primitive.DATE, Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
 
 
@@ -57,10 +64,12 @@ class AgeOff:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How the values of one field become one, where rows have equal row and sort keys.
+    """How the values of one field become one, where several rows become one.
 
     Attributes:
-        operation: `sum`, `min`, `max`; the `map_` ones work on each entry of a map.
+        operation: `sum`, `min`, `max`; the `map_` ones work on each entry of a map. `first` and
+            `last` take the value of the row with the least or greatest sort key, `count` tells
+            how many rows had a value when they came in.
         field: A value field.
     """
 
@@ -69,33 +78,75 @@ class Aggregation:
 
 
 @dataclass(frozen=True, slots=True)
+class TableFunction:
+    """A function of the user's own over rows in key order; it is looked for when it is needed.
+
+    Attributes:
+        module: The module's full name.
+        name: What the function is called in it.
+    """
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Processing:
-    """A table's filters, then its aggregations (spec PRC-1).
+    """A table's filters, then its aggregations, then its function (spec PRC-1).
 
     Attributes:
         filters: A row is kept when all of them keep it.
         aggregations: One for every value field, or none at all.
+        function: What is done to the rows that are left; None for nothing.
     """
 
     filters: tuple[AgeOff, ...] = ()
     aggregations: tuple[Aggregation, ...] = ()
+    function: TableFunction | None = None
 
     @property
     def is_identity(self) -> bool:
         """True when rows come out as they went in."""
-        return not self.filters and not self.aggregations
+        return not self.filters and not self.aggregations and self.function is None
 
     @property
     def needed_fields(self) -> tuple[str, ...]:
         """The fields that must be read whether or not they are asked for, beside the keys.
 
-        Filters look at theirs. An aggregation needs its own field only when that is asked for.
+        Filters look at theirs. An aggregation needs its own field only when that is asked for. A
+        function may look at all fields, which are not named here (`needs_all_fields`).
         """
         return tuple(dict.fromkeys(age_off.field for age_off in self.filters))
 
+    @property
+    def needs_all_fields(self) -> bool:
+        """True when every field must be read, whichever are asked for."""
+        return self.function is not None
 
-def parse_processing(filters: str | None, aggregations: str | None, schema: Schema) -> Processing:
-    """Read the properties `sleeper.table.filters` and `sleeper.table.aggregations`.
+    @property
+    def kept_end(self) -> End | None:
+        """Which row of a row key lends the united row its sort keys: the first, or the last.
+
+        None where rows are united only if their sort keys are equal too.
+        """
+        operations = {aggregation.operation for aggregation in self.aggregations}
+        return "first" if "first" in operations else "last" if "last" in operations else None
+
+    @property
+    def counted_fields(self) -> tuple[str, ...]:
+        """The fields that say of how many rows a value was not null."""
+        return tuple(each.field for each in self.aggregations if each.operation == "count")
+
+
+def parse_processing(
+    filters: str | None, aggregations: str | None, schema: Schema, function: str | None = None
+) -> Processing:
+    """Read the properties `sleeper.table.filters`, `.aggregations` and `.function`.
+
+    Whether there is such a function is not looked at.
 
     >>> from sleeper.model.schema import Field, Primitive
     >>> schema = Schema(
@@ -105,33 +156,38 @@ def parse_processing(filters: str | None, aggregations: str | None, schema: Sche
     (Aggregation(operation='sum', field='n'),)
 
     Raises:
-        PropertiesInvalid: they are not written as they should be, or do not fit the schema.
-            Both properties are checked before it is raised.
+        PropertiesInvalid: they are not written as they should be, or do not fit the schema or
+            each other. All properties are checked before it is raised.
     """
     failures: dict[str, str] = {}
-    kept: tuple[AgeOff, ...] = ()
-    united: tuple[Aggregation, ...] = ()
-    try:
-        kept = _parse_filters(filters or "", schema)
-    except ValueError as error:
-        failures[FILTERS] = f"{FILTERS} is {filters!r}: {error}."
-    try:
-        united = _parse_aggregations(aggregations or "", schema)
-    except ValueError as error:
-        failures[AGGREGATIONS] = f"{AGGREGATIONS} is {aggregations!r}: {error}."
+
+    def checked(name: str, text: str | None, parse: Callable[[str], T]) -> T | None:
+        try:
+            return parse((text or "").strip())
+        except ValueError as error:
+            failures[name] = f"{name} is {text!r}: {error}."
+            return None
+
+    processing = Processing(
+        filters=checked(FILTERS, filters, lambda text: _parse_filters(text, schema)) or (),
+        aggregations=checked(
+            AGGREGATIONS, aggregations, lambda text: _parse_aggregations(text, schema)
+        )
+        or (),
+        function=checked(FUNCTION, function, _parse_function),
+    )
+    checked(FILTERS, filters, lambda _: _check_together(processing))
     if failures:
         raise PropertiesInvalid(failures)
-    return Processing(kept, united)
+    return processing
 
 
 def _parse_filters(text: str, schema: Schema) -> tuple[AgeOff, ...]:
-    if not text.strip():
+    if not text:
         return ()
-    found = re.fullmatch(r"\s*ageoff\s*\(\s*([^,]+?)\s*,\s*([0-9]+)\s*\)\s*", text, re.IGNORECASE)
+    found = re.fullmatch(r"ageoff\s*\(\s*([^,]+?)\s*,\s*([0-9]+)\s*\)", text, re.IGNORECASE)
     if found is None or int(found[2]) >= 2**63:
-        raise ValueError(
-            f"Sleeper table filter not set to match ageOff(column,age), was: {text.strip()}"
-        )
+        raise ValueError(f"Sleeper table filter not set to match ageOff(column,age), was: {text}")
     name = found[1]
     by_name = {field.name: field for field in schema.fields}
     if name not in by_name:
@@ -146,13 +202,14 @@ def _parse_filters(text: str, schema: Schema) -> tuple[AgeOff, ...]:
 
 
 def _parse_aggregations(text: str, schema: Schema) -> tuple[Aggregation, ...]:
-    if not text.strip():
+    if not text:
         return ()
     found = tuple(_split_aggregations(text))
     _check_against_schema(found, schema)
     by_name = {field.name: field for field in schema.values}
     for aggregation in found:
         _check_operation(aggregation, by_name[aggregation.field])
+    _check_ends(found, schema)
     return found
 
 
@@ -180,7 +237,10 @@ def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> Non
     repeated = [name for name, count in Counter(fields).items() if count > 1]
     missing = [name for name in values if name not in fields]
     unknown = [name for name in fields if name not in values]
-    nullable = [field.name for field in schema.values if field.nullable]
+    know_nulls = [each.field for each in found if each.operation in _KNOW_NULLS]
+    nullable = [
+        field.name for field in schema.values if field.nullable and field.name not in know_nulls
+    ]
     for wrong, message in (
         (
             keys,
@@ -200,7 +260,12 @@ def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> Non
 
 def _check_operation(aggregation: Aggregation, field: Field) -> None:
     operation, kind = aggregation.operation, field.type
-    if isinstance(kind, MapType):
+    if operation in ("first", "last"):
+        return
+    if operation == "count":
+        fits = kind in _COUNTING
+        wanted = "an IntType or a LongType, which becomes the number"
+    elif isinstance(kind, MapType):
         fits = operation.startswith("map_") and _is_number(kind.value)
         wanted = "map_sum, map_min or map_max, and numbers as the map's values"
     elif operation == "sum":
@@ -213,6 +278,40 @@ def _check_operation(aggregation: Aggregation, field: Field) -> None:
         raise ValueError(
             f"{operation} does not work on field {field.name!r} of {type_to_text(kind)}: "
             f"it wants {wanted}"
+        )
+
+
+def _check_ends(found: tuple[Aggregation, ...], schema: Schema) -> None:
+    """Check that `first` or `last` have sort keys to go by, and that only one of them is there."""
+    ends = sorted({each.operation for each in found} & {"first", "last"})
+    if len(ends) > 1:
+        raise ValueError(
+            "first and last cannot both be used in one table: of all rows of a row key one is "
+            "left, and it has one sort key, either the least or the greatest"
+        )
+    if ends and not schema.sort_keys:
+        raise ValueError(
+            f"{ends[0]} goes by the order of sort keys, and the schema has none: there is no "
+            f"{ends[0]} row"
+        )
+
+
+def _parse_function(text: str) -> TableFunction | None:
+    if not text:
+        return None
+    module, _, name = text.partition(":")
+    if not (name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        raise ValueError("it must be package.module:function, such as my_rows.cleaning:redact")
+    return TableFunction(module, name)
+
+
+def _check_together(processing: Processing) -> None:
+    """Check that no field is both aged by and counted: once counted, it says no time."""
+    counted = processing.counted_fields
+    for name in (age_off.field for age_off in processing.filters if age_off.field in counted):
+        raise ValueError(
+            f"rows cannot age by field {name!r}, because count({name}) puts a number of rows in "
+            "the place of its times"
         )
 
 

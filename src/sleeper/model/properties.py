@@ -37,7 +37,13 @@ from sleeper.model.known_properties.upkeep import (
     GarbageProperties,
     SplittingProperties,
 )
-from sleeper.model.processing import AGGREGATIONS, FILTERS, Processing, parse_processing
+from sleeper.model.processing import (
+    AGGREGATIONS,
+    FILTERS,
+    FUNCTION,
+    Processing,
+    parse_processing,
+)
 from sleeper.model.schema import Schema
 
 __all__ = (
@@ -228,12 +234,13 @@ class TableProperties:
         return replace(flags, **off)
 
     def processing(self, schema: Schema) -> Processing:
-        """Return the table's filters and aggregations.
+        """Return the table's filters, aggregations and function.
 
         Raises:
             PropertiesInvalid: they do not fit the schema.
         """
-        return parse_processing(self.definition.filters, self.definition.aggregations, schema)
+        known = self.definition
+        return parse_processing(known.filters, known.aggregations, schema, known.function)
 
     def _switched_on(self, switch: str | None) -> bool:
         if switch:
@@ -253,7 +260,9 @@ def validate_table_properties(values: Mapping[str, str], schema: Schema) -> None
     failures = _failures(values, TABLE_PROPERTIES)
     for check in (
         lambda: _read_schema(_given(values, SCHEMA) or schema.to_json()),
-        lambda: parse_processing(values.get(FILTERS), values.get(AGGREGATIONS), schema),
+        lambda: parse_processing(
+            values.get(FILTERS), values.get(AGGREGATIONS), schema, values.get(FUNCTION)
+        ),
     ):
         try:
             check()

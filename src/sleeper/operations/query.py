@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.engine.lookup.small_merge import merge_small
-from sleeper.engine.process import process
+from sleeper.engine.processing.process import process
 from sleeper.engine.read_leaves import Reading, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
 from sleeper.model.keys import Key
@@ -31,6 +31,7 @@ def query_key(
     Raises:
         QueryInvalid: the key or the columns do not fit the schema.
         DataDamaged: a file of the table is missing or wrong.
+        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     exact = exact_key(reading.schema, key)
     if exact is None:
@@ -55,6 +56,7 @@ def query_keys(
     Raises:
         QueryInvalid: a key or the columns do not fit the schema.
         DataDamaged: a file of the table is missing or wrong.
+        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     asked = key_batch(keys, reading.schema, reading.arrow_schema)
     view = _View.of(reading, columns, now_ms)
@@ -80,6 +82,7 @@ def query_regions(
     Raises:
         QueryInvalid: the columns do not fit the schema.
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
+        TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     view = _View.of(reading, columns, now_ms)
 

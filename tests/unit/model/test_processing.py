@@ -1,15 +1,22 @@
-"""Filters and aggregations, as the properties of a table say them."""
+"""Filters, aggregations and functions, as the properties of a table say them."""
 
 from __future__ import annotations
 
 import pytest
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.model.processing import AgeOff, Aggregation, Processing, parse_processing
+from sleeper.model.processing import (
+    AgeOff,
+    Aggregation,
+    Processing,
+    TableFunction,
+    parse_processing,
+)
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 
 FILTERS = "sleeper.table.filters"
 AGGREGATIONS = "sleeper.table.aggregations"
+FUNCTION = "sleeper.table.function"
 COUNTS = MapType(Primitive.STRING, Primitive.LONG)
 NAMES = MapType(Primitive.STRING, Primitive.STRING)
 NUMBERS = (
@@ -51,7 +58,7 @@ def refusal(text: str, schema: Schema = AB) -> str:
 
 
 class TestProcessing:
-    """Both together."""
+    """All together."""
 
     @pytest.mark.parametrize("nothing", [None, "", "  "])
     def test_nothing_set_changes_nothing(self, nothing):
@@ -77,12 +84,30 @@ class TestProcessing:
         assert parse_processing("ageOff(a,1)", None, AB).needed_fields == ("a",)
         assert parse_processing(None, "sum(a),sum(b)", AB).needed_fields == ()
 
-    def test_both_properties_are_checked_before_either_is_refused(self):
-        """A user mends both at once (INS-6)."""
-        with pytest.raises(PropertiesInvalid, match=r"Failure 1 of 2\.") as refused:
-            parse_processing("ageOff(x,1)", "sum(a)", AB)
+    def test_all_properties_are_checked_before_any_is_refused(self):
+        """A user mends all at once (INS-6)."""
+        with pytest.raises(PropertiesInvalid, match=r"Failure 1 of 3\.") as refused:
+            parse_processing("ageOff(x,1)", "sum(a)", AB, "clean")
 
-        assert list(refused.value.failures) == [FILTERS, AGGREGATIONS]
+        assert list(refused.value.failures) == [FILTERS, AGGREGATIONS, FUNCTION]
+
+    def test_a_function_needs_all_fields(self):
+        """It may look at any of them, whichever are asked for."""
+        processing = parse_processing(None, None, AB, "rows:clean")
+
+        assert processing.needs_all_fields
+        assert not processing.is_identity
+        assert not parse_processing("ageOff(a,1)", "sum(a),sum(b)", AB).needs_all_fields
+
+    def test_rows_do_not_age_by_a_field_that_is_counted(self):
+        """Where a row counts, there is a number of rows, which says no time."""
+        with pytest.raises(PropertiesInvalid) as refused:
+            parse_processing("ageOff(a,1)", "count(a),last(b)", AB)
+
+        assert refused.value.failures == {
+            FILTERS: f"{FILTERS} is 'ageOff(a,1)': rows cannot age by field 'a', because count(a) "
+            "puts a number of rows in the place of its times."
+        }
 
 
 class TestAgeOff:
@@ -212,7 +237,7 @@ class TestAggregations:
     @pytest.mark.parametrize(
         ("text", "operand"),
         [
-            ("count(a),sum(b)", "count"),
+            ("avg(a),sum(b)", "avg"),
             ("map_count(a),sum(b)", "map_count"),
             ("a,b", "a,b"),
             ("sum(a", "sum(a"),
@@ -258,4 +283,126 @@ class TestAggregations:
 
         assert refusal("sum(a),sum(b)", nullable) == (
             "Aggregation is not supported for nullable value fields. Nullable fields: b."
+        )
+
+
+NULLABLE = Schema(
+    row_keys=[Field("id", Primitive.STRING)],
+    sort_keys=[Field("at", Primitive.LONG)],
+    values=[
+        Field("a", Primitive.LONG, nullable=True),
+        Field("b", Primitive.LONG, nullable=True),
+        Field("c", Primitive.LONG),
+    ],
+)
+
+
+class TestFirstLastAndCount:
+    """Our own aggregations, beside upstream's."""
+
+    @pytest.mark.parametrize(
+        "kind",
+        [*NUMBERS, *ORDERED, Primitive.BOOLEAN, COUNTS, NAMES, ListType(Primitive.LONG)],
+    )
+    @pytest.mark.parametrize("operation", ["first", "last"])
+    def test_first_and_last_know_every_type(self, operation, kind):
+        """They take a value as it is, so it may be anything."""
+        processing = parse_processing(None, f"{operation}(v)", schema_of(v=kind))
+
+        assert processing.aggregations == (Aggregation(operation, "v"),)
+        assert processing.kept_end == operation
+
+    @pytest.mark.parametrize("kind", [Primitive.INT, Primitive.LONG])
+    def test_count_wants_a_field_that_can_hold_a_number_of_rows(self, kind):
+        """The number takes the place of the values."""
+        processing = parse_processing(None, "Count(v)", schema_of(v=kind))
+
+        assert processing.counted_fields == ("v",)
+        assert processing.kept_end is None
+
+    @pytest.mark.parametrize("kind", [Primitive.STRING, Primitive.DOUBLE, Primitive.DATE, COUNTS])
+    def test_count_of_another_type_is_refused(self, kind):
+        """A string cannot become 3."""
+        message = refusal("count(v)", schema_of(v=kind))
+
+        assert message.startswith("count does not work on field 'v' of ")
+        assert message.endswith("it wants an IntType or a LongType, which becomes the number.")
+
+    def test_they_go_together_with_all_others(self):
+        """Sums then go over the row key too."""
+        processing = parse_processing(None, "last(a),sum(b)", AB)
+
+        assert processing.kept_end == "last"
+
+    @pytest.mark.parametrize(
+        "text", ["last(a),count(b),sum(c)", "first(a),first(b),max(c)", "count(a),count(b),last(c)"]
+    )
+    def test_they_alone_take_nulls(self, text):
+        """A null is a value like any other for first and last, and counts as none."""
+        assert len(aggregations(text, NULLABLE)) == 3
+
+    def test_nullable_fields_of_other_operations_are_refused(self):
+        """With upstream's words, which name these fields alone (SCH-5, PRC-4)."""
+        assert refusal("sum(a),count(b),sum(c)", NULLABLE) == (
+            "Aggregation is not supported for nullable value fields. Nullable fields: a."
+        )
+
+    def test_first_and_last_exclude_each_other(self):
+        """One row has one sort key."""
+        assert refusal("first(a),last(b)") == (
+            "first and last cannot both be used in one table: of all rows of a row key one is "
+            "left, and it has one sort key, either the least or the greatest."
+        )
+
+    @pytest.mark.parametrize("operation", ["first", "last"])
+    def test_first_and_last_go_by_sort_keys(self, operation):
+        """Without any there is no order."""
+        schema = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("a", Primitive.LONG)])
+
+        assert refusal(f"{operation}(a)", schema) == (
+            f"{operation} goes by the order of sort keys, and the schema has none: there is no "
+            f"{operation} row."
+        )
+
+
+class TestFunction:
+    """The name of a function of the user's own (PRC-6)."""
+
+    @pytest.mark.parametrize(
+        ("text", "module", "name"),
+        [
+            ("rows:clean", "rows", "clean"),
+            (" my_company.rows.v2:_clean ", "my_company.rows.v2", "_clean"),
+            ("länder:größe", "länder", "größe"),
+        ],
+    )
+    def test_is_a_module_and_a_name_in_it(self, text, module, name):
+        """Whether there is such a one shows when it is needed."""
+        function = parse_processing(None, None, AB, text).function
+
+        assert function == TableFunction(module, name)
+        assert str(function) == text.strip()
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "rows",
+            "rows.clean",
+            "rows:",
+            ":clean",
+            "rows:a.b",
+            "a..b:c",
+            "rows:f()",
+            "a b:c",
+            "a:b:c",
+        ],
+    )
+    def test_anything_else_is_refused(self, text):
+        """The message shows the form."""
+        with pytest.raises(PropertiesInvalid) as refused:
+            parse_processing(None, None, AB, text)
+
+        assert str(refused.value) == (
+            f"{FUNCTION} is {text!r}: it must be package.module:function, such as "
+            "my_rows.cleaning:redact."
         )

@@ -100,7 +100,8 @@ UPSTREAM_DEFAULTS = {
     "query.processor.cache.timeout.seconds": "60",
 }
 WITHOUT_DEFAULT = (
-    *("name", "id", "schema", "iterator.class.name", "iterator.config", "filters", "aggregations"),
+    *("name", "id", "schema", "iterator.class.name", "iterator.config"),
+    *("filters", "aggregations", "function"),
     *("splits.file", "fs.s3a.readahead.range", "statestore.commit.async.enabled"),
 )
 OUR_DEFAULTS = {
@@ -152,6 +153,7 @@ class TestKnownProperties:
             "sleeper.format.version",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
+            "sleeper.table.function",
             "sleeper.table.ingest.memory",
             "sleeper.table.job.id.retention.days",
             "sleeper.table.versions.kept.minutes",

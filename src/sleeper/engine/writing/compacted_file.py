@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sleeper.engine.lookup.reader import RangeReader
-from sleeper.engine.process import process
+from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import Reading
 from sleeper.engine.scan.page_checksums import verify_pages

@@ -74,7 +74,24 @@ class DefinitionProperties:
         "table.aggregations",
         None,
         TEXT,
-        "How rows of equal keys become one: op(field),... for every value field.",
+        "How rows of equal row and sort keys become one: op(field),... for every value field, with "
+        "op one of sum, min, max, map_sum, map_min, map_max, count, first, last. With first or "
+        "last, all rows of a row key become one: its values and sort keys are those of the row "
+        "with the least (first) or greatest (last) sort key; of rows that tie, any one. count "
+        "says how many rows had a value when they came in; rows that were there before it was "
+        "set keep the number they have. Only first, last and count take nullable fields.",
+    )
+    function: str | None = setting(
+        "table.function",
+        None,
+        TEXT,
+        "A Python function that changes rows when read, package.module:function. It is called "
+        "with an iterator of pyarrow.RecordBatch in key order, after filters and aggregations, in "
+        "ingest, compaction, query and export, and yields batches of the same schema and order. It "
+        "may drop and unite rows and change values, not row keys; it must read all batches, work "
+        "on any part of the rows, and give the same where parts are put together and done again. "
+        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed.",
+        since="ours",
     )
     splits_file: str | None = setting(
         "table.splits.file", None, TEXT, "File of split points to create the table with."

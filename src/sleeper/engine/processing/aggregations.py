@@ -1,14 +1,14 @@
-"""A table's filters and aggregations, applied to a stream of rows in key order.
+"""Rows that belong together become one.
 
-Ingest, compaction, query and export all do it here, so that it makes no difference when rows
-meet (spec PRC-1 to PRC-5): sums wrap around as two's complement does, minima and maxima go by
-the types' own order, maps are united entry by entry. Memory is bounded by one batch and the
-values of one group.
+It makes no difference when rows meet (spec PRC-5): sums wrap around as two's complement does,
+minima and maxima go by the types' own order, maps are united entry by entry, first and last go
+by sort keys, and a count is a number from the moment when rows come in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,102 +16,92 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import SchemaInvalid
-from sleeper.model.processing import AgeOff, Aggregation, Processing
+from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
 
-_MS_PER_DAY = 86_400_000
-_US_PER_MS = 1000
 _REDUCTIONS = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 
 
-def process(
-    batches: Iterable[pa.RecordBatch | pa.Table],
-    processing: Processing,
-    schema: Schema,
-    *,
-    now_ms: int,
+def as_counts(
+    batches: Iterable[pa.RecordBatch], processing: Processing
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a table's processing leaves of a stream that is in key order.
+    """Yield rows that are new to a table as those of which `count` can be the sum.
 
-    Args:
-        batches: Rows in order of row keys, then sort keys. They hold the fields that filters
-            look at; with aggregations, all keys too. Aggregated fields may be left out.
-        processing: Filters, then aggregations.
-        schema: Says which fields are keys.
-        now_ms: The present, in milliseconds since 1970.
+    Each value of a counted field becomes 1, a null 0. Done once to every row, before it is
+    united with any other: done twice, a number of many would become 1.
+    """
+    counted = processing.counted_fields
+    for batch in batches:
+        columns = [
+            pc.is_valid(column).cast(column.type) if name in counted else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema) if counted else batch
+
+
+def united(
+    batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """Make one row of each group: of equal row and sort keys, or with first or last of a row key.
+
+    The last group of a batch may go on in the next one, so its row is held back and put in
+    front of it: uniting in steps gives what uniting at once would.
 
     Raises:
         SchemaInvalid: a sum of decimals has more digits than its field's type.
     """
-    kept = _record_batches(batches)
-    for age_off in processing.filters:
-        kept = _young(kept, age_off, now_ms)
-    yield from _united(kept, processing, schema) if processing.aggregations else kept
-
-
-def _record_batches(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
-            if part.num_rows:
-                yield part
-
-
-def _young(
-    batches: Iterator[pa.RecordBatch], age_off: AgeOff, now_ms: int
-) -> Iterator[pa.RecordBatch]:
-    """Keep rows whose field is not null and younger than the limit (spec PRC-2)."""
-    for batch in batches:
-        column = batch.column(age_off.field)
-        kept = batch.filter(_later_than(column, now_ms - age_off.max_age_ms))
-        if kept.num_rows:
-            yield kept
-
-
-def _later_than(column: pa.Array, limit_ms: int) -> pa.Array:
-    """Whether each instant lies after a limit, compared as integers; null for null."""
-    if pa.types.is_date32(column.type):
-        instants, limit = column.cast(pa.int32()).cast(pa.int64()), limit_ms // _MS_PER_DAY
-    elif pa.types.is_timestamp(column.type):
-        instants, limit = column.cast(pa.int64()), limit_ms * _US_PER_MS
-    else:
-        instants, limit = column, limit_ms
-    if limit < -(2**63):  # earlier than all that can be written
-        return pc.is_valid(column)
-    return pc.greater(instants, pa.scalar(limit, pa.int64()))
-
-
-def _united(
-    batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema
-) -> Iterator[pa.RecordBatch]:
-    """Make one row of each group of equal keys.
-
-    The last group of a batch may go on in the next one, so its row is held back and put in
-    front of it: uniting in steps gives what uniting at once would.
-    """
     by_field = {aggregation.field: aggregation for aggregation in processing.aggregations}
     held: pa.RecordBatch | None = None
     for batch in batches:
-        rows = batch if held is None else pa.concat_batches([held, batch])
-        united = _unite(rows, by_field, schema)
-        held = united.slice(united.num_rows - 1)
-        if united.num_rows > 1:
-            yield united.slice(0, united.num_rows - 1)
+        known = _with_counts(batch, processing)
+        rows = known if held is None else pa.concat_batches([held, known])
+        groups = _groups_of(rows, processing, schema)
+        done = rows if groups is None else _unite(rows, by_field, groups)
+        held = done.slice(done.num_rows - 1)
+        if done.num_rows > 1:
+            yield done.slice(0, done.num_rows - 1)
     if held is not None:
         yield held
 
 
-def _unite(
-    rows: pa.RecordBatch, by_field: Mapping[str, Aggregation], schema: Schema
-) -> pa.RecordBatch:
-    starts = _group_starts([rows.column(name) for name in schema.key_names])
-    if len(starts) == rows.num_rows:
+def _with_counts(rows: pa.RecordBatch, processing: Processing) -> pa.RecordBatch:
+    """Rows with 0 where a count is null, as in rows that came in before it was counted."""
+    counted = [name for name in processing.counted_fields if name in rows.schema.names]
+    if not any(rows.column(name).null_count for name in counted):
         return rows
-    first_rows = pa.array(starts)
     columns = [
-        _aggregate(column, by_field[name], starts) if name in by_field else column.take(first_rows)
+        pc.fill_null(column, 0) if name in counted else column
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Which rows become one.
+
+    Attributes:
+        starts: The number of the first row of each group, ascending.
+        first, last: The numbers of the first and the last row of each, to take rows by.
+        kept: Which row of each lends its keys: `first` or `last`.
+    """
+
+    starts: Any
+    first: pa.Array
+    last: pa.Array
+    kept: pa.Array
+
+
+def _groups_of(rows: pa.RecordBatch, processing: Processing, schema: Schema) -> _Groups | None:
+    """The groups of rows in key order; None where every row is a group of its own."""
+    end = processing.kept_end
+    names = schema.key_names if end is None else [field.name for field in schema.row_keys]
+    starts = _group_starts([rows.column(name) for name in names])
+    if len(starts) == rows.num_rows:
+        return None
+    first = pa.array(starts)
+    last = pa.array(np.append(starts[1:], rows.num_rows) - 1)
+    return _Groups(starts, first, last, kept=last if end == "last" else first)
 
 
 def _group_starts(keys: list[pa.Array]) -> Any:
@@ -124,8 +114,29 @@ def _group_starts(keys: list[pa.Array]) -> Any:
     return np.flatnonzero(differs)
 
 
-def _aggregate(column: pa.Array, aggregation: Aggregation, starts: Any) -> pa.Array:
-    operation = aggregation.operation.removeprefix("map_")
+def _unite(
+    rows: pa.RecordBatch, by_field: dict[str, Aggregation], groups: _Groups
+) -> pa.RecordBatch:
+    columns = [
+        _aggregate(column, by_field[name], groups) if name in by_field else column.take(groups.kept)
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def _aggregate(column: pa.Array, aggregation: Aggregation, groups: _Groups) -> pa.Array:
+    match aggregation.operation:
+        case "first":
+            return column.take(groups.first)
+        case "last":
+            return column.take(groups.last)
+        case "count":
+            return _reduce(column, "sum", groups.starts)
+        case operation:
+            return _combined(column, operation.removeprefix("map_"), aggregation, groups.starts)
+
+
+def _combined(column: pa.Array, operation: str, aggregation: Aggregation, starts: Any) -> pa.Array:
     try:
         if pa.types.is_map(column.type):
             return _aggregate_map(column, operation, starts)

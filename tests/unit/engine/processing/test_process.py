@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.process import process
+from sleeper.engine.processing.process import process
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import AgeOff, Aggregation, Processing
 from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema

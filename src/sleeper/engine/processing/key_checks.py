@@ -1,0 +1,85 @@
+"""Whether keys are in order, and between which limits they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def first_out_of_order(keys: pa.RecordBatch) -> int | None:
+    """Return the number of the first row that is less than the one before it, or None.
+
+    Args:
+        keys: Key columns without nulls, in the order in which they are compared.
+    """
+    falls = np.zeros(max(0, keys.num_rows - 1), dtype=bool)
+    for column in reversed(keys.columns):
+        before, after = column.slice(0, len(falls)), column.slice(1)
+        as_before = _flags(pc.equal(after, before))
+        falls = _flags(pc.less(after, before)) | (as_before & falls)
+    return _first(falls, 1)
+
+
+class KeyLimits:
+    """The least and the greatest value of each row key field that was seen so far.
+
+    Regions of leaves are a range of each field, so what lies between two such values of each field
+    lies in a region that all the keys lie in.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._limits: dict[str, tuple[Any, Any] | None] = dict.fromkeys(names)
+
+    def widen(self, rows: pa.RecordBatch) -> None:
+        """Take in the keys of some rows."""
+        if not rows.num_rows:
+            return
+        for name, limits in self._limits.items():
+            low, high = _ends(rows.column(name))
+            if limits is not None:
+                low, high = min(low, limits[0]), max(high, limits[1])
+            self._limits[name] = (low, high)
+
+    def first_outside(self, rows: pa.RecordBatch) -> int | None:
+        """Return the number of the first row that lies outside, or None."""
+        outside = [
+            place
+            for name, limits in self._limits.items()
+            if (place := _first_outside(rows.column(name), limits)) is not None
+        ]
+        return min(outside, default=None)
+
+    def __str__(self) -> str:
+        known = {name: limits for name, limits in self._limits.items() if limits is not None}
+        between = (f"between {low!r} and {high!r} ({name})" for name, (low, high) in known.items())
+        return ", ".join(between) or "nowhere, because it had read none"
+
+
+def _first_outside(column: pa.Array, limits: tuple[Any, Any] | None) -> int | None:
+    if limits is None:
+        return 0
+    low, high = _ends(column)
+    if limits[0] <= low and high <= limits[1]:
+        return None
+    least, greatest = (pa.scalar(limit, column.type) for limit in limits)
+    outside = pc.or_(pc.less(column, least), pc.greater(column, greatest))
+    return _first(_flags(outside), 0)
+
+
+def _ends(column: pa.Array) -> tuple[Any, Any]:
+    """The least and the greatest value, as Python has them, whose order is that of keys."""
+    ends = pc.min_max(column)
+    return ends["min"].as_py(), ends["max"].as_py()
+
+
+def _flags(answers: pa.Array) -> Any:
+    return answers.to_numpy(zero_copy_only=False)
+
+
+def _first(flags: Any, offset: int) -> int | None:
+    places = np.flatnonzero(flags)
+    return int(places[0]) + offset if len(places) else None

@@ -1,0 +1,59 @@
+"""A table's filters, aggregations and function, applied to a stream of rows in key order.
+
+Ingest, compaction, query and export all do it here, so that it makes no difference when rows
+meet (spec PRC-1). Memory is bounded by one batch, the values of one group, and what a function
+of the user's own holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from sleeper.engine.processing.aggregations import united
+from sleeper.engine.processing.filters import younger
+from sleeper.engine.processing.table_function import function_applied
+from sleeper.model.processing import Processing
+from sleeper.model.schema import Schema
+
+
+def process(
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    processing: Processing,
+    schema: Schema,
+    *,
+    now_ms: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a table's processing leaves of a stream that is in key order.
+
+    Rows that are new to the table go through `as_counts` first; whatever was processed before
+    may be processed again.
+
+    Args:
+        batches: Rows in order of row keys, then sort keys. They hold the fields that filters
+            look at; with aggregations, all keys too. Aggregated fields may be left out. With a
+            function, they hold all fields, in the schema's order.
+        processing: Filters, then aggregations, then a function.
+        schema: The table's.
+        now_ms: The present, in milliseconds since 1970.
+
+    Raises:
+        SchemaInvalid: a sum of decimals has more digits than its field's type.
+        TableFunctionFailed: the function is missing, raised, or broke its contract.
+    """
+    kept = _record_batches(batches)
+    for age_off in processing.filters:
+        kept = younger(kept, age_off, now_ms)
+    if processing.aggregations:
+        kept = united(kept, processing, schema)
+    if processing.function is not None:
+        kept = function_applied(kept, processing.function, schema)
+    yield from kept
+
+
+def _record_batches(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for part in batch.to_batches() if isinstance(batch, pa.Table) else [batch]:
+            if part.num_rows:
+                yield part

@@ -1,0 +1,196 @@
+"""A function of the user's own over rows in key order, watched while it works (spec PRC-6).
+
+Rows that come out must fit the schema, be in key order, and have row keys that lie, field by
+field, between the least and the greatest that went in so far. All that lies there lies in the leaf,
+or among the leaves that are read together, so no row gets where nobody would find it. Nothing is
+held beside the last key that came out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.processing.key_checks import KeyLimits, first_out_of_order
+from sleeper.errors import TableFunctionFailed
+from sleeper.model.processing import FUNCTION, TableFunction
+from sleeper.model.schema import Schema
+
+
+def function_applied(
+    batches: Iterator[pa.RecordBatch], function: TableFunction, schema: Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a table's function makes of rows in key order.
+
+    What fails beneath the function, such as a file that cannot be read, is raised as it is.
+
+    Args:
+        batches: Rows with all fields of the schema, in order of row keys, then sort keys.
+        function: Called once; not at all, nor looked for, where there are no rows.
+        schema: The table's.
+
+    Raises:
+        TableFunctionFailed: it is missing, raised, or broke its contract.
+    """
+    first = next(batches, None)
+    if first is None:
+        return
+    call = _found(function)
+    incoming = _Incoming(
+        chain([first], batches), KeyLimits([field.name for field in schema.row_keys])
+    )
+    arrow_schema, last = to_arrow(schema), None
+    for given in _results(call, incoming, function):
+        rows = _fitting(given, arrow_schema, function)
+        if rows.num_rows:
+            keys = rows.select(schema.key_names)
+            _check_order(keys, last, function)
+            _check_limits(keys, incoming.limits, function)
+            last = keys.slice(keys.num_rows - 1)
+            yield rows
+
+
+@cache
+def _found(function: TableFunction) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+    try:
+        module = import_module(function.module)
+    except Exception as error:
+        raise _failure(
+            function,
+            f"module {function.module!r} cannot be imported ({_told(error)}). Put the folder that "
+            "it lies in on PYTHONPATH, or install its package, wherever this table is read or "
+            "written; with Spark on its workers too",
+        ) from error
+    found = getattr(module, function.name, None)
+    if not callable(found):
+        what = "has nothing of that name" if found is None else "has no function of that name"
+        raise _failure(
+            function,
+            f"module {function.module!r} at {getattr(module, '__file__', None)} {what}. Set the "
+            "property to a function that it has, or install the version that has it",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+class _Incoming:
+    """Rows on their way into a function, and whether it was they who failed.
+
+    Attributes:
+        limits: Between which row keys those lie that went in so far.
+        failure: What was raised where they came from; a function may have hidden it.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], limits: KeyLimits) -> None:
+        self._batches = batches
+        self.limits = limits
+        self.failure: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.failure = error
+            raise
+        self.limits.widen(batch)
+        return batch
+
+
+def _results(
+    call: Callable[[Iterator[pa.RecordBatch]], Any], incoming: _Incoming, function: TableFunction
+) -> Iterator[Any]:
+    """Yield what a function gives, and see that it has read all rows."""
+    given: Iterable[Any] = ()
+    try:
+        given = call(incoming)
+        yield from given
+    except Exception as error:
+        if incoming.failure is not None:
+            raise incoming.failure from incoming.failure.__cause__
+        raise _failure(
+            function,
+            f"the function raised {_told(error)}. Nothing was changed. Mend it, or unset the "
+            "property",
+        ) from error
+    if incoming.failure is not None:
+        raise incoming.failure
+    if next(incoming, None) is not None:
+        raise _failure(
+            function,
+            "the function ended before it had read all of its batches, and the rows left would be "
+            "lost. It may drop rows, but must read them",
+        )
+
+
+def _fitting(given: object, expected: pa.Schema, function: TableFunction) -> pa.RecordBatch:
+    """A batch in exactly the table's schema."""
+    if not isinstance(given, pa.RecordBatch):
+        raise _failure(
+            function,
+            f"the function gave a {type(given).__name__}, but it must be a generator of "
+            "pyarrow.RecordBatch",
+        )
+    wrong = _difference(given, expected)
+    if wrong is not None:
+        raise _failure(
+            function,
+            f"{wrong}. The function must give batches of the table's own schema: make them with "
+            "pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema)",
+        )
+    if given.schema.equals(expected):
+        return given
+    return pa.RecordBatch.from_arrays(given.columns, schema=expected)
+
+
+def _difference(given: pa.RecordBatch, expected: pa.Schema) -> str | None:
+    if given.schema.names != expected.names:
+        return f"the function gave columns {given.schema.names} for {expected.names}"
+    for column, field in zip(given.columns, expected, strict=True):
+        if column.type != field.type:
+            return f"the function gave field {field.name!r} as {column.type} for {field.type}"
+        if column.null_count and not field.nullable:
+            return f"the function gave nulls in field {field.name!r}, which has none"
+    return None
+
+
+def _check_order(
+    keys: pa.RecordBatch, last: pa.RecordBatch | None, function: TableFunction
+) -> None:
+    together = keys if last is None else pa.concat_batches([last, keys])
+    place = first_out_of_order(together)
+    if place is not None:
+        before, wrong = together.slice(place - 1, 2).to_pylist()
+        raise _failure(
+            function,
+            f"the function gave rows out of key order: {wrong} after {before}. Rows must keep the "
+            "order of row keys, then sort keys",
+        )
+
+
+def _check_limits(keys: pa.RecordBatch, limits: KeyLimits, function: TableFunction) -> None:
+    place = limits.first_outside(keys)
+    if place is not None:
+        raise _failure(
+            function,
+            f"the function gave the row {keys.slice(place, 1).to_pylist()[0]}, but the row keys "
+            f"that it had read so far lie {limits}. It must not change row keys: in another leaf "
+            "nobody would find the row",
+        )
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _failure(function: TableFunction, happened: str) -> TableFunctionFailed:
+    return TableFunctionFailed(f"{FUNCTION} is {str(function)!r}: {happened}.")
