@@ -1,4 +1,4 @@
-"""Real processes ingest into an instance in a folder, and are killed 200 times by SIGKILL."""
+"""Real processes work on an instance in a folder, and are killed 500 times by SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,25 +11,33 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import sleeper
 from sleeper.storage.local.folder import FolderObjects
-from tests.any_order import ingest_until_killed
-from tests.any_order.ingest_until_killed import SCHEMA, rows_of
+from tests.any_order import run_until_killed
+from tests.any_order.run_until_killed import SCHEMA, rows_of
 from tests.any_order.whole_instance import as_tuples, check_instance, multiset, orphans
 
-SEED = 20_261_121
-KILLS = 200
-KILLS_PER_INSTANCE = 5
+SEEDS = (20_261_121, 20_261_122)  # two runs, side by side where there are two cores
+KILLS = 250
+KILLS_PER_INSTANCE = 10
+PROPERTIES = {
+    "sleeper.table.partition.splitting.threshold": "60",
+    "sleeper.table.partition.merging.threshold": "25",
+    "sleeper.table.compaction.files.batch.size": "4",
+    "sleeper.table.gc.delay.minutes": "0",
+    "sleeper.table.gc.orphan.age.minutes": "60",
+}
 PATIENCE_S = 120
 LONG_AGO_S = 2 * 24 * 60 * 60
 
 
-class Writers:
-    """The program that forks writers, and the pipes in which they tell what was acknowledged."""
+class Workers:
+    """The program that forks them, and the pipes in which they tell what is done."""
 
     def __init__(self) -> None:
         self.pipes = [os.pipe() for _ in range(2)]
@@ -37,7 +45,7 @@ class Writers:
             os.set_blocking(reading, False)
         ends = [writing for _, writing in self.pipes]
         self.program = subprocess.Popen(
-            [sys.executable, ingest_until_killed.__file__, *map(str, ends)],
+            [sys.executable, run_until_killed.__file__, *map(str, ends)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -51,16 +59,16 @@ class Writers:
         self.program.stdin.flush()
         return int(self.program.stdout.readline())
 
-    def start(self, slot: int, folder: Path, table_name: str, series: str, first: int) -> int:
-        process_id = self.ask(f"start {slot} {folder} {table_name} {series} {first}")
+    def start(self, kind: str, slot: int, folder: Path, *more: object) -> int:
+        process_id = self.ask(" ".join(map(str, [kind, slot, folder, "jobs", *more])))
         self.alive.add(process_id)
         return process_id
 
     def wait_for_more(self, slot: int) -> list[str]:
-        """Wait until the writer has told of one more job at least."""
+        """Wait until the process has told of one more thing at least."""
         reading, _ = self.pipes[slot]
         ready, _, _ = select.select([reading], [], [], PATIENCE_S)
-        assert ready, "a writer has told of nothing for two minutes"
+        assert ready, "a process has told of nothing for two minutes"
         return self.told(slot)
 
     def told(self, slot: int) -> list[str]:
@@ -75,7 +83,7 @@ class Writers:
         return jobs.decode().split()
 
     def kill(self, process_id: int) -> None:
-        """Kill a writer without warning, wherever it is, and wait until it is gone."""
+        """Kill a process without warning, wherever it is, and wait until it is gone."""
         os.kill(process_id, signal.SIGKILL)
         assert self.ask(f"wait {process_id}") == signal.SIGKILL, "it had ended by itself"
         self.alive.remove(process_id)
@@ -92,8 +100,8 @@ class Writers:
 
 
 @pytest.fixture
-def writers():
-    started = Writers()
+def workers():
+    started = Workers()
     yield started
     started.close()
 
@@ -105,12 +113,17 @@ class Story:
     folder: Path
     acknowledged: Counter[str] = field(default_factory=Counter)
     present: set[str] = field(default_factory=set)
+    keepers: int = 0
 
     @classmethod
     def begin(cls, folder: Path) -> Story:
         with sleeper.connect(folder, create=True) as instance:
             instance.create_table(
-                "jobs", SCHEMA, row_keys=["job", "n"], split_points=["b", "shared-0003"]
+                "jobs",
+                SCHEMA,
+                row_keys=["job", "n"],
+                split_points=["b", "shared-0003"],
+                properties=PROPERTIES,
             )
         return cls(folder)
 
@@ -151,60 +164,91 @@ class Story:
             table = instance.table("jobs")
             return orphans(FolderObjects(self.folder).under(table.table_id), table)
 
-    def check_sweep(self) -> None:
-        """Opening an instance spares young unfinished files, and sweeps those a day old."""
+    def let_time_pass(self) -> int:
+        """Make whatever nobody finished a day old, and return how many files that are.
+
+        Only while no process is at work: a file of theirs would be old before it is committed.
+        """
+        left = [*self.unfinished(), *(self.folder / name for name in self.orphan_paths())]
+        for path in left:
+            os.utime(path, (long_ago := time.time() - LONG_AGO_S, long_ago))
+        return len(left)
+
+    def orphan_paths(self) -> list[str]:
+        with sleeper.connect(self.folder) as instance:
+            table_id = instance.table("jobs").table_id
+        return [f"{table_id}/{name}" for name in self.orphans()]
+
+    def check_sweeps(self) -> int:
+        """What was left is spared while it is young, and swept when it is old; return how much."""
+        with sleeper.connect(self.folder) as instance:
+            swept = instance.table("jobs").sweep_orphans().orphans
+        an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        assert all(orphan.modified < an_hour_ago for orphan in swept)
         young = self.unfinished()
         sleeper.connect(self.folder).close()
         assert self.unfinished() == young
-        long_ago = time.time() - LONG_AGO_S
-        for path in young:
-            os.utime(path, (long_ago, long_ago))
-        sleeper.connect(self.folder).close()
+        left = self.let_time_pass()
+        with sleeper.connect(self.folder) as instance:
+            instance.table("jobs").sweep_orphans()
+            claims = {each.job_id for each in instance.table("jobs").references()}
         assert self.unfinished() == []
+        assert {Path(name).stem for name in self.orphans()} <= claims  # they may be run again
+        return left
 
 
-def kill_some(writers: Writers, story: Story, draw: random.Random) -> int:
-    """Start one writer or two, let them work for a while, kill them; return how many kills."""
-    series = draw.choice([["a"], ["b"], ["a", "b"], ["shared", "shared"]])
-    started = [
-        writers.start(slot, story.folder, "jobs", name, story.next_job(name))
-        for slot, name in enumerate(series)
-    ]
+def kill_some(workers: Workers, story: Story, draw: random.Random, did: Counter[str]) -> int:
+    """Start one process or two, let them work for a while, kill them; return how many kills."""
+    series = draw.choice(
+        [["a"], ["keeper"], ["a", "b"], ["keeper", "a"], ["keeper", "keeper"], ["shared", "shared"]]
+    )
+    started = []
+    for slot, name in enumerate(series):
+        if name == "keeper":
+            story.keepers += 1
+            arguments = ("care", slot, story.folder, draw.getrandbits(32), 3 * story.keepers)
+        else:
+            arguments = ("ingest", slot, story.folder, name, story.next_job(name))
+        started.append(workers.start(*arguments))
     told = [[] for _ in series]
-    for _ in range(draw.choice([0, 0, 1, 1, 2])):
-        told[0] += writers.wait_for_more(0)
+    for _ in range(draw.choice([0, 0, 1, 1, 2, 4])):
+        told[0] += workers.wait_for_more(0)
     for process_id in draw.sample(started, len(started)):
         time.sleep(draw.uniform(0, 0.05))
-        writers.kill(process_id)
-    for slot, jobs in enumerate(told):
-        story.acknowledged.update(jobs + writers.told(slot))
+        workers.kill(process_id)
+    for slot, (name, said) in enumerate(zip(series, told, strict=True)):
+        (did if name == "keeper" else story.acknowledged).update(said + workers.told(slot))
     return len(started)
 
 
-def test_200_kills_lose_nothing_and_double_nothing(writers, tmp_path):
+@pytest.mark.parametrize("seed", SEEDS)
+def test_500_kills_lose_nothing_and_double_nothing(workers, tmp_path, seed):
     """
-    F1, I1 to I4, I7: after every kill all acknowledged jobs are wholly there, exactly once;
-    others are there wholly or not at all; a job that is run again counts once.
+    F1, I1 to I4, I7: ingests, compactions, splits, merges, collections and sweeps are killed
+    anywhere. After every kill all acknowledged jobs are wholly there, exactly once; others are
+    there wholly or not at all; a job that is run again counts once.
     """
-    draw = random.Random(SEED)
+    draw = random.Random(seed)
     kills = acknowledged = unacknowledged = left = 0
+    did: Counter[str] = Counter()
 
     while kills < KILLS:
         story = Story.begin(tmp_path / f"instance-{kills}")
         before = kills
         while kills < min(KILLS, before + KILLS_PER_INSTANCE):
-            kills += kill_some(writers, story, draw)
+            kills += kill_some(workers, story, draw, did)
             story.check()
+            left += story.let_time_pass() if draw.random() < 0.2 else 0
         acknowledged += len(story.acknowledged)
         unacknowledged += len(story.present - set(story.acknowledged))
-        left += len(story.unfinished()) + len(story.orphans())
-        story.check_sweep()
+        left += story.check_sweeps()
         story.check()
 
     print(  # noqa: T201 - pytest -s shows how much was tried
         f"{kills} kills, {acknowledged} jobs acknowledged, {unacknowledged} there without, "
-        f"{left} files left over"
+        f"{left} files left over, {dict(did)}"
     )
     assert kills >= KILLS
     assert acknowledged >= 50
-    assert left >= 1  # some kill met a writer in the middle of its work
+    assert left >= 1  # some kill met a process in the middle of its work
+    assert {"compact-all!", "split!", "merge!", "gc!", "sweep!"} <= set(did)

@@ -1,0 +1,115 @@
+"""A program: fork processes that work on an instance until they are killed.
+
+    python run_until_killed.py PIPE...
+
+It imports Sleeper once and uses nothing of it, so that a fork costs milliseconds and the child
+starts as clean as a new process. On its standard input it takes
+
+    ingest SLOT FOLDER TABLE SERIES FIRST    fork a writer; answers with its process id
+    care SLOT FOLDER TABLE SEED HOURS        fork a keeper; answers with its process id
+    wait PID                                 wait until it is dead; answers with the signal
+
+A writer ingests job after job, `SERIES-FIRST` and on, and writes each job's id to the pipe of
+its slot once the job is acknowledged. A keeper takes care of the table in any order of verbs, and
+writes the name of each that is done, with an exclamation mark where there was something to do; its
+clock is some hours ahead, so that claims of dead keepers have ended.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+import sleeper
+
+SCHEMA = pa.schema(
+    [
+        pa.field("job", pa.string(), nullable=False),
+        pa.field("n", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+    ]
+)
+
+
+def rows_of(job_id: str) -> pa.Table:
+    """Return the ten rows of one job, in no order."""
+    numbers = [(7 * n) % 10 for n in range(10)]
+    text = [f"{job_id}/{n}" for n in numbers]
+    return pa.table({"job": [job_id] * 10, "n": numbers, "text": text}, schema=SCHEMA)
+
+
+def ingest_for_ever(pipe: int, folder: str, table_name: str, series: str, first: int) -> None:
+    """Ingest jobs and tell of each one that was acknowledged."""
+    table = sleeper.connect(folder).table(table_name)
+    number = first
+    while True:
+        job_id = f"{series}-{number:04}"
+        table.ingest(rows_of(job_id), job_id=job_id)
+        os.write(pipe, f"{job_id}\n".encode())  # short, so it is written whole or not at all
+        number += 1
+
+
+def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, hours: int) -> None:
+    """Call verbs in any order and tell of each one that has ended."""
+    draw = random.Random(seed)
+    instance = sleeper.connect(folder)
+    ahead = timedelta(hours=hours)
+    instance._surroundings = replace(instance._surroundings, now=lambda: datetime.now(UTC) + ahead)
+    table = instance.table(table_name)
+    verbs: dict[str, Callable[[], bool]] = {
+        "compact": lambda: bool(table.compact().jobs),
+        "compact-all": lambda: bool(table.compact(all_files=True).jobs),
+        "release": lambda: bool(table.compact().released),
+        "split": lambda: any(not each.reason for each in table.split_partitions()),
+        "merge": lambda: any(not each.reason for each in table.merge_partitions()),
+        "gc": lambda: bool(table.collect_garbage().deleted),
+        "sweep": lambda: bool(table.sweep_orphans().orphans),
+    }
+    while True:
+        name = draw.choice(sorted(verbs))
+        did = verbs[name]()
+        os.write(pipe, f"{name}{'!' if did else ''}\n".encode())
+
+
+def fork(work: Callable[..., None], *arguments: object) -> int:
+    """Fork a process that does some work and return its id."""
+    process_id = os.fork()
+    if process_id:
+        return process_id
+    try:
+        work(*arguments)
+    except BaseException as error:  # noqa: BLE001 - a fork must not go on as its parent would
+        sys.stderr.write(f"{work.__name__} ended by itself: {error!r}\n")
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def main(pipes: list[int]) -> None:
+    """Take commands until the input ends."""
+    for line in sys.stdin:
+        match line.split():
+            case ["ingest", slot, folder, table_name, series, first]:
+                pipe = pipes[int(slot)]
+                answer = fork(ingest_for_ever, pipe, folder, table_name, series, int(first))
+            case ["care", slot, folder, table_name, seed, hours]:
+                pipe = pipes[int(slot)]
+                answer = fork(care_for_ever, pipe, folder, table_name, int(seed), int(hours))
+            case ["wait", process_id]:
+                _, status = os.waitpid(int(process_id), 0)
+                answer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            case other:
+                raise ValueError(f"no such command: {other}")
+        sys.stdout.write(f"{answer}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]])
