@@ -11,9 +11,12 @@ import pytest
 
 import sleeper
 from sleeper import Field, Primitive, Schema
-from sleeper.errors import AlreadyExists, DataDamaged, QueryInvalid, StorageFailed
+from sleeper.engine.writing.exported_parts import ExportTarget
+from sleeper.engine.writing.whole_folder import whole_folder
+from sleeper.errors import AlreadyExists, BadRequest, DataDamaged, QueryInvalid, StorageFailed
 from sleeper.model.queries import region_from_request
-from sleeper.spark.export import ExportRequest, export_to_folder, export_to_objects
+from sleeper.planning.exports import plan_export
+from sleeper.spark.export import export_by_spark
 from sleeper.storage.local.folder import FolderObjects
 
 SCHEMA = Schema(
@@ -34,15 +37,27 @@ def table_in(folder, properties=None):
 
 
 def request_of(table, *ranges, columns=None, part_rows=1):
+    """Table, plan and time of an export in small parts."""
     opened = table.open_for_spark()
-    return ExportRequest(
-        table=opened.table_files,
-        state=opened.store.refresh(),
-        regions=[region_from_request(SCHEMA, each) for each in ranges or ({},)],
+    plan = plan_export(
+        opened.store.refresh(),
+        SCHEMA,
+        [region_from_request(SCHEMA, each) for each in ranges or ({},)],
         columns=columns,
-        now_ms=opened.now_ms(),
         part_rows=part_rows,
     )
+    return opened.table_files, plan, opened.now_ms()
+
+
+def export_to_objects(spark, request, place, **more):
+    table, plan, now_ms = request
+    target = ExportTarget(place=place, export_id="e1")
+    return export_by_spark(spark, table, plan, target, now_ms=now_ms, **more)
+
+
+def export_to_folder(spark, request, folder, **more):
+    with whole_folder(folder, "e1") as unfinished:
+        return export_to_objects(spark, request, FolderObjects(unfinished), **more)
 
 
 def parts_in(folder):
@@ -58,7 +73,6 @@ def test_a_table_is_exported_in_key_order(spark, tmp_path):
         spark,
         request_of(table),
         tmp_path / "out",
-        export_id="e1",
         progress=lambda *counts: told.append(counts),
     )
 
@@ -93,7 +107,6 @@ def test_a_key_range_is_exported_processed(spark, tmp_path):
         spark,
         request_of(table, {"id": ("b", "x")}, {"id": ("z", None)}, columns=["n", "id"]),
         tmp_path / "out",
-        export_id="e1",
     )
 
     (rows,) = [pa.concat_tables(parts_in(tmp_path / "out")).to_pylist()]
@@ -109,9 +122,7 @@ def test_small_leaves_share_a_part(spark, tmp_path):
     """Neighbours are put together until a part has rows enough."""
     table = table_in(tmp_path)
 
-    exported = export_to_folder(
-        spark, request_of(table, part_rows=5), tmp_path / "out", export_id="e1"
-    )
+    exported = export_to_folder(spark, request_of(table, part_rows=5), tmp_path / "out")
 
     assert [part.row_count for part in exported.parts] == [6, 4]
     assert pa.concat_tables(parts_in(tmp_path / "out")).equals(table.query().to_arrow())
@@ -121,7 +132,7 @@ def test_an_empty_range_is_one_part_without_rows(spark, tmp_path):
     """Whoever reads the export finds its columns."""
     table = sleeper.connect(tmp_path / "i", create=True).create_table("t", SCHEMA)
 
-    exported = export_to_folder(spark, request_of(table), tmp_path / "out", export_id="e1")
+    exported = export_to_folder(spark, request_of(table), tmp_path / "out")
 
     (part,) = parts_in(tmp_path / "out")
     assert part.num_rows == exported.row_count == 0
@@ -133,11 +144,11 @@ def test_a_failed_export_leaves_nothing(spark, tmp_path):
     table = table_in(tmp_path)
     lost = table.references()[-1].filename
     request = request_of(table)
-    request.table.files.delete([lost])
+    request[0].files.delete([lost])
     bucket = FolderObjects(tmp_path / "bucket")
 
     with pytest.raises(DataDamaged, match="is missing"):
-        export_to_folder(spark, request, tmp_path / "out", export_id="e1")
+        export_to_folder(spark, request, tmp_path / "out")
     with pytest.raises(DataDamaged, match="is missing"):
         export_to_objects(spark, request, bucket)
 
@@ -152,17 +163,16 @@ def test_an_export_replaces_nothing(spark, tmp_path):
     (tmp_path / "out" / "mine").touch()
 
     with pytest.raises(AlreadyExists, match="out is there already"):
-        export_to_folder(spark, request, tmp_path / "out", export_id="e1")
+        export_to_folder(spark, request, tmp_path / "out")
     with pytest.raises(AlreadyExists, match="mine is there already"):
         export_to_objects(spark, request, FolderObjects(tmp_path / "out"))
     with pytest.raises(StorageFailed):
-        export_to_folder(spark, request, tmp_path / "out" / "mine" / "x", export_id="e1")
+        export_to_folder(spark, request, tmp_path / "out" / "mine" / "x")
     with pytest.raises(QueryInvalid, match="no column"):
         export_to_folder(
             spark,
             request_of(table_in(tmp_path / "2"), columns=["none"]),
             tmp_path / "other",
-            export_id="e1",
         )
 
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
@@ -181,3 +191,43 @@ def test_a_bucket_gets_the_marker_last(spark, tmp_path):
     assert pa.concat_tables(parts_in(folder)).equals(table.query().to_arrow())
     newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert newest.name == "_SUCCESS"
+
+
+@pytest.mark.every_spark
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"range": {"id": ("b", "x")}, "columns": ["n", "id"]},
+        {"regions": [{"id": ("z", None)}, {"id": ("a", "c")}], "as_of": 2},
+    ],
+    ids=["all", "range", "regions"],
+)
+def test_spark_writes_what_this_process_writes(spark, tmp_path, asked):
+    """`Table.export` with a session and without one: the same rows in the same files."""
+    table = table_in(tmp_path, SUM)
+
+    by_spark = table.export(tmp_path / "by spark", spark=spark, **asked)
+    alone = table.export(tmp_path / "alone", **asked)
+
+    assert (by_spark.files, by_spark.rows) == (alone.files, alone.rows)
+    assert by_spark.transaction == alone.transaction
+    for name in alone.files:
+        written = [pq.read_table(tmp_path / place / name) for place in ("by spark", "alone")]
+        assert written[0].equals(written[1])
+    manifests = [(tmp_path / place / "_SUCCESS").read_text() for place in ("by spark", "alone")]
+    assert manifests[0] == manifests[1]
+    copy = sleeper.connect(tmp_path / "instance").create_table("copy", SCHEMA)
+    if not asked:
+        copy.ingest(tmp_path / "by spark")
+        assert copy.query().to_arrow().equals(table.query().to_arrow())
+
+
+def test_a_table_in_memory_is_not_exported_by_spark(spark, tmp_path):
+    """Other processes cannot read it, which is said before anything is made."""
+    table = sleeper.connect("memory://").create_table("t", SCHEMA)
+
+    with pytest.raises(BadRequest, match="use a folder"):
+        table.export(tmp_path / "out", spark=spark)
+
+    assert [*tmp_path.iterdir()] == []

@@ -17,6 +17,7 @@ import sleeper
 from sleeper.engine.inputs.input_files import read_row_groups
 from sleeper.engine.inputs.sources import open_source
 from sleeper.errors import (
+    AlreadyExists,
     DataDamaged,
     InputNotFound,
     InputUnreadable,
@@ -188,6 +189,61 @@ class TestRows:
 
         with pytest.raises(DataDamaged, match=r"data/partition_.*\.parquet"):
             table.query().to_arrow()
+
+
+class TestExport:
+    """Rows out, as files in a bucket."""
+
+    def test_goes_to_a_bucket_and_comes_back(self, table, raw, bucket):
+        """The marker of a running export is gone at the end; ingest passes over `_SUCCESS`."""
+        table.ingest(ROWS)
+        told = []
+
+        result = table.export(
+            f"s3://{bucket}/out/june", progress=lambda *counts: told.append(counts)
+        )
+
+        names = [info.key for info in raw.listing("out/")]
+        assert names == ["out/june/_SUCCESS", "out/june/part-00000.parquet"]
+        assert (result.rows, result.files, told) == (26, ("part-00000.parquet",), [(1, 1)])
+        copy = sleeper.connect("memory://").create_table("copy", SCHEMA, row_keys=["id"])
+        copy.ingest(f"s3://{bucket}/out/june")
+        assert copy.query().to_pylist() == ROWS
+
+    def test_may_come_from_a_table_elsewhere(self, raw, bucket, endpoint, tmp_path):
+        """A table in a folder is exported to a bucket, and one in a bucket to a folder."""
+        here = sleeper.connect(tmp_path / "instance", create=True)
+        table = here.create_table("letters", SCHEMA, row_keys=["id"])
+        table.ingest(ROWS)
+
+        table.export(f"s3a://{bucket}/", columns=["n"], range={"id": ("b", "d")})
+
+        found = pq.read_table(io.BytesIO(raw.read("part-00000.parquet")))
+        assert found.to_pylist() == [{"n": 1}, {"n": 2}]
+
+    def test_replaces_nothing(self, table, raw, bucket):
+        """An object below the target is named; a name that only begins alike is another."""
+        raw.put("out-of-the-way", b"")
+        raw.put("out/mine", b"mine")
+
+        with pytest.raises(AlreadyExists, match="out/mine is there already"):
+            table.export(f"s3://{bucket}/out")
+        table.export(f"s3://{bucket}/out-of-the-wa")
+
+        assert [info.key for info in raw.listing("out/")] == ["out/mine"]
+
+    def test_leaves_nothing_when_it_fails(self, table, raw, bucket):
+        """Neither parts nor the marker; a bucket that there is not is told as such."""
+        table.ingest(ROWS)
+        lost = [info.key for info in raw.listing() if info.key.endswith(".parquet")]
+        raw.delete([key for key in lost if "/data/" in key])
+
+        with pytest.raises(DataDamaged):
+            table.export(f"s3://{bucket}/out")
+        with pytest.raises(StorageFailed, match="there is no bucket"):
+            table.export("s3://no-such-bucket/out")
+
+        assert [*raw.listing("out")] == []
 
 
 class TestInput:

@@ -36,6 +36,7 @@ _COMMANDS = {
         "Pack what a Spark cluster needs of Sleeper.",
     ),
     "query": ("query", "Read rows by key or key range."),
+    "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("upkeep", "Merge files, so that queries read fewer."),
     "split": ("upkeep", "Split leaf partitions that have grown large."),
     "merge": ("upkeep", "Merge leaf partitions that have become small."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,15 @@ instance_option = click.option(
     help="The instance: a folder or URL.  [env: SLEEPER_INSTANCE]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+ranges_option = click.option(
+    "--range", "ranges", multiple=True, metavar="F=MIN,MAX", help="Values from MIN up to MAX."
+)
+columns_option = click.option(
+    "--columns", multiple=True, metavar="A,B", help="Only these columns, in this order."
+)
+as_of_option = click.option(
+    "--as-of", type=click.IntRange(0), metavar="N", help="The table at transaction N."
+)
 force_option = click.option("--force", is_flag=True, help="Do not ask.")
 
 
@@ -90,3 +100,42 @@ def row_key_field(schema: Schema, name: str) -> Field:
 def read_key_value(schema: Schema, name: str, text: str) -> Any:
     """Read the value of a row key field from the command line."""
     return value_from_text(row_key_field(schema, name), text)
+
+
+def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[Any, Any]]]:
+    """Read `FIELD=MIN,MAX` arguments as regions for `Table.query`: the whole table without any.
+
+    Other fields narrow; the same field again asks for several ranges of values.
+
+    Raises:
+        click.BadParameter: one is not of this form.
+        QueryInvalid: a field is no row key, or a value not of its type.
+    """
+    limits: dict[str, list[tuple[Any, Any]]] = {}
+    for name, text in split_pairs(ranges, "--range", schema.row_key_names):
+        limits.setdefault(name, []).append(_limits(schema, name, text))
+    return [dict(zip(limits, chosen, strict=True)) for chosen in product(*limits.values())]
+
+
+def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
+    row_key_field(schema, name)
+    low, separator, high = text.partition(",")
+    if not separator:
+        raise click.BadParameter(f"{text!r} should be MIN,MAX", param_hint="--range")
+    if "," in high:
+        raise click.BadParameter(
+            f"{text!r} has more than one comma; ask from Python, where nothing is split",
+            param_hint="--range",
+        )
+    return (
+        read_key_value(schema, name, low) if low else None,
+        read_key_value(schema, name, high) if high else None,
+    )
+
+
+def column_names(schema: Schema, given: Iterable[str]) -> list[str] | None:
+    """Return names between commas, None where none was given; a name with a comma stands alone."""
+    names = [
+        name for names in given for name in ([names] if names in schema.names else names.split(","))
+    ]
+    return names or None

@@ -15,10 +15,14 @@ from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows,
 from sleeper.errors import QueryInvalid
 from sleeper.instance import connect
 from sleeper.interfaces.cli.options import (
+    as_of_option,
+    column_names,
+    columns_option,
     instance_option,
     json_option,
+    ranges_option,
     read_key_value,
-    row_key_field,
+    read_regions,
     split_pairs,
     text_of,
 )
@@ -31,12 +35,10 @@ _SHOWN_ROWS = 1000
 @click.command()
 @click.argument("table")
 @click.option("--key", "keys", multiple=True, metavar="F=V", help="A row key field's value.")
-@click.option(
-    "--range", "ranges", multiple=True, metavar="F=MIN,MAX", help="Values from MIN up to MAX."
-)
+@ranges_option
 @click.option("--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line.")
-@click.option("--columns", multiple=True, metavar="A,B", help="Only these columns, in this order.")
-@click.option("--as-of", type=click.IntRange(0), metavar="N", help="The table at transaction N.")
+@columns_option
+@as_of_option
 @click.option("--output", type=click.Path(dir_okay=False), help="Write all rows to this file.")
 @click.option(
     "--format", "form", type=click.Choice(["table", *FORMATS]), help="How rows are written."
@@ -71,7 +73,7 @@ def query(
     chosen = _chosen_format(form, output, as_json=as_json)
     opened = connect(instance).table(table)
     asked = _question(opened.schema, keys, ranges, keys_file)
-    rows = opened.query(**asked, columns=_columns(columns, opened.schema), as_of=as_of)
+    rows = opened.query(**asked, columns=column_names(opened.schema, columns), as_of=as_of)
     if chosen == "table":
         _show(rows)
     elif output is None:
@@ -104,15 +106,6 @@ def _chosen_format(
     return chosen
 
 
-def _columns(given: tuple[str, ...], schema: Schema) -> list[str] | None:
-    """Names between commas; a name that has a comma itself stands alone."""
-    if not given:
-        return None
-    return [
-        name for names in given for name in ([names] if names in schema.names else names.split(","))
-    ]
-
-
 def _question(
     schema: Schema, keys: tuple[str, ...], ranges: tuple[str, ...], keys_file: str | None
 ) -> dict[str, Any]:
@@ -132,27 +125,7 @@ def _question(
             return {"keys": found}
         exact = [{n: (v, True, v, True) for n, v in key.items()} for key in found]
         return {"regions": exact}
-    limits: dict[str, list[Any]] = {}
-    for name, text in split_pairs(ranges, "--range", schema.row_key_names):
-        limits.setdefault(name, []).append(_limits(schema, name, text))
-    regions = [dict(zip(limits, chosen, strict=True)) for chosen in product(*limits.values())]
-    return {"regions": regions}
-
-
-def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
-    row_key_field(schema, name)
-    low, separator, high = text.partition(",")
-    if not separator:
-        raise click.BadParameter(f"{text!r} should be MIN,MAX", param_hint="--range")
-    if "," in high:
-        raise click.BadParameter(
-            f"{text!r} has more than one comma; ask from Python, where nothing is split",
-            param_hint="--range",
-        )
-    return (
-        read_key_value(schema, name, low) if low else None,
-        read_key_value(schema, name, high) if high else None,
-    )
+    return {"regions": read_regions(schema, ranges)}
 
 
 def _keys_from_file(schema: Schema, path: Path) -> list[Any]:

@@ -1,0 +1,207 @@
+"""An export's parts where a user wants them: each appears whole, and a manifest comes last.
+
+The manifest, `_SUCCESS`, is a list of the parts as JSON: without it, what lies there is half an
+export. Whichever engine writes the parts, they are begun, checked and given up here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.writing.user_file import stream_rows
+from sleeper.errors import AlreadyExists, StorageFailed
+from sleeper.planning.exports import ExportPlan
+
+MANIFEST = "_SUCCESS"
+"""What marks an export as whole. Spark and others that read Parquet pass over such names."""
+
+_UNFINISHED = "_unfinished"
+"""Lies there while an export runs, and holds its id. Writers look for it before a part of theirs
+appears: Spark stops its tasks late, and what they write when the export has been given up would
+lie about for ever."""
+
+Progress = Callable[[int, int], None]
+
+
+class _Found(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+class ExportPlace(Protocol):
+    """Where an export goes. Storage's `Objects` are such, under any folder."""
+
+    def url(self, key: str) -> str:
+        """Return what a message calls a file."""
+        ...
+
+    def listing(self) -> Iterator[_Found]:
+        """Yield what is there."""
+        ...
+
+    def put(self, key: str, body: bytes) -> None:
+        """Write a small file."""
+        ...
+
+    def read(self, key: str) -> bytes | None:
+        """Return a small file, or None when there is none."""
+        ...
+
+    def size(self, key: str) -> int:
+        """Return a file's length in bytes."""
+        ...
+
+    def open_output(self, key: str) -> AbstractContextManager[Any]:
+        """Open a new file that appears, durably, when its block ends well."""
+        ...
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete files, missing ones too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedPart:
+    """One file of an export.
+
+    Attributes:
+        name: Its name in the folder.
+        row_count: Its rows.
+    """
+
+    name: str
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A finished export.
+
+    Attributes:
+        parts: Its files, in key order. There is one without rows where there are no rows at all.
+        transaction: The number of the table's state that was exported.
+    """
+
+    parts: tuple[ExportedPart, ...]
+    transaction: int
+
+    @property
+    def row_count(self) -> int:
+        """Rows in all parts."""
+        return sum(part.row_count for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportTarget:
+    """One export's hold on a place. As picklable as the place.
+
+    Attributes:
+        place: Where the parts go; empty when the export begins.
+        export_id: A fresh random id: of two exports to one place, one notices the other.
+    """
+
+    place: ExportPlace
+    export_id: str
+
+    def write_all(
+        self,
+        plan: ExportPlan,
+        written: Generator[ExportedPart],
+        progress: Progress = lambda done, total: None,
+    ) -> Exported:
+        """Make an export whole: begun in an empty place, its parts written, `_SUCCESS` last.
+
+        Parts are deleted if anything fails, but for those of a process that is killed.
+
+        Args:
+            plan: What is to be written.
+            written: Calls `write_part`, here or elsewhere, while it is iterated, in any order of
+                the parts. It is closed before parts are deleted.
+            progress: Called with how many parts are done, and of how many.
+
+        Raises:
+            AlreadyExists: there is something in the place.
+            StorageFailed: storage failed, or the place was taken by another export.
+            Others: those of `written`.
+        """
+        self._begin()
+        try:
+            row_counts: dict[str, int] = {}
+            with closing(written):
+                for part in written:
+                    row_counts[part.name] = part.row_count
+                    progress(len(row_counts), len(plan.parts))
+            names = (part.name for part in plan.parts)
+            parts = tuple(ExportedPart(name=name, row_count=row_counts[name]) for name in names)
+            exported = Exported(parts=parts, transaction=plan.transaction)
+            self._end(exported)
+        except BaseException:
+            with suppress(StorageFailed):
+                self._give_up(plan)
+            raise
+        return exported
+
+    def write_part(
+        self, name: str, batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema
+    ) -> int:
+        """Write one part, which appears when it is complete, and return its rows.
+
+        Memory: 100,000 rows, and what `batches` needs.
+
+        Raises:
+            StorageFailed: the place cannot be written, or the export was given up meanwhile.
+            Others: those of `batches`.
+        """
+        self._check_wanted()
+        with (
+            Rows(batches, arrow_schema, transaction=0) as rows,
+            self.place.open_output(name) as file,
+        ):
+            row_count = stream_rows(rows, file, "parquet")
+            self._check_wanted()
+        return row_count
+
+    def _begin(self) -> None:
+        found = next(self.place.listing(), None)
+        if found is not None:
+            raise AlreadyExists(
+                f"{self.place.url(found.key)} is there already: name a place for the export "
+                "that is empty"
+            )
+        self.place.put(_UNFINISHED, self.export_id.encode())
+
+    def _end(self, exported: Exported) -> None:
+        self._check_wanted()
+        self.place.put(MANIFEST, _manifest(exported))
+        self.place.delete([_UNFINISHED])
+
+    def _give_up(self, plan: ExportPlan) -> None:
+        """Delete what was written; nothing, where another export has taken the place."""
+        if self.place.read(_UNFINISHED) not in (None, self.export_id.encode()):
+            return
+        self.place.delete([MANIFEST, _UNFINISHED])
+        self.place.delete(part.name for part in plan.parts)
+
+    def _check_wanted(self) -> None:
+        if self.place.read(_UNFINISHED) != self.export_id.encode():
+            raise StorageFailed(
+                f"{self.place.url(_UNFINISHED)} is gone or another's: this export was given up, "
+                "or another one goes to the same place, or Spark's workers do not reach it as "
+                "the driver does (then use an object store, a shared file system, or local mode)"
+            )
+
+
+def _manifest(exported: Exported) -> bytes:
+    said = {
+        "transaction": exported.transaction,
+        "rows": exported.row_count,
+        "parts": [{"name": part.name, "rows": part.row_count} for part in exported.parts],
+    }
+    return json.dumps(said).encode() + b"\n"

@@ -1,0 +1,57 @@
+"""Export by this process alone: one part after the other, each read as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pyarrow as pa
+
+from sleeper.engine.read_leaves import Reading, read_leaves
+from sleeper.engine.writing.exported_parts import (
+    Exported,
+    ExportedPart,
+    ExportTarget,
+    Progress,
+)
+from sleeper.planning.exports import ExportPlan, PlannedPart
+
+
+def export(
+    reading: Reading,
+    plan: ExportPlan,
+    target: ExportTarget,
+    *,
+    now_ms: int,
+    progress: Progress = lambda done, total: None,
+) -> Exported:
+    """Write the rows of a plan, processed, as Parquet files; `_SUCCESS` comes last.
+
+    Memory is that of a merge of one leaf's files, and 100,000 rows.
+
+    Args:
+        reading: The table.
+        plan: What to export.
+        target: Where to.
+        now_ms: The present, in milliseconds since 1970, for filters by age.
+        progress: Called with how many parts are done, and of how many.
+
+    Raises:
+        AlreadyExists: there is something in the target.
+        DataDamaged: a file of the table is missing or wrong.
+        StorageFailed: storage failed; what was written is deleted.
+
+    Source: spec EXP-2, EXP-3.
+    """
+    fields = [reading.arrow_schema.field(name) for name in plan.columns]
+    arrow_schema = pa.schema(fields)
+
+    def rows_of(part: PlannedPart) -> Iterator[pa.RecordBatch]:
+        for group in part.groups:
+            yield from read_leaves(reading, group, plan.columns, now_ms=now_ms)
+
+    def written() -> Generator[ExportedPart]:
+        for part in plan.parts:
+            row_count = target.write_part(part.name, rows_of(part), arrow_schema)
+            yield ExportedPart(name=part.name, row_count=row_count)
+
+    return target.write_all(plan, written(), progress)
