@@ -12,6 +12,7 @@ from sleeper.engine.read_leaves import open_reading
 from sleeper.engine.writing.compacted_file import CompactedFile
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
+from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.operations.upkeep.collect_garbage import collect_garbage, garbage
 from sleeper.operations.upkeep.compact import CompactResult, compact, write_output
 from sleeper.operations.upkeep.create_compaction_jobs import create_compaction_jobs
@@ -114,8 +115,7 @@ class TableUpkeep(TableHandle):
         Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
         """
         self._current_record()
-        opened = self._open()
-        store = opened.store
+        store = self._open().store
         lease = timedelta(minutes=self.properties.compaction.lease_minutes)
         released = release_expired_jobs(self._surroundings.now() - lease, store=store)
         pushed = self._push_down()
@@ -125,22 +125,9 @@ class TableUpkeep(TableHandle):
             store=store,
             new_id=self._surroundings.new_id,
         )
-        jobs = created.plan.jobs
-        ended: list[CompactResult] = []
-        results = compact(
-            jobs,
-            store=store,
-            files=opened.files,
-            write=self._write_output(workers),
-            run=partial(run_pieces, workers=workers),
-        )
-        with closing(results):
-            for result in results:
-                ended.append(result)
-                progress(len(ended), len(jobs))
         return CompactionRun(
             plan=created.plan,
-            jobs=tuple(ended),
+            jobs=self._run_jobs(created.plan.jobs, workers, progress),
             pushed_down=pushed,
             released=tuple(sorted({claim.job_id for claim in released.claims})),
             transaction=store.state().number,
@@ -297,6 +284,27 @@ class TableUpkeep(TableHandle):
             run = push_down_references(store=opened.store, files=opened.files, schema=self.schema)
             moved, more = moved + run.moved, run.more
         return moved
+
+    def _run_jobs(
+        self,
+        jobs: Sequence[CompactionJob],
+        workers: int,
+        progress: Callable[[int, int], None],
+    ) -> tuple[CompactResult, ...]:
+        opened = self._open()
+        ended: list[CompactResult] = []
+        results = compact(
+            jobs,
+            store=opened.store,
+            files=opened.files,
+            write=self._write_output(workers),
+            run=partial(run_pieces, workers=workers),
+        )
+        with closing(results):
+            for result in results:
+                ended.append(result)
+                progress(len(ended), len(jobs))
+        return tuple(ended)
 
     def _write_output(self, workers: int) -> Callable[[ClaimedJob], CompactedFile]:
         """What writes the output of a job: with the readers of this process, or with new ones."""

@@ -127,6 +127,16 @@ def failures(values: dict[str, str], schema: Schema = SCHEMA) -> dict[str, str]:
     return refused.value.failures
 
 
+def test_iterators_in_java_are_refused():
+    """PRC-6, PRC-7: rows that they were to change or drop would be read unchanged, in silence."""
+    name = "sleeper.table.iterator.class.name"
+
+    refusal = failures({name: "sleeper.core.iterator.impl.AgeOffIterator"})[name]
+
+    assert "do not run here" in refusal
+    assert "sleeper.table.function" in refusal
+
+
 class TestKnownProperties:
     """The list that the reference page is made from."""
 

@@ -161,6 +161,10 @@ def _text(text: str) -> str:
     return text
 
 
+def _refused(text: str) -> str:
+    raise ValueError(text)
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
@@ -252,6 +256,11 @@ def _log_days(text: str) -> int:
 _LOG_DAYS = (-1, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
 
 TEXT = Kind("text", _text)
+JAVA_ITERATOR = Kind(
+    "left out: iterators in Java do not run here. Filter by age with sleeper.table.filters, or "
+    "name a Python function in sleeper.table.function",
+    _refused,
+)
 BOOLEAN = Kind("true or false", _boolean)
 INTEGER = whole(-(2**31), 2**31 - 1, "a whole number")
 POSITIVE = whole(1, 2**31 - 1, "a whole number from 1 to 2147483647")

@@ -12,6 +12,7 @@ from typing import Final
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
+    JAVA_ITERATOR,
     NOT_NEGATIVE,
     POSITIVE,
     TEXT,
@@ -62,10 +63,13 @@ class DefinitionProperties:
         "table.schema", None, TEXT, "Row keys, sort keys and values, as JSON.", editable=False
     )
     iterator_class_name: str | None = setting(
-        "table.iterator.class.name", None, TEXT, "Custom processing, by the name it is known by."
+        "table.iterator.class.name",
+        None,
+        JAVA_ITERATOR,
+        "Upstream's processing in Java, which is refused here: see sleeper.table.function.",
     )
     iterator_config: str | None = setting(
-        "table.iterator.config", None, TEXT, "Handed to the custom processing."
+        "table.iterator.config", None, TEXT, "Upstream's, for its iterators."
     )
     filters: str | None = setting(
         "table.filters", None, TEXT, "Which rows are dropped when read: ageOff(field,ms)."
