@@ -166,6 +166,8 @@ class TestKnownProperties:
             "sleeper.table.function",
             "sleeper.table.ingest.memory",
             "sleeper.table.job.id.retention.days",
+            "sleeper.table.gc.orphan.age.minutes",
+            "sleeper.table.partition.merging.threshold",
             "sleeper.table.versions.kept.minutes",
             "sleeper.table.compaction.job.lease.minutes",
         }
