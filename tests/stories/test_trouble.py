@@ -348,6 +348,32 @@ END
         assert after == "2 [{'id': '1', 'n': 1}, {'id': '7', 'n': 2}] 2"
         assert again == "1", "the job id was not used up"
 
+    def test_the_instance_is_full_in_the_middle_of_a_compaction(self, tmp_path):
+        """The job fails and frees its files; half an output is not there, and rows are as before."""
+        lines = run_with_mounts(
+            f"""
+            mount -t tmpfs -o size=3m none "$FOLDER"
+            "$PYTHON" - <<'END'
+{PRELUDE}
+table = sleeper.connect(url, create=True).create_table(
+    "t", pa.schema([("id", pa.string()), ("n", pa.int64())]), row_keys=["id"])
+for seed in (1, 2):
+    table.ingest(many(seed).head(SIZE // 4))
+rows = table.query().to_arrow()
+(job,) = table.compact(all_files=True).jobs
+print(type(job.failure).__name__, job.failure)
+print(data_files(), table.query().to_arrow() == rows)
+print([each.job_id for each in table.references()])
+END
+""",
+            tmp_path,
+        )
+
+        answer, after, claims = lines
+        assert answer.startswith("StorageFull ")
+        assert after == "2 True"
+        assert claims == "[None, None]"
+
     def test_the_temporary_folder_is_full(self, tmp_path):
         """Sorting needs it: the folder is named, and the table is as it was."""
         (tmp_path / "temp").mkdir()

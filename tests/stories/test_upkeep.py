@@ -164,6 +164,38 @@ class TestCompaction:
         assert [ref for ref in table.references() if ref.job_id] == []
         assert table.query(key=101).to_arrow().num_rows == 4
 
+    def test_a_missing_file_fails_its_job_alone(self, world):
+        """It is named; what the other files have can be read."""
+        table = world.instance.create_table("two", SCHEMA, split_points=[100])
+        for _ in range(4):
+            table.ingest(rows([1, 2, 101]))
+        gone = table.references()[0]
+        world.files(table).delete([gone.filename])
+
+        run = table.compact()
+
+        (failed,) = run.failed
+        assert isinstance(failed.failure, DataDamaged)
+        assert gone.filename in str(failed.failure)
+        assert [ref for ref in table.references() if ref.job_id] == []
+        key = 101 if gone.row_count == 2 else 1
+        assert table.query(key=key).to_arrow().num_rows == 4
+
+    def test_an_output_that_is_there_already_is_replaced(self, world):
+        """CMP-16: the first attempt of a job was killed; the second writes the same file anew."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+        (job,) = create_compaction_jobs(
+            table._compaction_settings(), store=table._open().store, new_id=lambda: "again"
+        ).plan.jobs
+        world.files(table).put(job.output, b"half of the first attempt")
+
+        result = run_job(table, job)
+
+        assert (result.failure, result.rows_written) == (None, 40)
+        assert ids(table) == sorted([*range(10)] * 4)
+
     def test_a_job_that_never_ended_loses_its_files_in_time(self, world):
         """Its lease ends: the next run tells so and compacts them; the late finisher is refused."""
         table = world.table()
