@@ -11,12 +11,11 @@ from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
-from sleeper.storage.ports import ObjectInfo
+from sleeper.storage.ports import ObjectInfo, Output
 
 
 class MemoryObjects:
@@ -129,7 +128,7 @@ class MemoryObjects:
         return body
 
 
-class MemoryOutput:
+class MemoryOutput(Output):
     """A stream that hands everything written to `keep` when it is closed."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
@@ -162,20 +161,6 @@ class MemoryOutput:
     def abort(self) -> None:
         """Forget what was written."""
         self._written.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
 
 class _Bodies:

@@ -11,11 +11,10 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from types import TracebackType
-from typing import Self
 
 from sleeper.storage.keys import TEMPORARY
 from sleeper.storage.local.failures import write_failure
+from sleeper.storage.ports import Output
 
 _FOLDER = f"{TEMPORARY}writes"
 # pyarrow writes page by page, header and body apart; a megabyte of them costs one system call.
@@ -90,7 +89,7 @@ def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
     return swept
 
 
-class FolderOutput:
+class FolderOutput(Output):
     """A stream into a hidden file, which `close` makes durable and puts in its place.
 
     Args:
@@ -156,17 +155,3 @@ class FolderOutput:
         with suppress(OSError):
             self._file.close()
         discard(self._unfinished)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from threading import Condition, Thread
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from sleeper.errors import StorageFailed
 from sleeper.storage.objectstore.client import Client, obstore
 from sleeper.storage.objectstore.failures import vendor_errors
+from sleeper.storage.ports import Output
 
 _PART_BYTES = 8 << 20
 """Ten thousand parts are the most that S3 takes, so an object may have 80 GiB."""
@@ -19,7 +19,7 @@ _PARTS_AT_ONCE = 3
 """A stream holds about seven parts: on their way, in obstore's buffer, waiting, being filled."""
 
 
-class BucketOutput:
+class BucketOutput(Output):
     """A stream into one new object. The smaller ones go in a single request, when closed.
 
     Args:
@@ -86,20 +86,6 @@ class BucketOutput:
         """Tell the store to forget the parts that it has."""
         self._closed = True
         self._forget()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abort()
 
     def _send(self) -> None:
         if self._upload is None:
