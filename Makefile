@@ -18,7 +18,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 check format docs bench lock clean
+.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 check format docs bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -67,6 +67,9 @@ docs: $(READY) ## Write the generated pages and the outputs shown in the docs an
 
 bench: $(READY) ## Measure speed on this machine.
 	@$(BIN)/python -m bench $(ARGS)
+
+mutants: $(READY) ## Put bugs into copies of the code: do tests catch them? ARGS names some.
+	@$(BIN)/python -m tools.mutants $(ARGS)
 
 # Pins hold names, versions and hashes; no option below lets an address through.
 COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \

@@ -8,6 +8,7 @@ says.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import timedelta
 from itertools import count
 from typing import ClassVar
@@ -419,6 +420,27 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
 
     @precondition(lambda self: self.tables)
     @rule(data=st.data(), who=PROCESSES)
+    def compact_until_interrupted(self, data, who):
+        """One leaf's files are merged; the others keep their parts of files that they shared."""
+        name, model = self.choose_full(data)
+        table = self.handle(who, name)
+        jobs = []
+
+        def interrupt(done, total):
+            jobs.append(total)
+            raise KeyboardInterrupt
+
+        with suppress(KeyboardInterrupt):
+            table.compact(all_files=True, progress=interrupt)
+        model.catch_up(table.state().number)
+        assert [each for each in table.state().references() if each.job_id] == []
+        if jobs:
+            model.replaced = True
+        if jobs > [1]:
+            self.note("compact in part")
+
+    @precondition(lambda self: self.tables)
+    @rule(data=st.data(), who=PROCESSES)
     def split_large_leaves(self, data, who):
         name, model = self.choose_full(data)
         table = self.handle(who, name)
@@ -649,7 +671,8 @@ WANTED = (
     *("create", "rename", "delete", "reinitialise", "configure", "snapshot"),
     *("ingest", "ingest again", "ingest refused", "split on 0", "split on 1", "push down"),
     *("ingest while j", "ingest while s", "query with rows", "deleted version"),
-    *("compact", "split by size", "merge", "ingest while m", "collect garbage", "sweep"),
+    *("compact", "compact in part", "split by size", "merge", "ingest while m"),
+    *("collect garbage", "sweep"),
     *("query by key", "query by keys", "query by range", "query by regions", "query by nothing"),
 )
 

@@ -1,0 +1,337 @@
+"""The bugs that tests must catch: what is replaced by what, and which tests are to notice.
+
+Each is one slip of the kind that people make: a check left out, a bound off by one, one input too
+few. Most are to be caught by tests that know nothing of the line: commits, or whole instances, in
+any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COMMITS = ("tests/any_order/test_state.py",)
+"""Three processes commit to one table in any order."""
+
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+
+OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest")
+"""One process ingests, and another does something whole between two of its calls."""
+
+KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
+"""A process that collects garbage dies at each of its calls."""
+
+UPKEEP = ("tests/stories/test_upkeep.py",)
+PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bug:
+    """One bug.
+
+    Attributes:
+        name: What it is called; each has a name of its own.
+        breaks: What goes wrong, in a short sentence.
+        module: The file, from `src/sleeper` on.
+        right: The text that is replaced; it occurs once in the file.
+        wrong: What comes in its place.
+        tests: Arguments of pytest: the tests that must fail.
+    """
+
+    name: str
+    breaks: str
+    module: str
+    right: str
+    wrong: str
+    tests: tuple[str, ...]
+
+
+IN_COMMITS = (
+    Bug(
+        name="entry-overwritten",
+        breaks="An entry takes its number whether or not it is taken.",
+        module="storage/object_log.py",
+        right="        return self.objects.create(key, body) or self.objects.read(key) == body\n",
+        wrong="        self.objects.put(key, body)\n        return True\n",
+        tests=OVERTAKEN,
+    ),
+    Bug(
+        name="own-entry-not-known",
+        breaks="After a lost reply the own entry is taken for another's.",
+        module="state/commit.py",
+        right="            return found == body\n",
+        wrong="            return False\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="job-id-ignored",
+        breaks="A job that was committed meanwhile adds its files again.",
+        module="state/transactions/files.py",
+        right="        self._check_job(state)\n",
+        wrong="",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="claim-unchecked",
+        breaks="A compaction replaces files that another job has claimed.",
+        module="state/transactions/files.py",
+        right="            self._check_claim(_reference(state, filename, partition_id))\n",
+        wrong="            _reference(state, filename, partition_id)\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="input-stays",
+        breaks="A compaction leaves the reference to its first input.",
+        module="state/transactions/files.py",
+        right="            removed=[(filename, partition_id) for filename in inputs],\n",
+        wrong="            removed=[(filename, partition_id) for filename in [*inputs][1:]],\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="pushed-reference-stays",
+        breaks="A reference that was pushed down stays above as well.",
+        module="state/transactions/files.py",
+        right="        files = state.files.changed(removed=removed, added=added.values(), at=at)\n",
+        wrong="        files = state.files.changed(added=added.values(), at=at)\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="freed-too-soon",
+        breaks="A file waits for the collector as soon as one of its references goes.",
+        module="state/file_index.py",
+        right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
+        wrong="[name for (name, _), new in changes.items() if new is None]",
+        tests=ANY_ORDER,
+    ),
+)
+
+IN_TREES = (
+    Bug(
+        name="upper-leaf-forgotten",
+        breaks="A merge of two leaves forgets the references of the upper one.",
+        module="state/transactions/merges.py",
+        right="        references = (*lower_files, *upper_files)\n",
+        wrong="        references = lower_files\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="odd-part-merged",
+        breaks="Leaves are merged though one has compacted its part of a file, and rows double.",
+        module="state/transactions/merges.py",
+        right="    return (parts[0] | parts[1])[odd[0]] if odd else None\n",
+        wrong="    return None\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="merged-leaf-kept",
+        breaks="What was written for a leaf is not placed on the one it was merged into.",
+        module="state/transactions/files.py",
+        right="        references = _in_place(self.references, state.partitions)\n",
+        wrong="        references = self.references\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="leaf-not-pushed-to",
+        breaks="References are pushed down to the lower half alone.",
+        module="planning/push_down.py",
+        right="        waiting += [(upper, row_count - below), (lower, below)]\n",
+        wrong="        waiting += [(lower, below)]\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="median-not-clipped",
+        breaks="The median of whole files splits a leaf that has parts of them.",
+        module="engine/writing/sketch.py",
+        right="            last = bisect_left(known.values, _number(known.kind, inside.max))\n",
+        wrong="            pass\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-looked-up-below",
+        breaks="The least key of a leaf is looked up in the leaf below.",
+        module="model/partitions.py",
+        right="            here = lower if key[here.dimension] < bound else upper\n",
+        wrong="            here = lower if key[here.dimension] <= bound else upper\n",
+        tests=ANY_ORDER,
+    ),
+)
+
+IN_WRITING = (
+    Bug(
+        name="bound-written-below",
+        breaks="Rows with the least key of a leaf are written into the leaf below.",
+        module="engine/sorting/key_order.py",
+        right='self._bounds[first:last], side="left")',
+        wrong='self._bounds[first:last], side="right")',
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-in-two-leaves",
+        breaks="Where leaves interleave, rows at their bound are written into both.",
+        module="engine/writing/leaf_files.py",
+        right="            rows = rows.filter(pc.less(rows[field.name], ",
+        wrong="            rows = rows.filter(pc.less_equal(rows[field.name], ",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-in-no-leaf",
+        breaks="Where leaves interleave, rows at their bound are written into neither.",
+        module="engine/writing/leaf_files.py",
+        right="            rows = rows.filter(pc.greater_equal(rows[field.name], low))\n",
+        wrong="            rows = rows.filter(pc.greater(rows[field.name], low))\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="input-not-merged",
+        breaks="A compaction does not read the first of its inputs.",
+        module="engine/writing/compacted_file.py",
+        right="        for name in job.inputs\n    ]\n",
+        wrong="        for name in (job.inputs[1:] or job.inputs)\n    ]\n"
+        "    whole_files = frozenset()\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="input-merged-twice",
+        breaks="A compaction reads the first of its inputs twice.",
+        module="engine/writing/compacted_file.py",
+        right="        for name in job.inputs\n    ]\n",
+        wrong="        for name in (*job.inputs, job.inputs[0])\n    ]\n"
+        "    whole_files = frozenset()\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="region-not-cut",
+        breaks="A compaction takes rows of other leaves from files that they share.",
+        module="engine/writing/compacted_file.py",
+        right="() if name in whole_files else (partition.region,)",
+        wrong="()",
+        tests=ANY_ORDER,
+    ),
+)
+
+IN_READING = (
+    Bug(
+        name="ancestors-passed-over",
+        breaks="Files of partitions that were split are not read.",
+        module="planning/leaf_queries.py",
+        right="        names += state.files.filenames_on(ancestor.partition_id)\n",
+        wrong="        pass\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="leaf-not-cut",
+        breaks="Each leaf answers from a shared file for all of the leaves.",
+        module="planning/leaf_queries.py",
+        right="    asked = (region.intersection(leaf.region) for region in regions)\n",
+        wrong="    asked = iter(regions)\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="range-end-included",
+        breaks="A range takes in its end.",
+        module="engine/scan/predicates.py",
+        right="        conditions.append(key < _literal(key_range.max, arrow_type))\n",
+        wrong="        conditions.append(key <= _literal(key_range.max, arrow_type))\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="first-file-only",
+        breaks="A look-up stops at the first file.",
+        module="operations/query.py",
+        right="            leaf.filenames, keys, reading.arrow_schema, self.read_columns\n",
+        wrong="            leaf.filenames[:1], keys, reading.arrow_schema, self.read_columns\n",
+        tests=ANY_ORDER,
+    ),
+)
+
+IN_DELETING = (
+    Bug(
+        name="delay-ignored",
+        breaks="The collector deletes files that queries may still read.",
+        module="table/upkeep.py",
+        right="        return self._surroundings.now() - timedelta(minutes=kept)\n",
+        wrong="        return self._surroundings.now() + 0 * timedelta(minutes=kept)\n",
+        tests=UPKEEP,
+    ),
+    Bug(
+        name="forgotten-before-deleted",
+        breaks="A collector that is killed leaves files that nobody knows of.",
+        module="operations/upkeep/collect_garbage.py",
+        right="    failures = _delete(names, files)\n"
+        "    gone = [name for name in names if name not in failures]\n"
+        "    number = _forget(gone, store) if gone else state.number\n",
+        wrong="    gone = [*names]\n"
+        "    number = _forget(gone, store) if gone else state.number\n"
+        "    failures = _delete(names, files)\n",
+        tests=KILLED,
+    ),
+    Bug(
+        name="young-swept",
+        breaks="A sweep deletes what a running job has just written.",
+        module="planning/orphans.py",
+        right="        if filename is None or modified >= before:\n",
+        wrong="        if filename is None:\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="waiting-swept",
+        breaks="A sweep deletes files that wait for the collector.",
+        module="planning/orphans.py",
+        right="        if not state.files.is_tracked(filename) and filename not in outputs:\n",
+        wrong="        if not state.files.references_to(filename) and filename not in outputs:\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="output-swept",
+        breaks="A sweep deletes the output of a job that may still be committed.",
+        module="planning/orphans.py",
+        right="        if not state.files.is_tracked(filename) and filename not in outputs:\n",
+        wrong="        if not state.files.is_tracked(filename):\n",
+        tests=UPKEEP,
+    ),
+    Bug(
+        name="lease-ignored",
+        breaks="Files are taken from compaction jobs that still have time.",
+        module="planning/leases.py",
+        right="reference.job_id is not None and claimed is not None and claimed < before:",
+        wrong="reference.job_id is not None and claimed is not None:",
+        tests=UPKEEP,
+    ),
+)
+
+IN_PROCESSING = (
+    Bug(
+        name="old-row-kept",
+        breaks="A row exactly as old as the limit is kept.",
+        module="engine/processing/filters.py",
+        right="    return pc.greater(instants, pa.scalar(limit, pa.int64()))\n",
+        wrong="    return pc.greater_equal(instants, pa.scalar(limit, pa.int64()))\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="group-cut-off",
+        breaks="A group that goes on in the next batch loses its rows so far.",
+        module="engine/processing/aggregations.py",
+        right="        rows = known if held is None else pa.concat_batches([held, known])\n",
+        wrong="        rows = known\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="last-is-first",
+        breaks="The aggregation `last` takes the first value.",
+        module="engine/processing/aggregations.py",
+        right="            return column.take(groups.last)\n",
+        wrong="            return column.take(groups.first)\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="counted-again",
+        breaks="A compaction counts rows that stand for many as one.",
+        module="engine/processing/aggregations.py",
+        right='_reduce(column, "sum", groups.starts)',
+        wrong='_reduce(pc.is_valid(column).cast(column.type), "sum", groups.starts)',
+        tests=PROCESSING,
+    ),
+)
+
+BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_DELETING, *IN_PROCESSING)
