@@ -14,6 +14,8 @@ from pathlib import Path
 BENCHMARKS = {
     "ingest": ["--rows", "10000000", "--leaves", "64"],
     "lookup": ["--rows", "10000000", "--leaves", "64"],
+    "compaction": ["--files", "11", "--rows", "500000"],
+    "a_day": ["--ingests", "150", "--leaves", "16"],
     "state": ["--references", "100000"],
     "open_table": ["--references", "100000"],
     "commits": [],

@@ -1,7 +1,9 @@
 """Read ranges of sorted data files as one stream in key order.
 
 DataFusion reads and merges; only row groups and pages that can hold an asked key are read.
-Memory is about one compressed row group and a few batches for each file that is merged.
+Memory is about one compressed row group and a few batches for each file that is merged. Beside it
+DataFusion's allocator keeps what was read and freed: up to a hundred column chunks for each file
+(docs/performance.md, "Compaction").
 """
 
 from __future__ import annotations

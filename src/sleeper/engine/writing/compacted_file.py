@@ -2,7 +2,8 @@
 
 All inputs are looked at page by page, then merged, filtered, aggregated and written, batch by
 batch. Memory, beside DataFusion's and pyarrow's own: for each input a compressed row group and
-some batches of 8,192 rows; one row group that is being written; the output's Bloom filters.
+some batches of 8,192 rows; one row group that is being written; the output's Bloom filters. Files
+of 2,000,000 rows and more make DataFusion's the most of it (docs/performance.md, "Compaction").
 """
 
 from __future__ import annotations

@@ -1,0 +1,241 @@
+"""What compaction costs: the sorted files of one leaf become one; beside the floor.
+
+The floor merges the very same files by a plan of DataFusion's that never sorts, and writes them
+with pyarrow: the same codec, pages, row groups, page index and checksums. It checks no page that it
+reads, makes no filters and no sketch, seals and commits nothing, and reads the files by their
+paths. Each run is a fresh process; CPU is user and system time of the whole process, memory its
+peak of resident pages. Look-ups by key are timed before and after.
+
+    python -m bench.compaction --files 11 --rows 500000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import sleeper
+from bench.random_rows import SCHEMA, rows
+from sleeper.engine.writing.data_file import WriteSettings
+
+VARIANTS = ("floor", "ours")
+LOOK_UPS = 400
+
+
+def main() -> None:
+    arguments = parsed()
+    if arguments.run:
+        RUNS[arguments.run](Path(arguments.instance), arguments)
+        return
+    with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="bench-compaction-") as scratch:
+        name = f"in-{arguments.files}x{arguments.rows}-{arguments.group_rows}"
+        inputs = Path(arguments.folder or scratch) / name
+        if not inputs.exists():
+            started("inputs", inputs, arguments)
+        copy = Path(scratch) / "copy"
+        print(
+            f"{arguments.files} files of {arguments.rows:,} rows, "
+            f"row groups of {arguments.group_rows:,} at most"
+        )
+        print(f"{'variant':10}{'CPU s':>8}{'wall s':>8}{'RSS MB':>8}{'load':>6}")
+        cpu: dict[str, list[float]] = {variant: [] for variant in VARIANTS}
+        for _ in range(arguments.runs):
+            for variant in VARIANTS:
+                copy_instance(inputs, copy)
+                cpu[variant].append(measured(variant, copy, arguments))
+        floor, ours = (median(cpu[variant]) for variant in VARIANTS)
+        print(f"median CPU s: floor {floor:.2f}, ours {ours:.2f}; ours / floor {ours / floor:.2f}")
+        print(f"{'one key, warm':24} {'p50 ms':>8} {'p99 ms':>8}", flush=True)
+        started("look-ups", inputs, arguments)
+        started("look-ups", copy, arguments)  # the last run was ours
+        if arguments.check:
+            started("check", copy, arguments)
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--files", type=int, default=11)
+    parser.add_argument("--rows", type=int, default=500_000, help="in each file")
+    parser.add_argument("--group-rows", type=int, default=100_000, help="in a row group, at most")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", default=None, help="where inputs are kept for the next time")
+    parser.add_argument("--check", action="store_true", help="read what ours wrote, check it")
+    parser.add_argument("--run", choices=RUNS, help=argparse.SUPPRESS)
+    parser.add_argument("--instance", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def measured(variant: str, instance: Path, arguments: argparse.Namespace) -> float:
+    """Run one variant in a process of its own; print what it cost and return its CPU seconds."""
+    load, begun = os.getloadavg()[0], perf_counter()
+    usage = started(variant, instance, arguments)
+    cpu, wall = usage.ru_utime + usage.ru_stime, perf_counter() - begun
+    print(f"{variant:10}{cpu:8.2f}{wall:8.2f}{usage.ru_maxrss / 1024:8.0f}{load:6.1f}", flush=True)
+    return cpu
+
+
+def started(name: str, instance: Path, arguments: argparse.Namespace) -> Any:
+    """Do something with an instance in a process of its own, and return what that used."""
+    command = [sys.executable, "-m", "bench.compaction", "--run", name]
+    command += ["--instance", str(instance)]
+    for option in ("files", "rows", "group_rows"):
+        command += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
+    process = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{name} failed")
+    return usage
+
+
+def copy_instance(inputs: Path, copy: Path) -> None:
+    """Copy an instance anew; data files never change, so links to them will do."""
+
+    def link_or_copy(source: str, target: str) -> None:
+        if source.endswith(".parquet"):
+            os.link(source, target)
+        else:
+            shutil.copy2(source, target)
+
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(inputs, copy, copy_function=link_or_copy)
+
+
+def run_inputs(instance: Path, asked: argparse.Namespace) -> None:
+    """Ingest as often as there are files. One job may take them all."""
+    table = sleeper.connect(instance, create=True).create_table(
+        "bench",
+        SCHEMA,
+        row_keys=["key"],
+        sort_keys=["ts"],
+        properties={
+            "sleeper.table.compaction.files.batch.size": str(asked.files),
+            "sleeper.table.parquet.rowgroup.rows.max": str(asked.group_rows),
+        },
+    )
+    for seed in range(asked.files):
+        table.ingest(pa.RecordBatchReader.from_batches(SCHEMA, rows(asked.rows, seed)))
+
+
+def run_ours(instance: Path, asked: argparse.Namespace) -> None:
+    done = sleeper.connect(instance).table("bench").compact(all_files=True)
+    assert [job.rows_written for job in done.jobs] == [asked.files * asked.rows], done
+
+
+def run_floor(instance: Path, asked: argparse.Namespace) -> None:
+    settings = WriteSettings()
+    context = datafusion.SessionContext(
+        datafusion.SessionConfig()
+        .with_target_partitions(1)
+        .with_repartition_file_scans(False)
+        .set("datafusion.execution.parquet.schema_force_view_types", "false"),
+        datafusion.RuntimeEnvBuilder().with_disk_manager_disabled(),  # it merges, and never sorts
+    )
+    order = [datafusion.col(name).sort(nulls_first=False) for name in ("key", "ts")]
+    for number, path in enumerate(data_files(instance)):
+        context.register_parquet(f"t{number}", path, file_sort_order=[order])
+    union = " union all ".join(f"select * from t{number}" for number in range(asked.files))
+    merged = context.sql(f"select * from ({union}) order by key asc nulls last, ts asc nulls last")
+    written = 0
+    with pq.ParquetWriter(
+        instance / "merged.parquet",
+        SCHEMA,
+        compression=settings.codec,
+        compression_level=settings.level,
+        data_page_size=settings.page_bytes,
+        max_rows_per_page=settings.page_rows,
+        write_batch_size=settings.page_rows,
+        data_page_version=settings.page_version,
+        use_dictionary=False,
+        write_page_index=True,
+        write_page_checksum=True,
+    ) as writer:
+        for table in tables(merged, asked.group_rows):
+            writer.write_table(table, asked.group_rows)
+            written += table.num_rows
+    assert written == asked.files * asked.rows, written
+
+
+def tables(merged: Any, row_count: int) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in merged.execute_stream():
+        waiting.append(batch.to_pyarrow().cast(SCHEMA))
+        if sum(len(part) for part in waiting) >= row_count:
+            yield pa.Table.from_batches(waiting, SCHEMA)
+            waiting = []
+    yield pa.Table.from_batches(waiting, SCHEMA)
+
+
+def run_look_ups(instance: Path, asked: argparse.Namespace) -> None:
+    """Ask for keys of all files, one after the other; the second time counts."""
+    table = sleeper.connect(instance).table("bench")
+    each = max(1, LOOK_UPS // asked.files)
+    keys = [key for seed in range(asked.files) for key in some_keys(asked.rows, seed, each)]
+    took = []
+    for _ in range(2):
+        took = []
+        for key in keys:
+            begun = perf_counter()
+            answer = table.query(key=key).to_arrow()
+            took.append((perf_counter() - begun) * 1000)
+            assert answer.num_rows == 1, key
+    took.sort()
+    count = len(data_files(instance))
+    name = f"hit, {count} files" if count > 1 else "hit, 1 file"
+    print(f"{name:24} {median(took):8.2f} {took[len(took) * 99 // 100]:8.2f}", flush=True)
+
+
+def some_keys(row_count: int, seed: int, count: int) -> list[str]:
+    keys = next(rows(row_count, seed))["key"]
+    return list(keys[:: max(1, len(keys) // count)][:count].to_pylist())
+
+
+def data_files(instance: Path) -> list[str]:
+    """The files that the table's only leaf has now."""
+    table = sleeper.connect(instance).table("bench")
+    state = table.state()
+    leaf = next(iter(state.tree.leaves()))
+    root = table._surroundings.objects.url(table.table_id)
+    return [f"{root}/{ref.filename}" for ref in state.files.references_on(leaf.partition_id)]
+
+
+def run_check(instance: Path, asked: argparse.Namespace) -> None:
+    """Every row is there, in order, as its checksums say."""
+    (path,) = data_files(instance)
+    found, before = 0, ("", 0)
+    for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches():
+        keys, times = batch["key"], batch["ts"].cast(pa.int64())
+        later = pc.less(keys[:-1], keys[1:])
+        same = pc.and_(pc.equal(keys[:-1], keys[1:]), pc.less_equal(times[:-1], times[1:]))
+        assert pc.all(pc.or_(later, same)).as_py()
+        assert before <= (keys[0].as_py(), times[0].as_py())
+        found, before = found + len(keys), (keys[-1].as_py(), times[-1].as_py())
+    assert found == asked.files * asked.rows, found
+    print(f"checked {found:,} rows")
+
+
+RUNS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+    "floor": run_floor,
+    "ours": run_ours,
+    "inputs": run_inputs,
+    "look-ups": run_look_ups,
+    "check": run_check,
+}
+
+
+if __name__ == "__main__":
+    main()
