@@ -70,7 +70,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=11)
     parser.add_argument("--rows", type=int, default=500_000, help="in each file")
-    parser.add_argument("--group-rows", type=int, default=100_000, help="in a row group, at most")
+    parser.add_argument("--group-rows", type=int, default=32_768, help="in a row group, at most")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--folder", default=None, help="where inputs are kept for the next time")
     parser.add_argument("--check", action="store_true", help="read what ours wrote, check it")

@@ -45,7 +45,6 @@ UPSTREAM_DEFAULTS = {
     "partition.splitting.min.distribution.percent": "10",
     "partition.splitting.commit.async": "true",
     "parquet.rowgroup.size": "8388608",
-    "parquet.rowgroup.rows.max": "100000",
     "parquet.page.size": "131072",
     "parquet.compression.codec": "zstd",
     "parquet.dictionary.encoding.rowkey.fields": "false",
@@ -110,6 +109,7 @@ OUR_DEFAULTS = {
     "ingest.file.writing.strategy": "one_file_per_leaf",
     "ingest.partition.file.writer.type": "direct",
     "parquet.page.rows": "1000",
+    "parquet.rowgroup.rows.max": "32768",
     "ingest.memory": "1G",
     "job.id.retention.days": "30",
 }

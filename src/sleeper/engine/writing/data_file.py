@@ -49,7 +49,7 @@ class WriteSettings:
     level: int | None = 3
     page_rows: int = 1_000
     page_bytes: int = 128 << 10
-    row_group_rows: int = 100_000
+    row_group_rows: int = 32_768
     row_group_bytes: int = 8 << 20
     dictionary_row_keys: bool = False
     dictionary_sort_keys: bool = False

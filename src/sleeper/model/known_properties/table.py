@@ -113,7 +113,10 @@ class ParquetProperties:
         "table.parquet.rowgroup.size", "8388608", BYTE_SIZE, "Bytes in a row group, about."
     )
     row_group_rows: int = setting(
-        "table.parquet.rowgroup.rows.max", "100000", POSITIVE, "Rows in a row group, at most."
+        "table.parquet.rowgroup.rows.max",
+        "32768",
+        POSITIVE,
+        "Rows in a row group, at most. Merging many files needs memory for one of each.",
     )
     page_bytes: int = setting("table.parquet.page.size", "131072", BYTE_SIZE, "Bytes in a page.")
     page_rows: int = setting(
