@@ -35,8 +35,8 @@ PYTEST := -m pytest --quiet --durations=5
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
-test: $(READY) $(READY40) ## Run every test. ARGS="-k split" runs some.
-	@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark $(ARGS) $(OR_NONE)
+test: $(READY) $(READY40) ## Run every test, but for those of check. ARGS="-k split" runs some.
+	@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
 
 test-spark: $(READY)

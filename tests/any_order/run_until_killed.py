@@ -2,8 +2,8 @@
 
     python run_until_killed.py PIPE...
 
-It imports Sleeper once and uses nothing of it, so that a fork costs milliseconds and the child
-starts as clean as a new process. On its standard input it takes
+It imports Sleeper and what it works with once, and uses nothing of it, so that a fork costs
+milliseconds and the child starts as clean as a new process. On its standard input it takes
 
     ingest SLOT FOLDER TABLE SERIES FIRST    fork a writer; answers with its process id
     care SLOT FOLDER TABLE SEED HOURS        fork a keeper; answers with its process id
@@ -25,6 +25,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import datafusion  # noqa: F401 - see above
+import polars as pl  # noqa: F401 - see above
 import pyarrow as pa
 
 import sleeper
