@@ -203,7 +203,7 @@ IN_WRITING = (
         name="region-not-cut",
         breaks="A compaction takes rows of other leaves from files that they share.",
         module="engine/writing/compacted_file.py",
-        right="() if name in whole_files else (partition.region,)",
+        right="() if name in whole_files else (claimed.partition.region,)",
         wrong="()",
         tests=ANY_ORDER,
     ),
@@ -257,36 +257,38 @@ IN_DELETING = (
         name="forgotten-before-deleted",
         breaks="A collector that is killed leaves files that nobody knows of.",
         module="operations/upkeep/collect_garbage.py",
-        right="    failures = _delete(names, files)\n"
+        right="    failures = delete_groups("
+        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n"
         "    gone = [name for name in names if name not in failures]\n"
         "    number = _forget(gone, store) if gone else state.number\n",
         wrong="    gone = [*names]\n"
         "    number = _forget(gone, store) if gone else state.number\n"
-        "    failures = _delete(names, files)\n",
+        "    failures = delete_groups("
+        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n",
         tests=KILLED,
     ),
     Bug(
         name="young-swept",
         breaks="A sweep deletes what a running job has just written.",
         module="planning/orphans.py",
-        right="        if filename is None or modified >= before:\n",
-        wrong="        if filename is None:\n",
+        right="        if modified < before\n        and ",
+        wrong="        if ",
         tests=ANY_ORDER,
     ),
     Bug(
         name="waiting-swept",
         breaks="A sweep deletes files that wait for the collector.",
         module="planning/orphans.py",
-        right="        if not state.files.is_tracked(filename) and filename not in outputs:\n",
-        wrong="        if not state.files.references_to(filename) and filename not in outputs:\n",
+        right="        and not state.files.is_tracked(filename)\n",
+        wrong="        and not state.files.references_to(filename)\n",
         tests=ANY_ORDER,
     ),
     Bug(
         name="output-swept",
         breaks="A sweep deletes the output of a job that may still be committed.",
         module="planning/orphans.py",
-        right="        if not state.files.is_tracked(filename) and filename not in outputs:\n",
-        wrong="        if not state.files.is_tracked(filename):\n",
+        right=" if filename not in outputs)\n",
+        wrong=")\n",
         tests=UPKEEP,
     ),
     Bug(

@@ -25,13 +25,15 @@ def orphans_of(
         stored: Names of objects in the table's folder, and when they were last written.
         before: How old an orphan must be, by the clock of the storage.
     """
-    outputs = _claimed_outputs(state)
-    for name, modified in stored:
-        filename = _data_file_of(name)
-        if filename is None or modified >= before:
-            continue
-        if not state.files.is_tracked(filename) and filename not in outputs:
-            yield name
+    unknown = [
+        (name, filename)
+        for name, modified in stored
+        if modified < before
+        and (filename := _data_file_of(name)) is not None
+        and not state.files.is_tracked(filename)
+    ]
+    outputs = _claimed_outputs(state) if unknown else set()  # it takes a look at every partition
+    yield from (name for name, filename in unknown if filename not in outputs)
 
 
 def _data_file_of(name: str) -> str | None:

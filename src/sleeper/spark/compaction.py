@@ -121,15 +121,7 @@ def commit_compaction(
 
 
 def _compact(claimed: ClaimedJob, table: TableFiles, settings: WriteSettings) -> CompactedFile:
-    return compact_files(
-        reading_of(table),
-        table.files,
-        claimed.job,
-        claimed.partition,
-        settings,
-        whole_files=claimed.whole_files,
-        now_ms=claimed.claimed_ms,
-    )
+    return compact_files(reading_of(table), table.files, claimed, settings)
 
 
 def _check_there(written: CompactedFile, files: Objects) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,12 +58,16 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What one process has open for a table; a forked child opens its own."""
+    """What one process has open for a table; a forked child opens its own.
+
+    `open_readers` opens what `reading` is once more, and may be pickled for another process.
+    """
 
     pid: int
     files: Objects
     store: TransactionLogStateStore
     reading: Reading
+    open_readers: Callable[[], Reading]
 
 
 class TableHandle:
@@ -142,14 +147,15 @@ class TableHandle:
         around = self._surroundings
         files = around.objects.under(self.table_id)
         store = open_state_store(files, self.schema, self.properties, around)
-        reading = open_reading(
+        open_readers = partial(
+            open_reading,
             files,
             self.schema,
             self.properties.processing(self.schema),
             temp_folder=around.temp_folder,
             stores=around.inputs.settings,
         )
-        self._opened = opened = _Opened(os.getpid(), files, store, reading)
+        self._opened = opened = _Opened(os.getpid(), files, store, open_readers(), open_readers)
         return opened
 
     def close(self) -> None:

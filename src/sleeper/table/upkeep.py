@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from sleeper.engine.read_leaves import open_reading
 from sleeper.engine.writing.compacted_file import CompactedFile
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
@@ -308,18 +307,10 @@ class TableUpkeep(TableHandle):
 
     def _write_output(self, workers: int) -> Callable[[ClaimedJob], CompactedFile]:
         """What writes the output of a job: with the readers of this process, or with new ones."""
-        opened, around = self._open(), self._surroundings
-        again = partial(
-            open_reading,
-            opened.files,
-            self.schema,
-            opened.reading.processing,
-            temp_folder=around.temp_folder,
-            stores=around.inputs.settings,
-        )
+        opened = self._open()
         return partial(
             write_output,
-            reading=(lambda: opened.reading) if workers == 1 else again,
+            reading=(lambda: opened.reading) if workers == 1 else opened.open_readers,
             files=opened.files,
             settings=write_settings(self.properties.parquet),
         )

@@ -27,7 +27,7 @@ from sleeper.errors import DataDamaged
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.model.partitions import Partition
+from sleeper.planning.claimed_jobs import ClaimedJob
 
 _CHUNK_ROWS = 32_768  # handed to the writer at once
 
@@ -54,12 +54,8 @@ class CompactedFile:
 def compact_files(
     reading: Reading,
     files: CompactionFiles,
-    job: CompactionJob,
-    partition: Partition,
+    claimed: ClaimedJob,
     settings: WriteSettings,
-    *,
-    whole_files: frozenset[str],
-    now_ms: int,
 ) -> CompactedFile:
     """Write the rows that a job's inputs have in its partition as one file, named by the job.
 
@@ -69,11 +65,8 @@ def compact_files(
     Args:
         reading: The table, with the processing to apply.
         files: The table's folder.
-        job: What to read, and what to call the output.
-        partition: The job's; rows of the inputs that lie elsewhere are left out.
+        claimed: What to read, which rows of it, and what to call the output.
         settings: How the file is laid out.
-        whole_files: Inputs that are known to have rows of this partition alone.
-        now_ms: The present for filters by age, in milliseconds since 1970.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
@@ -81,14 +74,17 @@ def compact_files(
 
     Source: spec CMP-14.
     """
+    job, whole_files = claimed.job, claimed.whole_files
     verified = {name: verify_pages(files, name) for name in job.inputs}
     slices = [
-        FileSlice(reading.files.url(name), () if name in whole_files else (partition.region,))
+        FileSlice(
+            reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
+        )
         for name in job.inputs
     ]
     batches: Any = reading.scanner.merge(slices)
     merged = _Counted(batches)
-    processed = process(merged, reading.processing, reading.schema, now_ms=now_ms)
+    processed = process(merged, reading.processing, reading.schema, now_ms=claimed.claimed_ms)
     with closing(batches), files.open_output(job.output) as output:
         writer = DataFileWriter(output, reading.schema, reading.arrow_schema, settings)
         for chunk in row_groups(processed, _CHUNK_ROWS):

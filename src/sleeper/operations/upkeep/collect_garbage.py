@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
-from sleeper.errors import CommitRefused, StorageFailed
+from sleeper.errors import CommitRefused
 from sleeper.model import paths
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
+from sleeper.storage.deletion import delete_groups
 from sleeper.storage.ports import Objects
 
 
@@ -68,7 +69,7 @@ def collect_garbage(
     """
     state = store.refresh()
     names = garbage(state, before, after=after, files_max=files_max)
-    failures = _delete(names, files)
+    failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
     return CollectResult(
@@ -87,19 +88,3 @@ def _forget(names: Sequence[str], store: StateStore) -> int:
     state = store.refresh()
     left = [name for name in names if state.files.is_tracked(name)]
     return store.commit(DeleteFiles(filenames=tuple(left))).number if left else state.number
-
-
-def _delete(names: Sequence[str], files: Objects) -> dict[str, str]:
-    """Delete objects all together, or else one by one; return what failed, and why (GC-3)."""
-    if not names:
-        return {}
-    with suppress(StorageFailed):
-        files.delete([each for name in names for each in (name, paths.sketch_file(name))])
-        return {}
-    failures = {}
-    for name in names:
-        try:
-            files.delete([name, paths.sketch_file(name)])
-        except StorageFailed as error:
-            failures[name] = str(error)
-    return failures

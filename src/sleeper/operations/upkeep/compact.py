@@ -119,15 +119,7 @@ def write_output(
         files: The table's folder.
         settings: How the file is laid out.
     """
-    return compact_files(
-        reading(),
-        files,
-        claimed.job,
-        claimed.partition,
-        settings,
-        whole_files=claimed.whole_files,
-        now_ms=claimed.claimed_ms,
-    )
+    return compact_files(reading(), files, claimed, settings)
 
 
 def _replaced(

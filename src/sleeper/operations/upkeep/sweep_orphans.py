@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 
-from sleeper.errors import StorageFailed, TableNotFound
+from sleeper.errors import TableNotFound
 from sleeper.model import paths
 from sleeper.planning.orphans import orphans_of
 from sleeper.state.state_store import StateStore
+from sleeper.storage.deletion import delete_groups
 from sleeper.storage.ports import ObjectInfo, Objects
 
 _BATCH = 1_000
@@ -65,7 +64,7 @@ def sweep_orphans(
         names = [*orphans_of(store.refresh(), stored, before)]
         found += [batch[name] for name in names]
         if delete:
-            failures |= dict(_delete(names, files))
+            failures |= delete_groups({name: [name] for name in names}, files)
     return SweepResult(orphans=tuple(found), deleted=delete, failures=failures)
 
 
@@ -76,15 +75,3 @@ def _time_of(files: Objects) -> datetime:
     if marker is None:
         raise TableNotFound(f"{files.url(paths.SWEEP_MARKER)} is gone: the table was deleted")
     return marker.modified
-
-
-def _delete(names: Sequence[str], files: Objects) -> Iterator[tuple[str, str]]:
-    """Delete objects all together, or else one by one; yield what failed, and why."""
-    with suppress(StorageFailed):
-        files.delete(names)
-        return
-    for name in names:
-        try:
-            files.delete([name])
-        except StorageFailed as error:
-            yield name, str(error)

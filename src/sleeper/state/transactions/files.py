@@ -301,7 +301,7 @@ def _in_place(
     references: Sequence[FileReference], tree: PartitionTree | None
 ) -> Sequence[FileReference]:
     """Return references to new files with those for merged partitions on the one in their place."""
-    if tree is None or not any(ref.partition_id in tree.merged for ref in references):
+    if not (tree and tree.merged) or not any(ref.partition_id in tree.merged for ref in references):
         return references
     placed = [replace(ref, partition_id=tree.place_of(ref.partition_id)) for ref in references]
     moved = {

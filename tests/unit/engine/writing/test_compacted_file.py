@@ -26,6 +26,7 @@ from sleeper.model.partitions import Partition
 from sleeper.model.processing import parse_processing
 from sleeper.model.queries import region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.storage.local.folder import FolderObjects
 
 SCHEMA = Schema(
@@ -65,15 +66,13 @@ class Folder:
         """Compact all files; `region` bounds the ids."""
         region = region_from_request(SCHEMA, {"id": region} if region else {})
         job = CompactionJob(job_id=job_id, partition_id="leaf", inputs=tuple(self.inputs))
-        return compact_files(
-            self.reading,
-            self.files,
-            job,
-            Partition(partition_id="leaf", region=region),
-            SETTINGS,
+        claimed = ClaimedJob(
+            job=job,
+            partition=Partition(partition_id="leaf", region=region),
             whole_files=frozenset(self.inputs if whole else ()),
-            now_ms=now_ms,
+            claimed_ms=now_ms,
         )
+        return compact_files(self.reading, self.files, claimed, SETTINGS)
 
     def rows(self, filename):
         table = pq.read_table(io.BytesIO(self.files.read(filename)))
