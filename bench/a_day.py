@@ -63,7 +63,7 @@ class Files:
     """The data files and sketches of a table that were seen being written and deleted."""
 
     def __init__(self, table: sleeper.Table) -> None:
-        self.root = Path(table._surroundings.objects.url(table.table_id))
+        self.root = Path(table._context.objects.url(table.table_id))
         self.sizes: dict[str, int] = {}
         self.written_bytes = self.stored_bytes = self.most_bytes = 0
 
@@ -172,7 +172,7 @@ def compacted_bytes(instance: Path, copy: Path) -> int:
     table = sleeper.connect(copy).table("bench")
     while any(len(leaf) > 1 for leaf in live_files(table)):
         assert not table.compact(all_files=True).failed
-    root = Path(table._surroundings.objects.url(table.table_id))
+    root = Path(table._context.objects.url(table.table_id))
     return sum(with_sketch(root, name) for leaf in live_files(table) for name in leaf)
 
 

@@ -209,7 +209,7 @@ def data_files(instance: Path) -> list[str]:
     table = sleeper.connect(instance).table("bench")
     state = table.state()
     leaf = next(iter(state.tree.leaves()))
-    root = table._surroundings.objects.url(table.table_id)
+    root = table._context.objects.url(table.table_id)
     return [f"{root}/{ref.filename}" for ref in state.files.references_on(leaf.partition_id)]
 
 

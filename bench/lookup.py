@@ -119,7 +119,7 @@ def _timed(look_up: Callable[[str], pa.Table], keys: Sequence[str]) -> tuple[Any
 
 def _files_of_leaves(table: sleeper.Table) -> list[tuple[str, str | None, list[str]]]:
     state = table.state()
-    root = f"{table._surroundings.objects.url(table.table_id)}/"
+    root = f"{table._context.objects.url(table.table_id)}/"
     return [
         (
             leaf.region.ranges[0].min,

@@ -1,6 +1,6 @@
 """What a table's file index costs, beside the simplest thing that could work.
 
-Each size is measured in fresh processes: one makes a snapshot, one opens it as a `FileIndex`,
+Each size is measured in fresh processes: one makes a snapshot, one opens it as a `FileReferences`,
 one as plain dataclasses in dictionaries, changed in place. The second is the floor for look-ups
 and changes (it keeps no older version, so no reader can be pinned to one), and what the first
 has to beat on opening and memory.
@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.model.files import FileReference
-from sleeper.state.file_index import FileIndex
+from sleeper.state.file_references import FileReferences
 
 SIZES = (100_000, 1_000_000)
 RUNS = 3
@@ -72,7 +72,7 @@ class Index:
     """The file index, and the newest version of it."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.files = FileIndex.from_arrow(table)
+        self.files = FileReferences.from_arrow(table)
 
     def references_on(self, partition_id: str) -> Sequence[FileReference]:
         return self.files.references_on(partition_id)
@@ -203,7 +203,7 @@ def make_snapshot(path: str, reference_count: int) -> None:
         for partition in partitions
         for _ in range(REFERENCES_PER_PARTITION)
     ]
-    table = FileIndex.empty().changed(added=held, at=NOW).to_arrow()
+    table = FileReferences.empty().changed(added=held, at=NOW).to_arrow()
     pq.write_table(table, path, compression="zstd")
 
 

@@ -35,6 +35,7 @@ from sleeper.errors import (
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import read_properties, write_properties
+from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
 from sleeper.model.properties import (
     KNOWN_INSTANCE_PROPERTIES,
     SCHEMA,
@@ -46,22 +47,22 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import ID, NAME, TableRecord
 from sleeper.operations.create_table import create_table
 from sleeper.operations.delete_table import delete_table
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import ObjectTableIndex
-from sleeper.storage.objectstore.buckets import StoreSettings, is_bucket_url, split_url
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.ports import NewId, Objects
-from sleeper.table.handle import Surroundings, open_state_store
+from sleeper.table.handle import InstanceContext, open_state_store
 from sleeper.table.table import Table
 
 FORMAT = 1
 _FORMAT_PROPERTY = "sleeper.format.version"
 _LEFT_OVER_AGE_S = 24 * 60 * 60
-_NO_SETTINGS = StoreSettings()
+_NO_SETTINGS = ObjectStoreSettings()
 
 
 def _now() -> datetime:
@@ -97,7 +98,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         MissingExtra: the URL names a bucket, and `sleeper[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
-    return _connect(_Place.of(url, StoreSettings.of(os.environ)), create=create)
+    return _connect(_Place.of(url, ObjectStoreSettings.of(os.environ)), create=create)
 
 
 def _connect(place: _Place, *, create: bool = False) -> Instance:
@@ -130,7 +131,7 @@ def create_instance(
         PropertiesInvalid: every property with a value that is not allowed.
         StorageFailed: the storage cannot be written.
     """
-    place = _Place.of(url, StoreSettings.of(os.environ))
+    place = _Place.of(url, ObjectStoreSettings.of(os.environ))
     if not _make(place, properties or {}):
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
     values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
@@ -139,7 +140,7 @@ def create_instance(
 
 def input_store() -> BucketInputs:
     """Return what reads input files by URL where no instance is open."""
-    return BucketInputs(StoreSettings.of(os.environ))
+    return BucketInputs(ObjectStoreSettings.of(os.environ))
 
 
 class Instance:
@@ -160,7 +161,7 @@ class Instance:
         values: Mapping[str, str],
         *,
         url: str,
-        stores: StoreSettings = _NO_SETTINGS,
+        stores: ObjectStoreSettings = _NO_SETTINGS,
         now: Callable[[], datetime] = _now,
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
@@ -168,7 +169,7 @@ class Instance:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
-        self._surroundings = Surroundings(
+        self._context = InstanceContext(
             objects=objects,
             index=ObjectTableIndex(objects, new_id=new_id),
             properties=self.properties,
@@ -183,7 +184,7 @@ class Instance:
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""
-        return self._surroundings.index.all()
+        return self._context.index.all()
 
     def table(self, name: str) -> Table:
         """Open a table by its name.
@@ -191,7 +192,7 @@ class Instance:
         Raises:
             TableNotFound: there is no table of this name; the message names similar ones.
         """
-        return Table(self._record(name), self._surroundings)
+        return Table(self._record(name), self._context)
 
     def create_table(
         self,
@@ -220,7 +221,7 @@ class Instance:
         Source: spec TBL-1.
         """
         ours = _schema_of(schema, row_keys, sort_keys)
-        around = self._surroundings
+        around = self._context
         record = TableRecord.of(
             {**(properties or {}), ID: around.new_id()[:8], NAME: name, SCHEMA: ours.to_json()}
         )
@@ -243,13 +244,13 @@ class Instance:
         Raises:
             TableNotFound: there is no table of this name.
         """
-        around = self._surroundings
+        around = self._context
         delete_table(self._record(name).table_id, index=around.index, objects=around.objects)
 
     @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
-        around = self._surroundings
+        around = self._context
         return SubmittedJobs(
             objects=around.objects,
             index=around.index,
@@ -259,15 +260,15 @@ class Instance:
         )
 
     def _record(self, name: str) -> TableRecord:
-        record = self._surroundings.index.by_name(name)
+        record = self._context.index.by_name(name)
         if record is None:
             raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
         return record
 
     def close(self) -> None:
         """Let go of what is open. A `memory://` instance ends here."""
-        if isinstance(self._surroundings.objects, MemoryObjects):
-            self._surroundings.objects.close()
+        if isinstance(self._context.objects, MemoryObjects):
+            self._context.objects.close()
 
     def __enter__(self) -> Self:
         return self
@@ -277,7 +278,7 @@ class Instance:
 
     def __reduce__(self) -> tuple[Any, ...]:
         _refuse_to_copy_memory(self.url)
-        return _connect_again, (self.url, self._surroundings.inputs.settings)
+        return _connect_again, (self.url, self._context.inputs.settings)
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"
@@ -290,10 +291,10 @@ class _Place:
     scheme: str
     url: str
     objects: Objects
-    stores: StoreSettings
+    stores: ObjectStoreSettings
 
     @classmethod
-    def of(cls, url: str | os.PathLike[str], stores: StoreSettings) -> _Place:
+    def of(cls, url: str | os.PathLike[str], stores: ObjectStoreSettings) -> _Place:
         text = os.fsdecode(url)
         if not text.strip():
             raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
@@ -312,12 +313,12 @@ class _Place:
         )
 
     @classmethod
-    def _folder(cls, path: Path, stores: StoreSettings) -> _Place:
+    def _folder(cls, path: Path, stores: ObjectStoreSettings) -> _Place:
         root = path.expanduser().absolute()
         return cls("file", str(root), FolderObjects(root), stores)
 
     @classmethod
-    def _bucket(cls, text: str, stores: StoreSettings) -> _Place:
+    def _bucket(cls, text: str, stores: ObjectStoreSettings) -> _Place:
         bucket, folder = split_url(text)
         objects = BucketObjects(Client(bucket, stores)).under(folder)
         return cls(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
@@ -345,7 +346,7 @@ def _make(place: _Place, properties: Mapping[str, str]) -> bool:
     return made
 
 
-def _connect_again(url: str, stores: StoreSettings) -> Instance:
+def _connect_again(url: str, stores: ObjectStoreSettings) -> Instance:
     """Open an instance that was pickled, by the settings it had; credentials are found here."""
     return _connect(_Place.of(url, stores))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sleeper.errors import StorageFailed
-from sleeper.storage.ports import ObjectInfo, Objects
+from sleeper.ports.objects import ObjectInfo, Objects
 
 
 class Killed(BaseException):
@@ -133,8 +133,8 @@ class FaultyObjects:
         names = [*keys]
         self._faults.run(f"delete {len(names)}", lambda: self._inner.delete(names))
 
-    def turn(self, key: str, pause: Any) -> Any:
-        return self._inner.turn(key, pause)
+    def writer_lock(self, key: str, pause: Any) -> Any:
+        return self._inner.writer_lock(key, pause)
 
     def under(self, prefix: str) -> FaultyObjects:
         return FaultyObjects(self._inner.under(prefix), self._faults)

@@ -63,7 +63,7 @@ def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, hours: int
     draw = random.Random(seed)
     instance = sleeper.connect(folder)
     ahead = timedelta(hours=hours)
-    instance._surroundings = replace(instance._surroundings, now=lambda: datetime.now(UTC) + ahead)
+    instance._context = replace(instance._context, now=lambda: datetime.now(UTC) + ahead)
     table = instance.table(table_name)
     verbs: dict[str, Callable[[], bool]] = {
         "compact": lambda: bool(table.compact().jobs),

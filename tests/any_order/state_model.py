@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range, whole_region
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -126,7 +126,7 @@ class Add:
 
     @property
     def transaction(self):
-        job = self.job and FinishedJob(
+        job = self.job and CommittedJob(
             job_id=self.job, keep_until=MUCH_LATER, rows_read=0, rows_written=0
         )
         refs = (FileReference(filename=f, partition_id=p, row_count=n) for f, p, n in self.files)
@@ -143,15 +143,15 @@ class Add:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimOne:
     job: str
     place: str
     names: tuple[str, ...]
 
     @property
     def transaction(self):
-        claim = JobAssignment(job_id=self.job, partition_id=self.place, filenames=self.names)
-        return AssignJobIds(assignments=(claim,))
+        claim = Claim(job_id=self.job, partition_id=self.place, filenames=self.names)
+        return ClaimFiles(assignments=(claim,))
 
     def on(self, model):
         places = {(name, self.place) for name in self.names}

@@ -30,7 +30,7 @@ from sleeper.errors import (
 )
 from sleeper.instance import Instance
 from sleeper.model.partitions import split_partition
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
@@ -98,14 +98,14 @@ def come_to_the_eve_of_a_snapshot(instance):
     """Commit what has no rows, so that a snapshot is due after the next commit."""
     store = instance.table("t")._open().store
     for number in range(store.state().number, 99):
-        job = FinishedJob(job_id=f"empty-{number}", keep_until=NOON, rows_read=0, rows_written=0)
+        job = CommittedJob(job_id=f"empty-{number}", keep_until=NOON, rows_read=0, rows_written=0)
         store.commit(AddFiles(job=job))
 
 
 def split_the_upper_leaf(instance):
     store = instance.table("t")._open().store
     leaf = store.refresh().tree.leaf_of((15,))
-    parent, lower, upper = split_partition(leaf, 20, new_id=instance._surroundings.new_id)
+    parent, lower, upper = split_partition(leaf, 20, new_id=instance._context.new_id)
     return store.commit(SplitPartition(parent=parent, children=(lower, upper)))
 
 
@@ -126,7 +126,7 @@ def one_large_leaf(instance):
 def files_replaced_an_hour_ago(instance):
     """Files that were compacted, and have waited long enough."""
     ids = counted_ids(50_000)
-    earlier = open_instance(instance._surroundings.objects, ids, lambda: NOON - timedelta(hours=1))
+    earlier = open_instance(instance._context.objects, ids, lambda: NOON - timedelta(hours=1))
     earlier.table("t").ingest(OTHER, job_id="other")
     earlier.table("t").compact(all_files=True)
 
@@ -146,7 +146,7 @@ def merge_small_leaves(instance):
 
 def old_files_left_behind(instance):
     """A job that was killed four days ago had written a file and its sketch, another one file."""
-    surroundings = instance._surroundings
+    surroundings = instance._context
     long_ago = MemoryObjects(lambda: NOON - timedelta(days=4))
     for name in ("killed-job.parquet", "killed-job.sketches", "other.parquet"):
         key = f"{instance.table('t').table_id}/data/partition_x/{name}"

@@ -37,7 +37,7 @@ from sleeper.errors import (
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import split_partition
 from sleeper.model.paths import sketch_file
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles, ReferencePush, SplitFileReferences
 from sleeper.state.transactions.partitions import ExtendPartitionTree, SplitPartition
 from sleeper.storage.memory import MemoryObjects
@@ -529,7 +529,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         store = self.handle(who, name)._open().store
         for number in range(101):
             keep_until = self.now + timedelta(days=30)
-            job = FinishedJob(
+            job = CommittedJob(
                 job_id=f"empty-{number}", keep_until=keep_until, rows_read=0, rows_written=0
             )
             if model.find_job(job.job_id) is None:

@@ -28,7 +28,7 @@ from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
 from tests.any_order.state_model import (
     Add,
     Begin,
-    Claim,
+    ClaimOne,
     Clear,
     Collect,
     Compact,
@@ -228,7 +228,7 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         if kind == "job":
             return Add(((self.name(), place, 3), (self.name(), "r", 4)), job=job)
         if kind == "claim":
-            return Claim(job, place, (name,))
+            return ClaimOne(job, place, (name,))
         if kind == "compact":
             claim = model.shares[name, place].claim if (name, place) in model.shares else None
             mine = [

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from sleeper.instance import Instance
 from sleeper.model.partitions import PartitionTree
 from sleeper.model.paths import sketch_file
+from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.ports import Objects
 from sleeper.table.table import Table
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 
 if TYPE_CHECKING:
-    from sleeper.storage.ports import Objects
+    from sleeper.ports.objects import Objects
 
 ODD_KEYS = [
     "a b/c d",

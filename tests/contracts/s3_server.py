@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 
-from sleeper.storage.objectstore.buckets import Bucket, StoreSettings
+from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 
@@ -39,8 +39,8 @@ class S3Server:
     endpoint: str
 
     @property
-    def settings(self) -> StoreSettings:
-        return StoreSettings(endpoint=self.endpoint, region=REGION)
+    def settings(self) -> ObjectStoreSettings:
+        return ObjectStoreSettings(endpoint=self.endpoint, region=REGION)
 
     def new_bucket(self) -> str:
         """Make an empty bucket and return its name."""
@@ -50,7 +50,7 @@ class S3Server:
 
     def objects(self, bucket: str, endpoint: str | None = None) -> BucketObjects:
         """Return the objects of a bucket, seen through another endpoint if one is given."""
-        settings = StoreSettings(endpoint=endpoint or self.endpoint, region=REGION)
+        settings = ObjectStoreSettings(endpoint=endpoint or self.endpoint, region=REGION)
         return BucketObjects(Client(Bucket("s3", bucket), settings))
 
     def request(self, method: str, path: str) -> bytes:

@@ -19,8 +19,8 @@ from sleeper.errors import (
     StorageReadOnly,
     UrlInvalid,
 )
+from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.storage.objectstore.buckets import Bucket, StoreSettings, split_url
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.failures import read_failure, write_failure
 from sleeper.storage.objectstore.objects import BucketObjects
@@ -213,7 +213,7 @@ class TestFailures:
 
     def test_of_an_endpoint_without_a_scheme(self):
         """obstore would end in a panic."""
-        client = Client(Bucket("s3", "b"), StoreSettings(endpoint="localhost:9000"))
+        client = Client(Bucket("s3", "b"), ObjectStoreSettings(endpoint="localhost:9000"))
 
         with pytest.raises(UrlInvalid, match="AWS_ENDPOINT_URL"):
             BucketObjects(client).read("a")
@@ -223,7 +223,7 @@ class TestFailures:
         monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "no JSON")
 
         with pytest.raises(StorageFailed, match=r"cannot open gs://b/: .*environment variables"):
-            BucketObjects(Client(Bucket("gs", "b"), StoreSettings())).read("a")
+            BucketObjects(Client(Bucket("gs", "b"), ObjectStoreSettings())).read("a")
 
     def test_of_urls_without_a_bucket(self):
         """A scheme alone names nothing."""
@@ -330,7 +330,7 @@ def test_a_silent_server_is_not_waited_for(s3_credentials):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        client = Client(Bucket("s3", "b"), StoreSettings(endpoint=endpoint))
+        client = Client(Bucket("s3", "b"), ObjectStoreSettings(endpoint=endpoint))
 
         with pytest.raises(StorageFailed, match="cannot read s3://b/a"):
             BucketObjects(client).read("a")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sleeper.state.log import TransactionLog
+    from sleeper.ports.transaction_log import TransactionLog
 
 
 def append_next(log: TransactionLog, known: int, body: bytes) -> int:

@@ -22,6 +22,7 @@ VAGUE = {
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 ROOM_ENTRIES_MAX = 13
+ROOMS_MAX = 15  # the package itself: the rooms that docs/design.md draws, and errors
 PUBLIC_NAMES_MAX = 25
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -159,7 +160,8 @@ class TestEveryRoom:
             if entry.name not in ("__init__.py", "__pycache__", "py.typed")
         ]
 
-        assert len(entries) <= ROOM_ENTRIES_MAX, sorted(entries)
+        limit = ROOMS_MAX if room == SOURCE else ROOM_ENTRIES_MAX
+        assert len(entries) <= limit, sorted(entries)
 
     def test_keeps_no_code_in_its_door(self, room):
         """An `__init__.py` holds a docstring and nothing else, but for the package's own."""

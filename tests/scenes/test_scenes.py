@@ -21,9 +21,9 @@ import pytest
 
 from sleeper.errors import CommitRefused
 from sleeper.state.commit import apply_entry
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -137,7 +137,7 @@ def write_reference(found):
 
 
 def finished(job_id):
-    return FinishedJob(job_id=job_id, keep_until=MUCH_LATER, rows_read=1, rows_written=1)
+    return CommittedJob(job_id=job_id, keep_until=MUCH_LATER, rows_read=1, rows_written=1)
 
 
 def transaction(table, command):
@@ -148,8 +148,8 @@ def transaction(table, command):
         case ["add", *words]:
             return AddFiles(references=tuple(map(read_reference, words)))
         case ["claim", job_id, place, *names]:
-            claim = JobAssignment(job_id=job_id, partition_id=place, filenames=tuple(names))
-            return AssignJobIds(assignments=(claim,))
+            claim = Claim(job_id=job_id, partition_id=place, filenames=tuple(names))
+            return ClaimFiles(assignments=(claim,))
         case ["compact", job_id, place, *names, "into", output]:
             name, rows = output.split(":")
             return ReplaceFiles(

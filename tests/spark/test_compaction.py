@@ -26,7 +26,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import claimed_job
 from sleeper.spark.compaction import commit_compaction, run_compactions
 from sleeper.spark.separate_jobs import run_separately
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.local.folder import FolderObjects
 from tests.spark.any_tables import check_files
 
@@ -61,10 +61,10 @@ def claimed_jobs(table, name="job"):
         for place, (partition, files) in enumerate(sorted(inputs.items()))
     ]
     claims = tuple(
-        JobAssignment(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+        Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
         for job in jobs
     )
-    state = opened.store.commit(AssignJobIds(assignments=claims))
+    state = opened.store.commit(ClaimFiles(assignments=claims))
     return [claimed_job(state, job) for job in jobs]
 
 

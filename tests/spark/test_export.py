@@ -11,8 +11,8 @@ import pytest
 
 import sleeper
 from sleeper import Field, Primitive, Schema
+from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import ExportTarget
-from sleeper.engine.writing.whole_folder import whole_folder
 from sleeper.errors import AlreadyExists, BadRequest, DataDamaged, QueryInvalid, StorageFailed
 from sleeper.model.queries import region_from_request
 from sleeper.planning.exports import plan_export
@@ -56,7 +56,7 @@ def export_to_objects(spark, request, place, **more):
 
 
 def export_to_folder(spark, request, folder, **more):
-    with whole_folder(folder, "e1") as unfinished:
+    with atomic_directory(folder, "e1") as unfinished:
         return export_to_objects(spark, request, FolderObjects(unfinished), **more)
 
 

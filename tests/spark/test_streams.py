@@ -15,7 +15,7 @@ from sleeper.errors import BadRequest, TableNotFound, VersionNotFound
 from sleeper.interfaces.spark_source import SleeperSource
 from sleeper.model import paths
 from sleeper.model.files import FileReference
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import DeleteFiles, ReplaceFiles
 
 SCHEMA = Schema(
@@ -75,9 +75,7 @@ def compact(table, partition_id):
     output = paths.data_file(partition_id, f"compacted-{len(inputs)}")
     opened.table_files.files.put(output, opened.table_files.files.read(inputs[0]))
     opened.store.commit(
-        AssignJobIds(
-            assignments=(JobAssignment(job_id="job", partition_id=partition_id, filenames=inputs),)
-        )
+        ClaimFiles(assignments=(Claim(job_id="job", partition_id=partition_id, filenames=inputs),))
     )
     opened.store.commit(
         ReplaceFiles(

@@ -53,7 +53,7 @@ def table(instance):
 
 def files_of(instance: sleeper.Instance) -> set[str]:
     """Every file of an instance, hidden ones too."""
-    objects = instance._surroundings.objects
+    objects = instance._context.objects
     return {str(path) for path in objects.root.rglob("*") if path.is_file()}
 
 

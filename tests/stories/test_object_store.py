@@ -172,7 +172,7 @@ class TestRows:
 
         result = table.ingest(pa.table({"id": ids, "n": noise}))
 
-        sizes = [info.size_bytes for info in table._surroundings.objects.listing()]
+        sizes = [info.size_bytes for info in table._context.objects.listing()]
         assert max(sizes) > 8 << 20
         assert result.rows_written == n
         assert table.query(key="77").to_pylist() == [{"id": "77", "n": noise[77].as_py()}]
@@ -328,9 +328,7 @@ class TestInput:
         """Pieces of two objects would make rows that never were."""
         many = [{"id": str(n), "n": n} for n in range(200_000)]
         raw.put("a.parquet", parquet(many, row_group_size=50_000))
-        source = open_source(
-            f"s3://{bucket}/a.parquet", SCHEMA, table._surroundings.inputs
-        ).batches()
+        source = open_source(f"s3://{bucket}/a.parquet", SCHEMA, table._context.inputs).batches()
         next(source)
 
         raw.put("a.parquet", parquet(many[::-1], row_group_size=50_000))
@@ -341,7 +339,7 @@ class TestInput:
     def test_row_groups_are_read_by_other_processes(self, table, raw, bucket):
         """What tasks of a cluster do: they get a URL, places, and a reader that was pickled."""
         raw.put("a.parquet", parquet(row_group_size=10))
-        remote = table._surroundings.inputs
+        remote = table._context.inputs
         source = open_source([f"s3://{bucket}/a.parquet"], SCHEMA, remote)
         groups = source.row_groups()
 
@@ -357,7 +355,7 @@ class TestInput:
         raw.put("in/a.parquet", parquet())
 
         points = estimate_split_points(
-            f"s3://{bucket}/in", table.schema, 2, remote=table._surroundings.inputs
+            f"s3://{bucket}/in", table.schema, 2, remote=table._context.inputs
         )
 
         assert points == ["n"]

@@ -33,7 +33,7 @@ def table(instance):
 
 
 def folder_of(table: sleeper.Table) -> Path:
-    return table._surroundings.objects.root / table.table_id
+    return table._context.objects.root / table.table_id
 
 
 def file_of(table: sleeper.Table, key: str) -> Path:

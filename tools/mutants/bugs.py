@@ -21,7 +21,7 @@ OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest
 KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
 
-UPKEEP = ("tests/stories/test_upkeep.py",)
+UPKEEP = ("tests/stories/test_maintenance.py",)
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
 
 
@@ -98,7 +98,7 @@ IN_COMMITS = (
     Bug(
         name="freed-too-soon",
         breaks="A file waits for the collector as soon as one of its references goes.",
-        module="state/file_index.py",
+        module="state/file_references.py",
         right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
         wrong="[name for (name, _), new in changes.items() if new is None]",
         tests=ANY_ORDER,
@@ -184,7 +184,7 @@ IN_WRITING = (
     Bug(
         name="input-not-merged",
         breaks="A compaction does not read the first of its inputs.",
-        module="engine/writing/compacted_file.py",
+        module="engine/writing/compaction_output.py",
         right="        for name in job.inputs\n    ]\n",
         wrong="        for name in (job.inputs[1:] or job.inputs)\n    ]\n"
         "    whole_files = frozenset()\n",
@@ -193,7 +193,7 @@ IN_WRITING = (
     Bug(
         name="input-merged-twice",
         breaks="A compaction reads the first of its inputs twice.",
-        module="engine/writing/compacted_file.py",
+        module="engine/writing/compaction_output.py",
         right="        for name in job.inputs\n    ]\n",
         wrong="        for name in (*job.inputs, job.inputs[0])\n    ]\n"
         "    whole_files = frozenset()\n",
@@ -202,7 +202,7 @@ IN_WRITING = (
     Bug(
         name="region-not-cut",
         breaks="A compaction takes rows of other leaves from files that they share.",
-        module="engine/writing/compacted_file.py",
+        module="engine/writing/compaction_output.py",
         right="() if name in whole_files else (claimed.partition.region,)",
         wrong="()",
         tests=ANY_ORDER,
@@ -248,15 +248,15 @@ IN_DELETING = (
     Bug(
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
-        module="table/upkeep.py",
-        right="        return self._surroundings.now() - timedelta(minutes=kept)\n",
-        wrong="        return self._surroundings.now() + 0 * timedelta(minutes=kept)\n",
+        module="table/maintenance.py",
+        right="        return self._context.now() - timedelta(minutes=kept)\n",
+        wrong="        return self._context.now() + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
     ),
     Bug(
         name="forgotten-before-deleted",
         breaks="A collector that is killed leaves files that nobody knows of.",
-        module="operations/upkeep/collect_garbage.py",
+        module="operations/maintenance/collect_garbage.py",
         right="    failures = delete_groups("
         "{name: [name, paths.sketch_file(name)] for name in names}, files)\n"
         "    gone = [name for name in names if name not in failures]\n"

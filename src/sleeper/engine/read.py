@@ -22,18 +22,19 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.scan.failures import (
-    explained,
     file_failure,
     is_read_failure,
     is_shortage,
-    shortage,
+    resource_error,
+    translate_read_errors,
 )
 from sleeper.engine.scan.merge import merge_plan
 from sleeper.engine.scan.predicates import REGIONS_MAX, regions_predicate
 from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
 from sleeper.engine.scan.row_groups import row_groups
-from sleeper.engine.scan.session import Session, StoreSettings
+from sleeper.engine.scan.session import Session
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
+from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 
@@ -82,7 +83,7 @@ class Scanner:
         max_tables: int = 1000,
         batch_rows: int = 8192,
         fan_in_max: int = FAN_IN_MAX,
-        stores: StoreSettings | None = None,
+        stores: ObjectStoreSettings | None = None,
     ) -> None:
         self._schema = schema
         self._arrow_schema = to_arrow(schema)
@@ -171,14 +172,14 @@ class Scanner:
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
                 _write_temporary(batches, arrow_schema, path)
             frames = [self._opened().open(str(path), arrow_schema) for path in between]
-            yield from explained(
-                self._run(frames, names), lambda error: shortage(error, round_count)
+            yield from translate_read_errors(
+                self._run(frames, names), lambda error: resource_error(error, round_count)
             )
 
     def _merge_at_once(
         self, slices: Sequence[FileSlice], names: list[str]
     ) -> Iterator[pa.RecordBatch]:
-        return explained(
+        return translate_read_errors(
             self._scan(slices, names), lambda error: self._explained(error, slices, names)
         )
 
@@ -190,7 +191,7 @@ class Scanner:
     ) -> SleeperError:
         """Find the file that is to blame by reading one after the other."""
         if is_shortage(error):
-            return shortage(error, len(slices))
+            return resource_error(error, len(slices))
         for part in slices:
             try:
                 for _ in self._scan([part], names):
@@ -199,7 +200,7 @@ class Scanner:
                 if is_read_failure(own):
                     return file_failure(part.url, own)
                 raise
-        return shortage(error, len(slices))
+        return resource_error(error, len(slices))
 
     def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
         session, frames = self._opened(), []

@@ -5,41 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.lookup.reader import LookupReader
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.session import StoreSettings
+from sleeper.lookup.reader import LookupReader
+from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
 
 _FILES_AT_ONCE = 16  # looked into side by side, where that is mostly waiting for a bucket
 
 
-class TableFolder(Protocol):
-    """Where a table's files are. Storage's `Objects` are such."""
-
-    def url(self, key: str) -> str:
-        """Return what a query engine opens a file by: an absolute path, or a URL."""
-        ...
-
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each (offset, length)."""
-        ...
-
-    def size(self, key: str) -> int:
-        """Return a file's length in bytes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TableReader:
     """What all reads of a table share: its files, schema, readers and processing.
 
     Attributes:
@@ -51,7 +35,7 @@ class Reading:
         processing: The table's filters, aggregations and function.
     """
 
-    files: TableFolder
+    files: Objects
     schema: Schema
     arrow_schema: pa.Schema
     lookup: LookupReader
@@ -59,14 +43,14 @@ class Reading:
     processing: Processing
 
 
-def open_reading(
-    files: TableFolder,
+def open_table_reader(
+    files: Objects,
     schema: Schema,
     processing: Processing,
     *,
     temp_folder: Path | None,
-    stores: StoreSettings | None,
-) -> Reading:
+    stores: ObjectStoreSettings | None,
+) -> TableReader:
     """Return the readers of a table. Nothing is read yet; one set serves a whole process.
 
     Args:
@@ -77,7 +61,7 @@ def open_reading(
         stores: How DataFusion reaches files whose URL names a bucket.
     """
     at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
-    return Reading(
+    return TableReader(
         files=files,
         schema=schema,
         arrow_schema=to_arrow(schema),
@@ -88,7 +72,7 @@ def open_reading(
 
 
 def read_leaves(
-    reading: Reading, group: Sequence[LeafQuery], columns: Sequence[str], *, now_ms: int
+    reading: TableReader, group: Sequence[LeafQuery], columns: Sequence[str], *, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows asked of one group of leaves, in key order, processed.
 
@@ -108,7 +92,7 @@ def read_leaves(
         yield batch.select(columns)
 
 
-def columns_to_read(reading: Reading, columns: Sequence[str]) -> list[str]:
+def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
     """Return the columns that must be read so that `columns` can be answered."""
     processing, schema = reading.processing, reading.schema
     if processing.needs_all_fields:
@@ -117,7 +101,7 @@ def columns_to_read(reading: Reading, columns: Sequence[str]) -> list[str]:
     return [name for name in schema.names if name in needed]
 
 
-def _slices(reading: Reading, group: Sequence[LeafQuery]) -> list[FileSlice]:
+def _slices(reading: TableReader, group: Sequence[LeafQuery]) -> list[FileSlice]:
     """One slice a file: leaves of one group may share files, each with its own regions."""
     whole = whole_region(reading.schema)
     by_file: dict[str, list[Region]] = {}

@@ -162,7 +162,7 @@ class PartitionTree:
         gone = dict.fromkeys(parent.child_ids, parent_id)
         return replace(self, partitions=kept, merged={**self.merged, **gone})
 
-    def place_of(self, partition_id: str) -> str:
+    def surviving_partition(self, partition_id: str) -> str:
         """Return who has the rows of a partition now: itself, or what it was merged into.
 
         An id that the tree has never had is returned as it is.

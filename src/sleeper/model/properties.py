@@ -21,6 +21,11 @@ from sleeper.model.known_properties.instance import (
     SplittingRunProperties,
 )
 from sleeper.model.known_properties.kinds import Property, read_group
+from sleeper.model.known_properties.maintenance import (
+    CompactionProperties,
+    GarbageProperties,
+    SplittingProperties,
+)
 from sleeper.model.known_properties.table import (
     TABLE_PROPERTIES,
     AsyncCommitProperties,
@@ -31,11 +36,6 @@ from sleeper.model.known_properties.table import (
     ParquetProperties,
     QueryProperties,
     StateStoreProperties,
-)
-from sleeper.model.known_properties.upkeep import (
-    CompactionProperties,
-    GarbageProperties,
-    SplittingProperties,
 )
 from sleeper.model.processing import (
     AGGREGATIONS,

@@ -13,7 +13,7 @@ from sleeper.errors import CommitContended, TableChanged, TableNotFound
 from sleeper.model.properties import SCHEMA, check_editable, validate_table_properties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, checked_table_name
-from sleeper.storage.ports import TableIndex
+from sleeper.ports.table_index import TableIndex
 
 _ATTEMPTS = 20
 

@@ -9,9 +9,10 @@ from sleeper.errors import TableAlreadyExists
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
+from sleeper.ports.ids import NewId
+from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
-from sleeper.storage.ports import NewId, TableIndex
 
 
 def create_table(

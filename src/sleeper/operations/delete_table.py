@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sleeper.storage.ports import Objects, TableIndex
+from sleeper.ports.objects import Objects
+from sleeper.ports.table_index import TableIndex
 
 
 def delete_table(table_id: str, *, index: TableIndex, objects: Objects) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.inputs.input_store import InputStore
 from sleeper.engine.inputs.sources import first_key_columns, open_source
 from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.model.schema import Schema
+from sleeper.ports.input_store import InputStore
 
 
 def estimate_split_points(

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import Reading, read_leaves
+from sleeper.engine.read_leaves import TableReader, read_leaves
 from sleeper.engine.writing.exported_parts import (
     Exported,
     ExportedPart,
@@ -17,7 +17,7 @@ from sleeper.planning.exports import ExportPlan, PlannedPart
 
 
 def export(
-    reading: Reading,
+    reading: TableReader,
     plan: ExportPlan,
     target: ExportTarget,
     *,

@@ -10,10 +10,10 @@ from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
 from sleeper.model.schema import Schema
 from sleeper.planning.extend_tree import extend_tree
+from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import ExtendPartitionTree
-from sleeper.storage.ports import NewId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.inputs.input_store import InputStore
-from sleeper.engine.inputs.intake import Intake
 from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.writing.data_file import WriteSettings
@@ -26,11 +25,13 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.state.added_files import add_files, finished_job
-from sleeper.state.job_ids import JobRecord
+from sleeper.ports.ids import NewId
+from sleeper.ports.input_store import InputStore
+from sleeper.ports.objects import Objects
+from sleeper.state.added_files import add_files, committed_job
+from sleeper.state.committed_jobs import JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
-from sleeper.storage.ports import NewId, Objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ def ingest(
     arrow_schema = to_arrow(schema)
     source = open_source(data, arrow_schema, remote)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
-    intake = Intake(
+    intake = ValidatedInput(
         source,
         schema,
         arrow_schema,
@@ -155,7 +156,7 @@ def ingest(
 
 
 def _write(
-    intake: Intake,
+    intake: ValidatedInput,
     leaf_files: LeafFiles,
     state: TableState,
     schema: Schema,
@@ -185,7 +186,7 @@ def _commit(
     """Make what was written visible; delete it where it certainly is not."""
     if not result.files and result.job_id is None:
         return result
-    job = finished_job(
+    job = committed_job(
         result.job_id,
         keep_until,
         rows_read=result.rows_read,

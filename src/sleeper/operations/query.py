@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sleeper.engine.lookup.key_batch import key_batch, key_rows, one_key_batch
-from sleeper.engine.lookup.small_merge import merge_small
 from sleeper.engine.processing.process import process
-from sleeper.engine.read_leaves import Reading, columns_to_read, read_leaves
+from sleeper.engine.read_leaves import TableReader, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
+from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
+from sleeper.lookup.small_merge import merge_small
 from sleeper.model.keys import Key
 from sleeper.model.queries import LeafLookup, checked_columns, exact_key, key_region
 from sleeper.model.ranges import Region
@@ -24,7 +24,7 @@ from sleeper.state.table_state import TableState
 
 
 def query_key(
-    reading: Reading, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
+    reading: TableReader, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
 ) -> Rows:
     """Return the rows of one row key, or of a prefix of it.
 
@@ -43,7 +43,7 @@ def query_key(
 
 
 def query_keys(
-    reading: Reading,
+    reading: TableReader,
     state: TableState,
     keys: Sequence[object],
     columns: Sequence[str] | None,
@@ -71,7 +71,7 @@ def query_keys(
 
 
 def query_regions(
-    reading: Reading,
+    reading: TableReader,
     state: TableState,
     regions: Sequence[Region],
     columns: Sequence[str] | None,
@@ -104,14 +104,14 @@ def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
 class _View:
     """The columns of one answer: those shown, and those that must be read for them."""
 
-    reading: Reading
+    reading: TableReader
     columns: list[str]
     read_columns: list[str]
     arrow_schema: pa.Schema
     now_ms: int
 
     @classmethod
-    def of(cls, reading: Reading, columns: Sequence[str] | None, now_ms: int) -> _View:
+    def of(cls, reading: TableReader, columns: Sequence[str] | None, now_ms: int) -> _View:
         shown = [*checked_columns(reading.schema, columns)]
         if columns is None:
             return cls(reading, shown, shown, reading.arrow_schema, now_ms)

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
-from sleeper.storage.ports import NewId, Objects
 
 
 def reinitialise_table(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import JobAssignment
+from sleeper.state.transactions.claims import Claim
 
 
-def expired_claims(state: TableState, before: datetime) -> tuple[JobAssignment, ...]:
+def expired_claims(state: TableState, before: datetime) -> tuple[Claim, ...]:
     """Return what jobs claimed before a time: each job once a partition, by job id."""
     found: dict[tuple[str, str], list[str]] = {}
     for partition_id, totals in state.files.totals().items():
@@ -19,6 +19,6 @@ def expired_claims(state: TableState, before: datetime) -> tuple[JobAssignment, 
             if reference.job_id is not None and claimed is not None and claimed < before:
                 found.setdefault((reference.job_id, partition_id), []).append(reference.filename)
     return tuple(
-        JobAssignment(job_id=job_id, partition_id=partition_id, filenames=tuple(names))
+        Claim(job_id=job_id, partition_id=partition_id, filenames=tuple(names))
         for (job_id, partition_id), names in sorted(found.items())
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.merges import odd_part
+from sleeper.state.transactions.merges import unmatched_partial_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def _obstacle(state: TableState, parent: Partition) -> str | None:
     claimed = next((ref for ref in (*lower, *upper) if ref.job_id is not None), None)
     if claimed is not None:
         return f"compaction job {claimed.job_id} is at work there"
-    odd = odd_part(lower, upper)
+    odd = unmatched_partial_reference(lower, upper)
     if odd is not None:
         return f"only one of them still has its part of {odd.filename}: compact all files first"
     return None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sleeper.engine.inputs.input_files import RowGroup
-from sleeper.engine.inputs.input_store import InputStore
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import DataDamaged, NullKeys, ObjectNotFound, StorageFailed
 from sleeper.model import paths
@@ -24,6 +23,9 @@ from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets, LeafSample, plan_buckets, plan_even_buckets
+from sleeper.ports.ids import NewId
+from sleeper.ports.input_store import InputStore
+from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.map_tasks import (
     MapSettings,
     checked_frame,
@@ -37,10 +39,14 @@ from sleeper.spark.block_shuffle.reduce_tasks import (
     references_of,
     write_buckets,
 )
-from sleeper.spark.block_shuffle.shuffle import BLOCK_COLUMNS, MapNote, places_for, through_shuffle
-from sleeper.spark.block_shuffle.worker_errors import told
+from sleeper.spark.block_shuffle.shuffle import (
+    BLOCK_COLUMNS,
+    MapTaskReport,
+    shuffle_keys_for,
+    through_shuffle,
+)
+from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
-from sleeper.storage.ports import NewId, Objects
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
@@ -135,12 +141,12 @@ def import_files(
     wanted = _rows_of_a_bucket(row_count, size_bytes, _cores(spark))
     buckets = plan_buckets(target.leaves, samples, wanted)
     tasks = plan_map_tasks(groups)
-    places = places_for(spark, len(buckets) + 1)
+    places = shuffle_keys_for(spark, len(buckets) + 1)
     settings = _map_settings(
         target, buckets, places, set_aside, ignore_extra_columns=ignore_extra_columns
     )
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    blocks = numbers.mapInArrow(told(cut_files(tasks, settings)), BLOCK_COLUMNS)
+    blocks = numbers.mapInArrow(encode_errors(cut_files(tasks, settings)), BLOCK_COLUMNS)
     watch = stage_progress(spark, _rows_done(row_count, progress), labels=_STAGES)
     imported = _import(blocks, buckets, target, watch, notes_expected=len(tasks))
     if imported.rows_read != row_count:
@@ -175,7 +181,7 @@ def import_frame(
         buckets = plan_even_buckets(target.leaves, max(_FRAME_BUCKETS_MIN, _TASKS_PER_CORE * cores))
     else:
         buckets = plan_buckets(target.leaves, samples, _BUCKET_ROWS_MAX // 2)
-    places = places_for(rows.sparkSession, len(buckets) + 1)
+    places = shuffle_keys_for(rows.sparkSession, len(buckets) + 1)
     settings = _map_settings(
         target, buckets, places, set_aside, ignore_extra_columns=ignore_extra_columns
     )
@@ -183,7 +189,7 @@ def import_frame(
     fitting = checked_frame(
         rows, target.schema, ignore_extra_columns=ignore_extra_columns, name=name
     )
-    blocks = fitting.mapInArrow(told(cut_rows(settings, name)), BLOCK_COLUMNS)
+    blocks = fitting.mapInArrow(encode_errors(cut_rows(settings, name)), BLOCK_COLUMNS)
     watch = stage_progress(rows.sparkSession, _rows_done(row_count, progress), labels=_STAGES)
     return _import(blocks, buckets, target, watch, notes_expected=None)
 
@@ -228,7 +234,7 @@ def _import(
     )
     with watch:
         results = through_shuffle(blocks, len(buckets) + 1, write_buckets(write))
-    notes: Sequence[MapNote] = results.pop(len(buckets), ())
+    notes: Sequence[MapTaskReport] = results.pop(len(buckets), ())
     written = [result for result in results.values() if isinstance(result, WrittenBucket)]
     imported = Imported(
         references=references_of(written),
@@ -261,7 +267,7 @@ def _rows_done(row_count: int | None, progress: Progress) -> Callable[[StageProg
     return report
 
 
-def _refuse(notes: Iterable[MapNote], imported: Imported) -> None:
+def _refuse(notes: Iterable[MapTaskReport], imported: Imported) -> None:
     """Raise what a task found wrong with its input."""
     nulls: dict[str, int] = {}
     for note in notes:

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sleeper.engine.writing.compacted_file import CompactedFile, compact_files
+from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import CommitRefused, ObjectNotFound, StorageFailed
 from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
-from sleeper.spark.data_source.open_table import TableFiles, reading_of
+from sleeper.ports.objects import Objects
+from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE, run_separately
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import ReplaceFiles
-from sleeper.storage.ports import Objects
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class CompactionOutcome:
     """
 
     job: CompactionJob
-    written: CompactedFile | None = None
+    written: CompactionOutput | None = None
     failure: Exception | None = None
     transaction: int | None = None
     repeated: bool = False
@@ -120,11 +120,11 @@ def commit_compaction(
     return replace(outcome, transaction=state.number)
 
 
-def _compact(claimed: ClaimedJob, table: TableFiles, settings: WriteSettings) -> CompactedFile:
-    return compact_files(reading_of(table), table.files, claimed, settings)
+def _compact(claimed: ClaimedJob, table: TableFiles, settings: WriteSettings) -> CompactionOutput:
+    return compact_files(cached_table_reader(table), table.files, claimed, settings)
 
 
-def _check_there(written: CompactedFile, files: Objects) -> None:
+def _check_there(written: CompactionOutput, files: Objects) -> None:
     """See that this process finds the file: a worker may have written to a disk of its own."""
     filename = written.reference.filename
     try:

@@ -12,14 +12,14 @@ import pyarrow as pa
 from sleeper.engine.writing.exported_parts import (
     Exported,
     ExportedPart,
-    ExportPlace,
     ExportTarget,
     Progress,
 )
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.planning.exports import ExportPlan, PlannedPart
+from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
-from sleeper.spark.data_source.open_table import TableFiles, reading_of
+from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE, run_separately
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -73,7 +73,7 @@ class _Part:
 
     @classmethod
     def of(cls, part: PlannedPart, plan: ExportPlan, table: TableFiles, now_ms: int) -> _Part:
-        arrow_schema = reading_of(table).arrow_schema
+        arrow_schema = cached_table_reader(table).arrow_schema
         chosen = pa.schema([arrow_schema.field(name) for name in plan.columns])
         leaves = LeavesTask(table=table, groups=part.groups, arrow_schema=chosen, now_ms=now_ms)
         return cls(name=part.name, leaves=leaves)
@@ -96,7 +96,7 @@ def _write_part(part: _Part, target: ExportTarget) -> int:
     return target.write_part(part.name, read_task(part.leaves), part.leaves.arrow_schema)
 
 
-def _check_there(parts: Sequence[_Part], place: ExportPlace) -> None:
+def _check_there(parts: Sequence[_Part], place: Objects) -> None:
     """See that this process finds every part: workers may have written to disks of their own."""
     try:
         for part in parts:

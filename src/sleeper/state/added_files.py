@@ -12,14 +12,14 @@ from sleeper.errors import (
     StorageFailed,
 )
 from sleeper.model.files import FileReference
-from sleeper.state.job_ids import FinishedJob, JobRecord
+from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import AddFiles
 
 
 def add_files(
     references: Sequence[FileReference],
-    job: FinishedJob | None,
+    job: CommittedJob | None,
     *,
     store: StateStore,
     discard: Callable[[], None],
@@ -51,12 +51,12 @@ def add_files(
         raise
 
 
-def finished_job(
+def committed_job(
     job_id: str | None, keep_until: datetime, *, rows_read: int, rows_written: int
-) -> FinishedJob | None:
+) -> CommittedJob | None:
     """Return what is remembered of a job; None for work without a name."""
     if job_id is None:
         return None
-    return FinishedJob(
+    return CommittedJob(
         job_id=job_id, keep_until=keep_until, rows_read=rows_read, rows_written=rows_written
     )

@@ -21,7 +21,7 @@ from sleeper.errors import (
     StorageReadOnly,
 )
 from sleeper.model.schema import Schema
-from sleeper.state.log import TransactionLog
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 
@@ -111,7 +111,7 @@ def commit_group(
         BadRequest: a transaction holds a wrong value. Nothing was written.
     """
     for attempt in range(attempts):
-        with log.turn(pause):
+        with log.writer_lock(pause):
             known = replay(known, log.read_after(known.number), schema)
             at = now()
             following = replace(known, number=known.number + 1)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
-from sleeper.state.file_index import FileIndex
-from sleeper.state.job_ids import JobIds, JobRecord
+from sleeper.state.committed_jobs import CommittedJobs, JobRecord
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson, time_from_json, time_to_json
 
@@ -84,7 +84,7 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
     partitions = _from_parquet(
         number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
     )
-    files = _from_parquet(number, FILES, load, FileIndex.from_arrow)
+    files = _from_parquet(number, FILES, load, FileReferences.from_arrow)
     return TableState(number, partitions, files, jobs)
 
 
@@ -134,7 +134,7 @@ def _from_parquet(
         ) from error
 
 
-def _jobs_table(jobs: JobIds) -> pa.Table:
+def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     records = list(jobs.records())
     columns = [[job_id for job_id, _ in records]]
     columns += [[getattr(each, name) for _, each in records] for name in _JOBS_SCHEMA.names[1:]]
@@ -144,14 +144,14 @@ def _jobs_table(jobs: JobIds) -> pa.Table:
     )
 
 
-def _jobs_of(table: pa.Table) -> JobIds:
+def _jobs_of(table: pa.Table) -> CommittedJobs:
     horizon = table.schema.metadata.get(_HORIZON_KEY)
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
         JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
-    return JobIds.of(
+    return CommittedJobs.of(
         zip(job_ids, records, strict=True), time_from_json(horizon.decode()) if horizon else None
     )
 

@@ -15,9 +15,10 @@ from typing import Protocol
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.schema import Schema
+from sleeper.ports.snapshot_store import SnapshotStore
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import GroupCommitted, commit_group, replay
-from sleeper.state.file_index import FileIndex
-from sleeper.state.log import SnapshotStore, TransactionLog
+from sleeper.state.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState, Transaction
 
@@ -174,7 +175,7 @@ class TransactionLogStateStore:
             try:
                 done = self._commit_after(known, transactions)
             except DataDamaged:
-                done = self._commit_after(self._past_damage(known), transactions)
+                done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)
             return done
@@ -238,9 +239,9 @@ class TransactionLogStateStore:
         try:
             return replay(known, self._log.read_after(known.number), self._schema)
         except DataDamaged:
-            return self._past_damage(known)
+            return self._reload_past_corrupt_entry(known)
 
-    def _past_damage(self, known: TableState) -> TableState:
+    def _reload_past_corrupt_entry(self, known: TableState) -> TableState:
         """Start again from a snapshot beyond the entry that could not be read, if there is one."""
         _, loaded = self._load()
         return loaded if loaded.number > known.number else known
@@ -300,7 +301,7 @@ class TransactionLogStateStore:
                 self._held = folded
 
 
-def _change(before: FileIndex, after: FileIndex) -> int:
+def _change(before: FileReferences, after: FileReferences) -> int:
     """Estimate how many references differ; an index that was folded meanwhile tells less."""
     return max(
         abs(after.reference_count - before.reference_count),

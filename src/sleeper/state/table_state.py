@@ -11,8 +11,8 @@ from typing import Protocol
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, PartitionTree
-from sleeper.state.file_index import FileIndex
-from sleeper.state.job_ids import JobIds
+from sleeper.state.committed_jobs import CommittedJobs
+from sleeper.state.file_references import FileReferences
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class TableState:
 
     number: int
     partitions: PartitionTree | None
-    files: FileIndex
-    jobs: JobIds
+    files: FileReferences
+    jobs: CommittedJobs
 
     @classmethod
     def empty(cls) -> TableState:
         """Return the state before any transaction."""
-        return cls(0, None, FileIndex.empty(), JobIds())
+        return cls(0, None, FileReferences.empty(), CommittedJobs())
 
     @property
     def tree(self) -> PartitionTree:

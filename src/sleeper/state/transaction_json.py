@@ -14,9 +14,9 @@ from typing import Any
 
 from sleeper.errors import BadRequest, DataDamaged, FormatTooNew, SleeperError
 from sleeper.model.schema import Schema
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment, ReleaseJobIds
+from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -170,8 +170,8 @@ def _add_from_json(document: Document, schema: Schema) -> AddFiles:
     )
 
 
-def _job_from_json(document: Document) -> FinishedJob:
-    return FinishedJob(
+def _job_from_json(document: Document) -> CommittedJob:
+    return CommittedJob(
         job_id=read(document, "jobId", str),
         keep_until=time_from_json(read(document, "keepUntil", str)),
         rows_read=read(document, "rowsRead", int),
@@ -179,7 +179,7 @@ def _job_from_json(document: Document) -> FinishedJob:
     )
 
 
-def _claims_to_json(claims: tuple[JobAssignment, ...]) -> dict[str, Any]:
+def _claims_to_json(claims: tuple[Claim, ...]) -> dict[str, Any]:
     requests = [
         {"jobId": a.job_id, "partitionId": a.partition_id, "filenames": list(a.filenames)}
         for a in claims
@@ -187,9 +187,9 @@ def _claims_to_json(claims: tuple[JobAssignment, ...]) -> dict[str, Any]:
     return {"requests": requests}
 
 
-def _claims_from_json(document: Document) -> tuple[JobAssignment, ...]:
+def _claims_from_json(document: Document) -> tuple[Claim, ...]:
     return tuple(
-        JobAssignment(
+        Claim(
             job_id=read(request, "jobId", str),
             partition_id=read(request, "partitionId", str),
             filenames=tuple(read_list(request, "filenames", str)),
@@ -279,9 +279,9 @@ def _extend_from_json(document: Document, schema: Schema) -> ExtendPartitionTree
 _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]] = {
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
     "ASSIGN_JOB_IDS": (
-        AssignJobIds,
+        ClaimFiles,
         lambda transaction, _: _claims_to_json(transaction.assignments),
-        lambda document, _: AssignJobIds(assignments=_claims_from_json(document)),
+        lambda document, _: ClaimFiles(assignments=_claims_from_json(document)),
     ),
     "CLEAR_FILES": (ClearFiles, lambda _, __: {}, lambda _, __: ClearFiles()),
     "DELETE_FILES": (
@@ -302,9 +302,9 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         ),
     ),
     "RELEASE_JOB_IDS": (
-        ReleaseJobIds,
+        ReleaseClaims,
         lambda transaction, _: _claims_to_json(transaction.claims),
-        lambda document, _: ReleaseJobIds(claims=_claims_from_json(document)),
+        lambda document, _: ReleaseClaims(claims=_claims_from_json(document)),
     ),
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from sleeper.errors import StorageFailed
-from sleeper.storage.ports import Objects
+from sleeper.ports.objects import Objects
 
 
 def delete_groups(groups: Mapping[str, Sequence[str]], objects: Objects) -> dict[str, str]:

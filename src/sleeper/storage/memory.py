@@ -14,8 +14,8 @@ from threading import RLock
 from typing import NoReturn
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.ports.objects import ObjectInfo, Output
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
-from sleeper.storage.ports import ObjectInfo, Output
 
 
 class MemoryObjects:
@@ -95,7 +95,7 @@ class MemoryObjects:
             check_key(key)
             self._bodies.remove(self._prefix + key)
 
-    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once (the port says the rest)."""
         return nullcontext()
 

@@ -24,8 +24,9 @@ from sleeper.errors import (
     TableNotFound,
 )
 from sleeper.model.tables import TableRecord
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.storage.ports import NewId, Objects
 from sleeper.storage.table_index_entries import (
     Change,
     decode_checkpoint,

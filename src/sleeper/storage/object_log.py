@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from sleeper.errors import BadRequest, ObjectNotFound
-from sleeper.storage.ports import Objects
+from sleeper.ports.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class ObjectTransactionLog:
             number += 1
             yield number, body
 
-    def turn(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Queue up with other writers of this machine (the port says the rest)."""
-        return self.objects.turn(f"{self.prefix}turn", pause)
+        return self.objects.writer_lock(f"{self.prefix}turn", pause)
 
     def key(self, number: int) -> str:
         """Return the key of entry `number`."""

@@ -25,12 +25,12 @@ from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import add_files, finished_job
-from sleeper.state.job_ids import JobRecord
-from sleeper.storage.ports import Objects
+from sleeper.state.added_files import add_files, committed_job
+from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.rows import TableRows
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -142,7 +142,7 @@ class TableBulkImport(TableRows):
             set_aside=None if set_aside is None else Path(set_aside),
             progress=progress,
         )
-        started = self._surroundings.now()
+        started = self._context.now()
         state = self._open().store.refresh()
         if job_id is not None and (done := state.jobs.find(job_id)) is not None:
             choice = EngineChoice("local", "the job was committed before")
@@ -155,7 +155,7 @@ class TableBulkImport(TableRows):
         self, data: object, request: _Request, started: datetime
     ) -> BulkImportResult:
         """Import from files, by either engine, or from rows in this process."""
-        source = open_source(data, self._arrow_schema, self._surroundings.inputs)
+        source = open_source(data, self._arrow_schema, self._context.inputs)
         source.check(ignore_extra_columns=request.ignore_extra_columns)
         if not isinstance(source, InputFiles):
             choice = self._choose(request, "memory", 0)
@@ -177,7 +177,7 @@ class TableBulkImport(TableRows):
                 self.schema,
                 self._arrow_schema,
                 rows_wanted=wanted,
-                remote=self._surroundings.inputs,
+                remote=self._context.inputs,
             )
         )
         extended = self._extend(sample)
@@ -241,7 +241,7 @@ class TableBulkImport(TableRows):
         )
 
     def _choose(self, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
-        temp_folder = self._surroundings.temp_folder or Path(tempfile.gettempdir())
+        temp_folder = self._context.temp_folder or Path(tempfile.gettempdir())
         return choose_engine(
             request.engine,
             kind,
@@ -263,7 +263,7 @@ class TableBulkImport(TableRows):
                 min_distribution_percent=splitting.min_distribution_percent,
             ),
             store=self._open().store,
-            new_id=self._surroundings.new_id,
+            new_id=self._context.new_id,
         )
 
     def _session(self, request: _Request) -> SparkSession:
@@ -272,8 +272,8 @@ class TableBulkImport(TableRows):
         return local_session(
             conf=request.conf,
             master=request.master,
-            temp_folder=_text(self._surroundings.temp_folder),
-            environment=self._surroundings.environment,
+            temp_folder=_text(self._context.temp_folder),
+            environment=self._context.environment,
             python=sys.executable,
         )
 
@@ -286,10 +286,10 @@ class TableBulkImport(TableRows):
             write=write_settings(self.properties.parquet),
             processing=self.properties.processing(self.schema),
             memory_bytes=self.properties.ingest.memory_bytes,
-            temp_folder=self._surroundings.temp_folder,
+            temp_folder=self._context.temp_folder,
             now_ms=int(started.timestamp() * 1000),
-            new_id=self._surroundings.new_id,
-            inputs=self._surroundings.inputs,
+            new_id=self._context.new_id,
+            inputs=self._context.inputs,
         )
 
     def _commit(
@@ -302,9 +302,9 @@ class TableBulkImport(TableRows):
     ) -> BulkImportResult:
         opened = self._open()
         kept = timedelta(days=self.properties.statestore.job_id_retention_days)
-        job = finished_job(
+        job = committed_job(
             request.job_id,
-            self._surroundings.now() + kept,
+            self._context.now() + kept,
             rows_read=imported.rows_read,
             rows_written=imported.rows_written,
         )
@@ -319,7 +319,7 @@ class TableBulkImport(TableRows):
         if isinstance(number, JobRecord):
             assert request.job_id is not None
             return _done_before(request.job_id, number, choice, extended.leaves_after)
-        self._check_commit_counts()
+        self._undo_commit_if_deleted()
         return BulkImportResult(
             engine=choice.engine,
             reason=choice.reason,
@@ -331,7 +331,7 @@ class TableBulkImport(TableRows):
             job_id=request.job_id,
             leaves_before=extended.leaves_before,
             leaves_after=extended.leaves_after,
-            took_s=(self._surroundings.now() - started).total_seconds(),
+            took_s=(self._context.now() - started).total_seconds(),
         )
 
 

@@ -45,11 +45,11 @@ class TableDefinition(TableHandle):
         Raises:
             TableAlreadyExists: another table has this name.
         """
-        self._take(rename_table(self.table_id, name, index=self._surroundings.index))
+        self._take(rename_table(self.table_id, name, index=self._context.index))
 
     def set_online(self, *, online: bool) -> None:
         """Let background operations work on the table, or keep them off it (spec TBL-6)."""
-        index = self._surroundings.index
+        index = self._context.index
         self._take(set_table_online(self.table_id, online=online, index=index))
 
     def set_properties(self, changes: Mapping[str, str | None]) -> None:
@@ -58,7 +58,7 @@ class TableDefinition(TableHandle):
         Raises:
             PropertiesInvalid: a value is not allowed, or the property cannot be changed.
         """
-        index = self._surroundings.index
+        index = self._context.index
         self._take(set_table_properties(self.table_id, changes, index=index))
 
     def reinitialise(self, split_points: Sequence[Any] | None = None) -> int:
@@ -76,8 +76,8 @@ class TableDefinition(TableHandle):
             self.schema,
             store=opened.store,
             files=opened.files,
-            new_id=self._surroundings.new_id,
+            new_id=self._context.new_id,
             split_points=split_points,
         )
-        self._check_commit_counts()
+        self._undo_commit_if_deleted()
         return number

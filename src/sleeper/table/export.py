@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progress
-from sleeper.engine.writing.whole_folder import whole_folder
 from sleeper.errors import DataDamaged, UrlInvalid
+from sleeper.model.object_stores import is_bucket_url, split_url
 from sleeper.model.queries import RegionRequest
 from sleeper.operations.export import export
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.objectstore.buckets import is_bucket_url, split_url
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.table.spark import TableSpark
@@ -88,7 +88,7 @@ class TableExport(TableSpark):
 
         Source: spec EXP-2, EXP-3.
         """
-        started = self._surroundings.now()
+        started = self._context.now()
         asked = self._asked_regions(None, None, range, regions)
         self._current_record()
         store = self._open().store
@@ -99,13 +99,13 @@ class TableExport(TableSpark):
             files=tuple(part.name for part in exported.parts),
             rows=exported.row_count,
             transaction=exported.transaction,
-            took_s=(self._surroundings.now() - started).total_seconds(),
+            took_s=(self._context.now() - started).total_seconds(),
         )
 
     def _writer(
         self, plan: ExportPlan, spark: SparkSession | None, progress: Progress
     ) -> Callable[[ExportTarget], Exported]:
-        now_ms = int(self._surroundings.now().timestamp() * 1000)
+        now_ms = int(self._context.now().timestamp() * 1000)
         if spark is None:
             reading = self._open().reading
             return partial(export, reading, plan, now_ms=now_ms, progress=progress)
@@ -113,13 +113,13 @@ class TableExport(TableSpark):
         return partial(export_by_spark, spark, files, plan, now_ms=now_ms, progress=progress)
 
     def _write_to(self, target: str, write: Callable[[ExportTarget], Exported]) -> Exported:
-        export_id = self._surroundings.new_id()
+        export_id = self._context.new_id()
         try:
             if is_bucket_url(target):
                 bucket, folder = split_url(target)
-                objects = BucketObjects(Client(bucket, self._surroundings.inputs.settings))
+                objects = BucketObjects(Client(bucket, self._context.inputs.settings))
                 return write(ExportTarget(place=objects.under(folder), export_id=export_id))
-            with whole_folder(_folder(target), export_id) as unfinished:
+            with atomic_directory(_folder(target), export_id) as unfinished:
                 return write(ExportTarget(place=FolderObjects(unfinished), export_id=export_id))
         except DataDamaged:
             self._current_record()  # whoever deletes a table takes its files away

@@ -14,21 +14,23 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read_leaves import Reading, open_reading
+from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.model.properties import SCHEMA, InstanceProperties, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.delete_table import delete_objects
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.ports import NewId, Objects, TableIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class InstanceContext:
     """What a table stands on: the instance's adapters, its clock and its source of ids.
 
     Attributes:
@@ -66,16 +68,16 @@ class _Opened:
     pid: int
     files: Objects
     store: TransactionLogStateStore
-    reading: Reading
-    open_readers: Callable[[], Reading]
+    reading: TableReader
+    open_readers: Callable[[], TableReader]
 
 
 class TableHandle:
     """What every part of a `Table` stands on: opened at first use, and again after a fork."""
 
-    def __init__(self, record: TableRecord, surroundings: Surroundings) -> None:
+    def __init__(self, record: TableRecord, surroundings: InstanceContext) -> None:
         self._record = record
-        self._surroundings = surroundings
+        self._context = surroundings
         self._opened: _Opened | None = None
         self.properties = TableProperties(record.properties, surroundings.properties)
         self.schema = Schema.from_json(record.properties[SCHEMA])
@@ -113,7 +115,7 @@ class TableHandle:
 
     def _current_record(self) -> TableRecord:
         """What the index has now. A deleted table is told at once: its log would look empty."""
-        record = self._surroundings.index.by_id(self.table_id)
+        record = self._context.index.by_id(self.table_id)
         if record is None:
             raise TableNotFound(
                 f"table {self.name!r} ({self.table_id}) was deleted, with all its rows; "
@@ -121,7 +123,7 @@ class TableHandle:
             )
         return record
 
-    def _check_commit_counts(self) -> None:
+    def _undo_commit_if_deleted(self) -> None:
         """Undo a commit to a table that was deleted while it was made."""
         try:
             self._current_record()
@@ -129,7 +131,7 @@ class TableHandle:
             return  # the commit was made; nobody may take it for failed
         except TableNotFound:
             with suppress(StorageFailed):
-                delete_objects(self.table_id, self._surroundings.objects)
+                delete_objects(self.table_id, self._context.objects)
             raise
 
     def _take(self, record: TableRecord) -> None:
@@ -137,18 +139,18 @@ class TableHandle:
         changed = record.properties != self._record.properties
         self._record = record
         if changed:
-            self.properties = TableProperties(record.properties, self._surroundings.properties)
+            self.properties = TableProperties(record.properties, self._context.properties)
             self._opened = None
 
     def _open(self) -> _Opened:
         opened = self._opened
         if opened is not None and opened.pid == os.getpid():
             return opened
-        around = self._surroundings
+        around = self._context
         files = around.objects.under(self.table_id)
         store = open_state_store(files, self.schema, self.properties, around)
         open_readers = partial(
-            open_reading,
+            open_table_reader,
             files,
             self.schema,
             self.properties.processing(self.schema),
@@ -169,15 +171,15 @@ class TableHandle:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        reopen, arguments = self._surroundings.reopen
+        reopen, arguments = self._context.reopen
         return reopen, (*arguments, self.table_id)
 
     def __repr__(self) -> str:
-        return f"<Table {self.name!r} ({self.table_id}) of {self._surroundings.reopen[1][0].url}>"
+        return f"<Table {self.name!r} ({self.table_id}) of {self._context.reopen[1][0].url}>"
 
 
 def open_state_store(
-    files: Objects, schema: Schema, properties: TableProperties, around: Surroundings
+    files: Objects, schema: Schema, properties: TableProperties, around: InstanceContext
 ) -> TransactionLogStateStore:
     """Open the state store of the table whose folder is `files`. Nothing is read yet."""
     return TransactionLogStateStore(

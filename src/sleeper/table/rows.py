@@ -67,11 +67,11 @@ class TableRows(TableHandle):
             store=opened.store,
             files=opened.files,
             schema=self.schema,
-            now=self._surroundings.now,
-            new_id=self._surroundings.new_id,
-            remote=self._surroundings.inputs,
+            now=self._context.now,
+            new_id=self._context.new_id,
+            remote=self._context.inputs,
         )
-        self._check_commit_counts()
+        self._undo_commit_if_deleted()
         return result
 
     def query(
@@ -113,7 +113,7 @@ class TableRows(TableHandle):
         self._current_record()
         opened = self._open()
         state = opened.store.refresh() if as_of is None else opened.store.at(as_of)
-        now_ms = int(self._surroundings.now().timestamp() * 1000)
+        now_ms = int(self._context.now().timestamp() * 1000)
         if key is not None:
             return query_key(opened.reading, state, key, columns, now_ms)
         if keys is not None:
@@ -128,7 +128,7 @@ class TableRows(TableHandle):
             one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
             sort=SortSettings(
                 memory_bytes=ingest_properties.memory_bytes,
-                temp_folder=self._surroundings.temp_folder,
+                temp_folder=self._context.temp_folder,
             ),
             write=write_settings(self.properties.parquet),
             processing=self.properties.processing(self.schema),

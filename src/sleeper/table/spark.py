@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from sleeper.engine.lookup.key_batch import key_batch, key_rows
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.lookup.key_batch import key_batch, key_rows
 from sleeper.model.queries import RegionRequest, key_region, region_from_request
 from sleeper.model.ranges import Region
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
@@ -88,7 +88,7 @@ class TableSpark(TableHandle):
                 "in one alone: use a folder"
             )
         self._current_record()
-        opened, around = self._open(), self._surroundings
+        opened, around = self._open(), self._context
         ingest_properties = self.properties.ingest
         return OpenTable(
             table_files=TableFiles(
@@ -108,11 +108,11 @@ class TableSpark(TableHandle):
             now=around.now,
             new_id=around.new_id,
             check_exists=self._current_record,
-            check_commit_counts=self._check_commit_counts,
+            undo_commit_if_deleted=self._undo_commit_if_deleted,
         )
 
     def _url(self) -> str:
-        url: str = self._surroundings.reopen[1][0].url
+        url: str = self._context.reopen[1][0].url
         return url
 
     def _asked_regions(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from sleeper.table.bulk_import import TableBulkImport
 from sleeper.table.definition import TableDefinition
 from sleeper.table.export import TableExport
+from sleeper.table.maintenance import TableMaintenance
 from sleeper.table.spark import TableSpark
-from sleeper.table.upkeep import TableUpkeep
 
 
-class Table(TableBulkImport, TableExport, TableSpark, TableUpkeep, TableDefinition):
+class Table(TableBulkImport, TableExport, TableSpark, TableMaintenance, TableDefinition):
     """One table of an instance: ingest into it, query it, look at it.
 
     A handle is cheap: files and state are opened at first use, and nothing is asked of the

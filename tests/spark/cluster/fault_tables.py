@@ -80,10 +80,10 @@ class Scene:
 
 def faulty_table(instance: Instance, name: str, faults: Faults):
     """Open a table on storage, and for input, with faults."""
-    objects = FaultyFiles(instance._surroundings.objects, faults)
-    stores = instance._surroundings.inputs.settings
+    objects = FaultyFiles(instance._context.objects, faults)
+    stores = instance._context.inputs.settings
     faulty = Instance(
         objects, {"sleeper.id": instance.instance_id}, url=instance.url, stores=stores
     )
-    faulty._surroundings = replace(faulty._surroundings, inputs=FaultyInputs(faults, stores))
+    faulty._context = replace(faulty._context, inputs=FaultyInputs(faults, stores))
     return faulty.table(name)

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from sleeper.errors import StorageFailed, StorageFull
-from sleeper.storage.objectstore.buckets import StoreSettings
-from sleeper.storage.ports import ObjectInfo, Objects
+from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.ports.objects import ObjectInfo, Objects
 
 WAIT_S = 120
 
@@ -198,8 +198,8 @@ class FaultyFiles:
         names = [*keys]
         self.faults.around("delete", " ".join(names), lambda: self.inner.delete(names))
 
-    def turn(self, key: str, pause: Callable[[int], None]) -> Any:
-        return self.faults.around("turn", key, lambda: self.inner.turn(key, pause))
+    def writer_lock(self, key: str, pause: Callable[[int], None]) -> Any:
+        return self.faults.around("turn", key, lambda: self.inner.writer_lock(key, pause))
 
     def under(self, prefix: str) -> FaultyFiles:
         return FaultyFiles(self.inner.under(prefix), self.faults)
@@ -255,7 +255,7 @@ class FaultyInputs:
     """Reads `faulty://` and a path, with faults; an `InputStore`."""
 
     faults: Faults
-    settings: StoreSettings
+    settings: ObjectStoreSettings
 
     def find(self, url: str) -> list[str]:
         folder = Path(url.removeprefix("faulty://"))

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from sleeper.errors import DataDamaged, StorageFailed
-from sleeper.operations.upkeep.worker_processes import run_pieces
+from sleeper.operations.maintenance.worker_processes import run_pieces
 
 
 def doubled_here(number):

@@ -19,7 +19,7 @@ from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.claimed_jobs import claimed_job
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
 
@@ -39,8 +39,8 @@ def state_with_files():
 
 
 def claim(state, *filenames, job_id="j", at=NOON):
-    wanted = JobAssignment(job_id=job_id, partition_id="root", filenames=filenames)
-    return AssignJobIds(assignments=(wanted,)).apply(state, at)
+    wanted = Claim(job_id=job_id, partition_id="root", filenames=filenames)
+    return ClaimFiles(assignments=(wanted,)).apply(state, at)
 
 
 def test_a_claimed_job_knows_its_partition_and_its_whole_files():

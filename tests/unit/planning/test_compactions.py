@@ -14,7 +14,7 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.compactions import CompactionSettings, plan_compactions
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 
@@ -52,8 +52,8 @@ def claimed(state, job_id, leaf, *numbers):
     """The state after a job claimed some files of a leaf."""
     partition_id = state.leaf_partitions()[leaf].partition_id
     names = tuple(f"{partition_id}-f{number:02}" for number in numbers)
-    given = JobAssignment(job_id=job_id, partition_id=partition_id, filenames=names)
-    return AssignJobIds(assignments=(given,)).apply(state, AT)
+    given = Claim(job_id=job_id, partition_id=partition_id, filenames=names)
+    return ClaimFiles(assignments=(given,)).apply(state, AT)
 
 
 def plan(state, *, all_files=False, **settings):

@@ -13,8 +13,8 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import whole_region
 from sleeper.planning.exports import plan_export
 from sleeper.planning.leaf_queries import plan_leaf_queries
-from sleeper.state.file_index import FileIndex
-from sleeper.state.job_ids import JobIds
+from sleeper.state.committed_jobs import CommittedJobs
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
 from tests.unit.state.small_tables import NOON, SCHEMA, ref
 
@@ -32,7 +32,9 @@ def leaves_of(*row_counts, on_root=0):
         if rows
     ]
     added += [ref("root.parquet", tree.root_id, on_root)] if on_root else []
-    return TableState(7, tree, FileIndex.empty().changed(added=added, at=NOON), JobIds())
+    return TableState(
+        7, tree, FileReferences.empty().changed(added=added, at=NOON), CommittedJobs()
+    )
 
 
 def shared(plan):

@@ -13,8 +13,8 @@ from sleeper.model.partitions import PartitionTree, split_partition, tree_from_s
 from sleeper.model.queries import key_region, region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
-from sleeper.state.file_index import FileIndex
-from sleeper.state.job_ids import JobIds
+from sleeper.state.committed_jobs import CommittedJobs
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -36,8 +36,8 @@ def state(partitions: PartitionTree, *references: tuple[str, str]) -> TableState
         FileReference(filename=name, partition_id=partition_id, row_count=1)
         for name, partition_id in references
     ]
-    files = FileIndex.empty().changed(added=added, at=NOON)
-    return TableState(1, partitions, files, JobIds())
+    files = FileReferences.empty().changed(added=added, at=NOON)
+    return TableState(1, partitions, files, CommittedJobs())
 
 
 class TestLeafQueries:

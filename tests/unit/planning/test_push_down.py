@@ -14,7 +14,7 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.push_down import plan_push_down
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, SplitFileReferences
 from sleeper.state.transactions.partitions import InitialisePartitions
 
@@ -90,8 +90,8 @@ def test_what_the_leaves_get_adds_up(rows, points):
 def test_claimed_references_stay():
     """FRF-4: a job is about to replace them."""
     state = table([10], 5, 7)
-    claim = JobAssignment(job_id="job", partition_id=state.tree.root_id, filenames=("f0",))
-    state = AssignJobIds(assignments=(claim,)).apply(state, AT)
+    claim = Claim(job_id="job", partition_id=state.tree.root_id, filenames=("f0",))
+    state = ClaimFiles(assignments=(claim,)).apply(state, AT)
 
     after, _ = pushed(state)
 

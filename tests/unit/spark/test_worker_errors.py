@@ -14,7 +14,7 @@ from sleeper.errors import (
     StorageFailed,
     StorageFull,
 )
-from sleeper.spark.block_shuffle.worker_errors import error_in, raised_here, told
+from sleeper.spark.block_shuffle.worker_errors import encode_errors, error_in, reraise_worker_errors
 
 ERRORS = [
     StorageFull("cannot write data/é.parquet: the disk is full.\nMake room."),
@@ -37,7 +37,7 @@ def failing(error: Exception):
 def text_of(error: Exception) -> str:
     """What Spark hands the driver of a task that raises: the worker's traceback, in a frame."""
     try:
-        list(told(failing(error))(iter([1])))
+        list(encode_errors(failing(error))(iter([1])))
     except type(error) as raised:
         text = "".join(traceback.format_exception(raised))
         return f"Job aborted: Lost task 0.3\n{text}\n\tat org.apache.spark.Somewhere"
@@ -49,7 +49,7 @@ def test_an_error_is_itself_again(error):
     """Its class, message and attributes are those that the worker raised (but for the note)."""
     before = dict(vars(error))
 
-    with pytest.raises(type(error)) as raised, raised_here():
+    with pytest.raises(type(error)) as raised, reraise_worker_errors():
         raise RuntimeError(text_of(error))
 
     assert type(raised.value) is type(error)
@@ -60,7 +60,7 @@ def test_an_error_is_itself_again(error):
 
 def test_batches_go_through():
     """What a task yields before it fails, or without failing, is not touched."""
-    assert list(told(lambda batches: batches)(iter([1, 2]))) == [1, 2]
+    assert list(encode_errors(lambda batches: batches)(iter([1, 2]))) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_batches_go_through():
 def test_other_failures_stay_what_they_are(text):
     """Words that only look like an error of ours are none."""
     assert error_in(text) is None
-    with pytest.raises(RuntimeError), raised_here():
+    with pytest.raises(RuntimeError), reraise_worker_errors():
         raise RuntimeError(text)
 
 

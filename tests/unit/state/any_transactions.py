@@ -10,8 +10,8 @@ from sleeper.model.files import FileReference
 from sleeper.model.keys import next_value
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.job_ids import FinishedJob
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -57,7 +57,9 @@ references = st.builds(
     updated=MAYBE_TIMES,
 )
 names = st.lists(NAMES, max_size=4).map(tuple)
-jobs = st.builds(FinishedJob, job_id=NAMES, keep_until=TIMES, rows_read=COUNTS, rows_written=COUNTS)
+jobs = st.builds(
+    CommittedJob, job_id=NAMES, keep_until=TIMES, rows_read=COUNTS, rows_written=COUNTS
+)
 
 
 @st.composite
@@ -94,10 +96,10 @@ def pushes(draw):
     )
 
 
-assignments = st.builds(JobAssignment, job_id=NAMES, partition_id=NAMES, filenames=names)
+assignments = st.builds(Claim, job_id=NAMES, partition_id=NAMES, filenames=names)
 file_transactions = st.one_of(
     additions(),
-    st.builds(AssignJobIds, assignments=st.lists(assignments, max_size=3).map(tuple)),
+    st.builds(ClaimFiles, assignments=st.lists(assignments, max_size=3).map(tuple)),
     st.just(ClearFiles()),
     st.builds(DeleteFiles, filenames=names),
     replacements(),

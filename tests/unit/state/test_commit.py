@@ -21,10 +21,10 @@ from sleeper.errors import (
     StorageReadOnly,
 )
 from sleeper.state.commit import apply_entry, commit, commit_group, replay
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref
@@ -62,7 +62,7 @@ class Log:
             raise how
         return self.entries.get(number)
 
-    def turn(self, pause):
+    def writer_lock(self, pause):
         return nullcontext()
 
     def read_after(self, number):
@@ -120,7 +120,7 @@ def writer(log):
 def add(filename, job_id=None):
     job = None
     if job_id:
-        job = FinishedJob(job_id=job_id, keep_until=MUCH_LATER, rows_read=1, rows_written=1)
+        job = CommittedJob(job_id=job_id, keep_until=MUCH_LATER, rows_read=1, rows_written=1)
     return AddFiles(references=(ref(filename),), job=job)
 
 
@@ -356,8 +356,8 @@ class TestGroups:
 
     def test_a_refused_one_gets_its_answer_and_the_others_go_on(self, log, writer):
         """Each is checked against the state with those before it applied."""
-        claim = AssignJobIds(
-            assignments=(JobAssignment(job_id="job", partition_id="root", filenames=("a",)),)
+        claim = ClaimFiles(
+            assignments=(Claim(job_id="job", partition_id="root", filenames=("a",)),)
         )
 
         done = writer.commit_group(claim, add("a"), add("a"), claim)

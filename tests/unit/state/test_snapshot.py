@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
@@ -28,7 +28,7 @@ from tests.unit.state.small_tables import (
     two_leaves,
 )
 
-JOB = FinishedJob(job_id="job-1", keep_until=MUCH_LATER, rows_read=9, rows_written=8)
+JOB = CommittedJob(job_id="job-1", keep_until=MUCH_LATER, rows_read=9, rows_written=8)
 
 
 @pytest.fixture

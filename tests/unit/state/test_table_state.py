@@ -6,7 +6,7 @@ import pytest
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles
 from tests.unit.state.small_tables import LATER, NOON, after, one_partition, part, ref, two_leaves
 
@@ -17,9 +17,7 @@ def table():
     files = AddFiles(
         references=(part("a", "R"), part("a", "L"), ref("b", "R"), ref("c")), unreferenced=("d",)
     )
-    claim = AssignJobIds(
-        assignments=(JobAssignment(job_id="job", partition_id="R", filenames=("a", "b")),)
-    )
+    claim = ClaimFiles(assignments=(Claim(job_id="job", partition_id="R", filenames=("a", "b")),))
     return after(two_leaves(), files, claim)
 
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
-from sleeper.engine.inputs.input_store import InputStore
 from sleeper.errors import InputNotFound, InputUnreadable
+from sleeper.ports.input_store import InputStore
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20

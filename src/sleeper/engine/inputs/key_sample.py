@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 
 from sleeper.engine.arrow_schema import conform, split_null_keys
 from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
-from sleeper.engine.inputs.input_store import InputStore
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.model.schema import Schema
+from sleeper.ports.input_store import InputStore
 
 _TESTED_ROWS = 2048
 _CORRELATION_MAX = 0.1  # of 2,048 rows in no order it is above that once in 70,000 times

@@ -13,8 +13,8 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import check_columns, conform
 from sleeper.engine.inputs.dict_rows import batches_of_dicts
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
-from sleeper.engine.inputs.input_store import InputStore
 from sleeper.errors import BadRequest, InputSchemaMismatch
+from sleeper.ports.input_store import InputStore
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20

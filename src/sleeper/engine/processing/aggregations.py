@@ -39,7 +39,7 @@ def as_counts(
         yield pa.RecordBatch.from_arrays(columns, schema=batch.schema) if counted else batch
 
 
-def united(
+def aggregate_rows(
     batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema
 ) -> Iterator[pa.RecordBatch]:
     """Make one row of each group: of equal row and sort keys, or with first or last of a row key.

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from sleeper.engine.processing.aggregations import united
-from sleeper.engine.processing.filters import younger
-from sleeper.engine.processing.table_function import function_applied
+from sleeper.engine.processing.aggregations import aggregate_rows
+from sleeper.engine.processing.filters import apply_age_off
+from sleeper.engine.processing.table_function import apply_table_function
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 
@@ -44,11 +44,11 @@ def process(
     """
     kept = _record_batches(batches)
     for age_off in processing.filters:
-        kept = younger(kept, age_off, now_ms)
+        kept = apply_age_off(kept, age_off, now_ms)
     if processing.aggregations:
-        kept = united(kept, processing, schema)
+        kept = aggregate_rows(kept, processing, schema)
     if processing.function is not None:
-        kept = function_applied(kept, processing.function, schema)
+        kept = apply_table_function(kept, processing.function, schema)
     yield from kept
 
 

@@ -23,7 +23,7 @@ from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
 
 
-def function_applied(
+def apply_table_function(
     batches: Iterator[pa.RecordBatch], function: TableFunction, schema: Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows that a table's function makes of rows in key order.

@@ -14,7 +14,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_FAULTS = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EPERM}
 
 
-def explained(
+def translate_read_errors(
     batches: Iterator[Any], explain: Callable[[BaseException], SleeperError]
 ) -> Iterator[Any]:
     """Yield `batches`; a failure to read them is raised as what `explain` makes of it."""
@@ -45,7 +45,7 @@ def is_shortage(error: BaseException) -> bool:
     )
 
 
-def shortage(error: BaseException, file_count: int) -> StorageFailed:
+def resource_error(error: BaseException, file_count: int) -> StorageFailed:
     """Return the error for a read that failed though its files may all be well."""
     if "Resources exhausted" in str(error):
         return StorageFailed(

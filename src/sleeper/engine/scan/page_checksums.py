@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sleeper.engine.lookup.column_reader import DECODING_ERRORS
-from sleeper.engine.lookup.file_index import ReadRanges, open_file
-from sleeper.engine.lookup.parquet.footer import ColumnChunk, Footer, Leaf
-from sleeper.engine.lookup.parquet.page_index import (
+from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+from sleeper.lookup.column_reader import DECODING_ERRORS
+from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf
+from sleeper.lookup.parquet.page_index import (
     PageLocations,
     read_offset_index,
     read_value_counts,
     whole_chunk,
 )
-from sleeper.engine.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
-from sleeper.engine.lookup.reader import RangeReader
-from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+from sleeper.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
+from sleeper.lookup.parquet_index import ReadRanges, open_file
+from sleeper.ports.objects import Objects
 
 _READ_BYTES = 8 << 20
 """Pages that are read at once, about. One page that is larger is read whole."""
@@ -49,7 +49,7 @@ class VerifiedFile:
     has_checksums: bool
 
 
-def verify_pages(files: RangeReader, filename: str) -> VerifiedFile:
+def verify_pages(files: Objects, filename: str) -> VerifiedFile:
     """Check footer, page indexes and every page of a data file, and return what it holds.
 
     Each page is compared with its checksum; what its header says, which no checksum covers, with
@@ -249,7 +249,7 @@ def _check_counts(pages: Sequence[Page], piece: _Piece) -> None:
             check_levels(page, chunk.leaf)
 
 
-def _reader_of(files: RangeReader, filename: str) -> ReadRanges:
+def _reader_of(files: Objects, filename: str) -> ReadRanges:
     """Return a function that reads ranges of one file and vouches for their lengths."""
 
     def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:

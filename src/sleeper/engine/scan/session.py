@@ -12,11 +12,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from sleeper.errors import BadRequest
+from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
     # Predicates decide page by page what is read at all.
@@ -59,29 +60,6 @@ def column(name: str) -> Any:
     return datafusion().col('"' + name.replace('"', '""') + '"')
 
 
-class StoreSettings(Protocol):
-    """How object stores are reached. DataFusion takes credentials from this process's environment.
-
-    It asks a store that does not answer again for longer than this house does: a refused
-    connection ten times (some seconds), a silent one for three minutes.
-    """
-
-    @property
-    def endpoint(self) -> str | None:
-        """URL of an S3 server that is not Amazon's."""
-        ...
-
-    @property
-    def region(self) -> str | None:
-        """The region of the buckets."""
-        ...
-
-    @property
-    def allow_http(self) -> bool:
-        """Whether requests may go unencrypted."""
-        ...
-
-
 class Session:
     """One DataFusion context and a bounded number of open files, for any number of threads.
 
@@ -110,7 +88,7 @@ class Session:
         batch_rows: int = 8192,
         temp_folder: Path | None = None,
         files_max: int = 1000,
-        stores: StoreSettings | None = None,
+        stores: ObjectStoreSettings | None = None,
     ) -> None:
         self._context = _new_context(memory_bytes, batch_rows, temp_folder)
         self._arrow_schema = arrow_schema
@@ -181,7 +159,7 @@ def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -
     return module.SessionContext(settings, surroundings)
 
 
-def _object_store(scheme: str, bucket: str, settings: StoreSettings) -> Any:
+def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> Any:
     from datafusion import object_store  # noqa: PLC0415 - as in `datafusion`
 
     if scheme == "gs":

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.engine.lookup.parquet.seal import SealedOutput
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.sketch import SketchBuilder
+from sleeper.lookup.parquet.seal import SealedOutput
 from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema
+from sleeper.ports.objects import Output
 
 FORMAT = {b"sleeper.format": b"1"}
 
@@ -94,20 +95,8 @@ class WrittenFile:
     sketch: bytes
 
 
-class ByteOutput(Protocol):
-    """What a data file is written to."""
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Take more bytes."""
-        ...
-
-    def flush(self) -> None:
-        """Hand on what was taken."""
-        ...
-
-
 def write_data_file(
-    output: ByteOutput,
+    output: Output,
     chunks: Iterable[pa.Table],
     schema: Schema,
     arrow_schema: pa.Schema,
@@ -131,7 +120,7 @@ class DataFileWriter:
 
     def __init__(
         self,
-        output: ByteOutput,
+        output: Output,
         schema: Schema,
         arrow_schema: pa.Schema,
         settings: WriteSettings,
@@ -225,7 +214,7 @@ class DataFileWriter:
 class _Borrowed:
     """An output that a writer may close without closing it. Counts its bytes."""
 
-    def __init__(self, output: ByteOutput) -> None:
+    def __init__(self, output: Output) -> None:
         self._output = output
         self.size_bytes = 0
 

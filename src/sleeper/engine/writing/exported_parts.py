@@ -7,10 +7,9 @@ export. Whichever engine writes the parts, they are begun, checked and given up 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -18,6 +17,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import AlreadyExists, StorageFailed
 from sleeper.planning.exports import ExportPlan
+from sleeper.ports.objects import Objects
 
 MANIFEST = "_SUCCESS"
 """What marks an export as whole. Spark and others that read Parquet pass over such names."""
@@ -28,43 +28,6 @@ appears: Spark stops its tasks late, and what they write when the export has bee
 lie about for ever."""
 
 Progress = Callable[[int, int], None]
-
-
-class _Found(Protocol):
-    @property
-    def key(self) -> str: ...
-
-
-class ExportPlace(Protocol):
-    """Where an export goes. Storage's `Objects` are such, under any folder."""
-
-    def url(self, key: str) -> str:
-        """Return what a message calls a file."""
-        ...
-
-    def listing(self) -> Iterator[_Found]:
-        """Yield what is there."""
-        ...
-
-    def put(self, key: str, body: bytes) -> None:
-        """Write a small file."""
-        ...
-
-    def read(self, key: str) -> bytes | None:
-        """Return a small file, or None when there is none."""
-        ...
-
-    def size(self, key: str) -> int:
-        """Return a file's length in bytes."""
-        ...
-
-    def open_output(self, key: str) -> AbstractContextManager[Any]:
-        """Open a new file that appears, durably, when its block ends well."""
-        ...
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete files, missing ones too."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +70,7 @@ class ExportTarget:
         export_id: A fresh random id: of two exports to one place, one notices the other.
     """
 
-    place: ExportPlace
+    place: Objects
     export_id: str
 
     def write_all(

@@ -6,8 +6,7 @@ Ingest, bulk import and tests write through here, so a file looks the same whoev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import Any, Protocol
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,24 +17,9 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, Partition
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
 
 SortedGroup = tuple[LeafGroup, Iterator[pa.Table]]
-
-
-class OutputFiles(Protocol):
-    """Where data files go: the table's folder. Storage's `Objects` are such."""
-
-    def open_output(self, key: str) -> AbstractContextManager[Any]:
-        """Open a new file that appears, durably, when its block ends well."""
-        ...
-
-    def put(self, key: str, body: bytes) -> None:
-        """Write a small file."""
-        ...
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete files, missing ones too."""
-        ...
 
 
 class LeafFiles:
@@ -48,7 +32,7 @@ class LeafFiles:
 
     def __init__(
         self,
-        files: OutputFiles,
+        files: Objects,
         schema: Schema,
         arrow_schema: pa.Schema,
         settings: WriteSettings,

@@ -10,7 +10,7 @@ from contextlib import suppress
 from errno import ENOSPC, EROFS
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.errors import QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
+from sleeper.lookup.parquet.seal import ByteStream
 
 if TYPE_CHECKING:
     import polars as pl
@@ -60,7 +61,7 @@ def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
     return row_count
 
 
-def stream_rows(rows: Rows, file: BinaryIO, output_format: OutputFormat) -> int:
+def stream_rows(rows: Rows, file: ByteStream, output_format: OutputFormat) -> int:
     """Write `rows` to an open file, such as standard output, and return how many there were.
 
     Raises: as `write_rows`, but errors of the file itself are not translated.
@@ -69,7 +70,7 @@ def stream_rows(rows: Rows, file: BinaryIO, output_format: OutputFormat) -> int:
     return write(rows, rows.schema, file)
 
 
-def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     row_count = 0
     with pq.ParquetWriter(file, schema, compression="zstd", write_page_index=True) as writer:
         for group in row_groups(batches, _ROW_GROUP_ROWS):
@@ -78,7 +79,7 @@ def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryI
     return row_count
 
 
-def _arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+def _arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     row_count = 0
     with pa.ipc.new_file(file, schema) as writer:
         for batch in batches:
@@ -87,7 +88,7 @@ def _arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO)
     return row_count
 
 
-def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise QueryInvalid(
@@ -121,7 +122,7 @@ def _base64(column: pa.Array) -> pa.Array:
     return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
 
 
-def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: BinaryIO) -> int:
+def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     row_count = 0

@@ -15,7 +15,7 @@ from sleeper.errors import TableNotFound
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_json, say
-from sleeper.services.table_care import Care, care_for_tables
+from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.table.table import Table
 
 _DAY_S = 24 * 60 * 60
@@ -75,7 +75,7 @@ def serve(
         stop.set() if once else stop.wait(every_s)
 
     with suppress(_Stopped):
-        for care in care_for_tables(
+        for care in run_maintenance(
             tables.online,
             rest=rest,
             stopped=stop.is_set,
@@ -97,7 +97,7 @@ def _stop_on_signals(stop: threading.Event) -> None:
         signal.signal(number, ask_to_stop)
 
 
-def _show(care: Care, *, as_json: bool) -> None:
+def _show(care: MaintenanceStep, *, as_json: bool) -> None:
     failure = None if care.failure is None else str(care.failure)
     if as_json:
         told = {"table": care.table, "verb": care.verb, "done": care.done, "failure": failure}

@@ -22,7 +22,7 @@ from sleeper.model.known_properties.kinds import (
     properties_of,
     setting,
 )
-from sleeper.model.known_properties.upkeep import (
+from sleeper.model.known_properties.maintenance import (
     CompactionProperties,
     GarbageProperties,
     SplittingProperties,

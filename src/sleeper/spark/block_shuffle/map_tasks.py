@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.input_files import RowGroup, read_row_groups, shown
-from sleeper.engine.inputs.input_store import InputStore
-from sleeper.engine.inputs.intake import Intake
+from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.errors import InputRefused, NullKeys
 from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets
-from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapNote
+from sleeper.ports.input_store import InputStore
+from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.schema import arrow_schema_of
 
@@ -124,7 +124,7 @@ def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: 
         settings.schema, arrow_schema, settings.buckets, memory_bytes=settings.memory_bytes
     )
     out = BlockBatches(settings.places)
-    taken = _Taken(settings, number)
+    taken = _MapTaskInput(settings, number)
     try:
         yield from out.with_blocks(cutter.blocks(taken.rows(sources)))
     except InputRefused as refusal:
@@ -133,7 +133,7 @@ def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: 
     yield from out.with_note(taken.note())
 
 
-class _Taken:
+class _MapTaskInput:
     """Counts what one task lets in."""
 
     def __init__(self, settings: MapSettings, number: int) -> None:
@@ -146,7 +146,7 @@ class _Taken:
     def rows(self, sources: Iterable[_FilePart | _Stream]) -> Iterator[pa.Table]:
         """Yield the rows that fit. Null keys are counted, all of them, and told at the end."""
         for place, source in enumerate(sources):
-            intake = Intake(
+            intake = ValidatedInput(
                 source,
                 self._settings.schema,
                 to_arrow(self._settings.schema),
@@ -165,9 +165,9 @@ class _Taken:
             self._rows_read += intake.rows_read
             self._rows_set_aside += intake.rows_set_aside
 
-    def note(self, refusal: InputRefused | None = None) -> MapNote:
+    def note(self, refusal: InputRefused | None = None) -> MapTaskReport:
         """Return what the driver is told."""
-        return MapNote(
+        return MapTaskReport(
             rows_read=self._rows_read,
             rows_set_aside=self._rows_set_aside,
             null_counts=tuple((name, count) for name, count in self._nulls.items() if count),
@@ -185,7 +185,7 @@ class _Taken:
 
 
 class _Stream:
-    """Rows that Spark hands over, as a source for `Intake`."""
+    """Rows that Spark hands over, as a source for `ValidatedInput`."""
 
     def __init__(self, name: str, batches: Batches) -> None:
         self.name = name
@@ -206,7 +206,7 @@ class _Stream:
 
 
 class _FilePart(_Stream):
-    """Row groups of one input file, as a source for `Intake`."""
+    """Row groups of one input file, as a source for `ValidatedInput`."""
 
     def __init__(self, path: str, groups: Sequence[RowGroup], settings: MapSettings) -> None:
         names = to_arrow(settings.schema).names

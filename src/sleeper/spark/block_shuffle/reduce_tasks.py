@@ -21,9 +21,10 @@ from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets
-from sleeper.spark.block_shuffle.shuffle import Arrived, Batches, MapNote, result_batch
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
 from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.storage.ports import NewId, Objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class WrittenBucket:
     rows_written: int
 
 
-Result = WrittenBucket | tuple[MapNote, ...]
+Result = WrittenBucket | tuple[MapTaskReport, ...]
 
 
 def write_buckets(settings: ReduceSettings) -> Callable[[Batches], Batches]:
@@ -76,7 +77,7 @@ def write_buckets(settings: ReduceSettings) -> Callable[[Batches], Batches]:
 
     def run(batches: Batches) -> Batches:
         use_one_thread()
-        arrived = Arrived(batches)
+        arrived = ShuffledBlocks(batches)
         result = _write(arrived, settings)
         if arrived.bucket is not None:
             yield result_batch(arrived.bucket, result)
@@ -87,7 +88,7 @@ def write_buckets(settings: ReduceSettings) -> Callable[[Batches], Batches]:
 class _Incoming:
     """The rows of a bucket, block by block, counted."""
 
-    def __init__(self, arrived: Arrived, arrow_schema: pa.Schema) -> None:
+    def __init__(self, arrived: ShuffledBlocks, arrow_schema: pa.Schema) -> None:
         self._arrived = arrived
         self._arrow_schema = arrow_schema
         self.row_count = 0
@@ -99,7 +100,7 @@ class _Incoming:
             yield rows
 
 
-def _write(arrived: Arrived, settings: ReduceSettings) -> Result:
+def _write(arrived: ShuffledBlocks, settings: ReduceSettings) -> Result:
     schema, arrow_schema = settings.schema, to_arrow(settings.schema)
     incoming = _Incoming(arrived, arrow_schema)
     # The bucket is known when its first block has come.

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.errors import InputRefused
-from sleeper.spark.block_shuffle.worker_errors import raised_here, told
+from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapNote:
+class MapTaskReport:
     """What a task tells about the input that it read.
 
     Attributes:
@@ -69,7 +69,7 @@ class BlockBatches:
             if self._size_bytes >= _BATCH_BYTES:
                 yield self._batch()
 
-    def with_note(self, note: MapNote) -> Batches:
+    def with_note(self, note: MapTaskReport) -> Batches:
         """Yield what is left and a note. A refusal goes to every task: none of them writes."""
         to_all = note.refusal is not None or note.null_counts
         first = 0 if to_all else len(self._places) - 1
@@ -98,7 +98,7 @@ class BlockBatches:
 
 
 @dataclass(slots=True)
-class Arrived:
+class ShuffledBlocks:
     """The rows that Spark brings to one task.
 
     Attributes:
@@ -108,7 +108,7 @@ class Arrived:
 
     batches: Iterator[pa.RecordBatch]
     bucket: int | None = None
-    notes: list[MapNote] | None = None
+    notes: list[MapTaskReport] | None = None
 
     def blocks(self) -> Iterator[pa.Buffer]:
         """Yield every block, pointing into Spark's batch; keep notes for later."""
@@ -131,7 +131,7 @@ def result_batch(bucket: int, result: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=["bucket", "result"])
 
 
-def places_for(spark: SparkSession, count: int) -> list[int]:
+def shuffle_keys_for(spark: SparkSession, count: int) -> list[int]:
     """Return numbers that `placed` brings to Spark partitions 0 to `count` - 1, in this order.
 
     From 4.1 on these are the partitions' own numbers. Before, Spark places by a hash, so
@@ -152,7 +152,7 @@ def places_for(spark: SparkSession, count: int) -> list[int]:
     return [found[place] for place in range(count)]
 
 
-def placed(blocks: DataFrame, count: int) -> DataFrame:
+def repartition_by_key(blocks: DataFrame, count: int) -> DataFrame:
     """Bring every row to the Spark partition of its place, exactly."""
     if _places_directly(blocks.sparkSession):
         return blocks.repartitionById(count, "place")
@@ -167,8 +167,12 @@ def through_shuffle(
     Raises:
         SleeperError: what made a task fail for good.
     """
-    with _small_batches(blocks.sparkSession), raised_here():
-        rows = placed(blocks, count).mapInArrow(told(write), RESULT_COLUMNS).collect()
+    with _small_batches(blocks.sparkSession), reraise_worker_errors():
+        rows = (
+            repartition_by_key(blocks, count)
+            .mapInArrow(encode_errors(write), RESULT_COLUMNS)
+            .collect()
+        )
     return {
         row["bucket"]: pickle.loads(row["result"])  # noqa: S301 - written by our own task
         for row in rows

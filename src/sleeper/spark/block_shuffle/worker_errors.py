@@ -23,8 +23,8 @@ _MARK = "sleeper-error: "
 Batches = Iterator[pa.RecordBatch]
 
 
-def told(run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
-    """Return a function for `mapInArrow` whose deliberate errors `raised_here` knows again."""
+def encode_errors(run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """Return a function for `mapInArrow` that encodes its errors for `reraise_worker_errors`."""
 
     def run_and_tell(batches: Batches) -> Batches:
         try:
@@ -37,7 +37,7 @@ def told(run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
 
 
 @contextmanager
-def raised_here() -> Iterator[None]:
+def reraise_worker_errors() -> Iterator[None]:
     """Raise a deliberate error of a worker as itself; Spark's own exception is its cause.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sleeper.errors import VersionNotFound
 from sleeper.model.schema import Schema
-from sleeper.state.log import TransactionLog
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.transaction_json import decode_entry
 from sleeper.state.transactions.files import AddFiles
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sleeper.engine.read_leaves import read_leaves
 from sleeper.model.queries import LeafQuery
 from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.spark.data_source.open_table import TableFiles, reading_of
+from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def read_task(task: LeavesTask) -> Iterator[pa.RecordBatch]:
         DataDamaged: a file of the table is missing or wrong.
     """
     use_one_thread()
-    reading = reading_of(task.table)
+    reading = cached_table_reader(task.table)
     names = task.arrow_schema.names
     for group in task.groups:
         for batch in read_leaves(reading, group, names, now_ms=task.now_ms):

@@ -12,14 +12,15 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from sleeper.engine.read_leaves import Reading, open_reading
-from sleeper.engine.scan.session import StoreSettings
+from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.state.log import TransactionLog
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
-from sleeper.storage.ports import NewId, Objects
 
 _TABLES_KEPT = 8
 
@@ -42,7 +43,7 @@ class TableFiles:
     schema: Schema
     processing: Processing
     temp_folder: Path | None
-    stores: StoreSettings | None = field(default=None, compare=False)
+    stores: ObjectStoreSettings | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ class OpenTable:
         now: The clock (aware, UTC).
         new_id: Fresh random ids; also called in workers.
         check_exists: Raises `TableNotFound` when the table was deleted.
-        check_commit_counts: The same after a commit, which is undone.
+        undo_commit_if_deleted: The same after a commit, which is undone.
     """
 
     table_files: TableFiles
@@ -74,7 +75,7 @@ class OpenTable:
     now: Callable[[], datetime]
     new_id: NewId
     check_exists: Callable[[], object]
-    check_commit_counts: Callable[[], None]
+    undo_commit_if_deleted: Callable[[], None]
 
     @property
     def schema(self) -> Schema:
@@ -87,9 +88,9 @@ class OpenTable:
 
 
 @lru_cache(maxsize=_TABLES_KEPT)
-def reading_of(table: TableFiles) -> Reading:
+def cached_table_reader(table: TableFiles) -> TableReader:
     """Return the readers of a table, the same ones for as long as this process lives."""
-    return open_reading(
+    return open_table_reader(
         table.files,
         table.schema,
         table.processing,

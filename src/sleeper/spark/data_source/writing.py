@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from sleeper.engine.arrow_schema import check_columns, to_arrow
-from sleeper.engine.inputs.intake import Intake
 from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.writing.data_file import WriteSettings
@@ -23,10 +23,11 @@ from sleeper.errors import BadRequest, NullKeys, StorageFailed
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
-from sleeper.state.added_files import add_files, finished_job
-from sleeper.storage.ports import NewId, Objects
+from sleeper.state.added_files import add_files, committed_job
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"
@@ -133,7 +134,7 @@ def write_rows(plan: WritePlan, rows: object) -> Written:
     arrow_schema = to_arrow(schema)
     source = open_source(rows, arrow_schema)
     source.check(ignore_extra_columns=False)
-    intake = Intake(source, schema, arrow_schema)
+    intake = ValidatedInput(source, schema, arrow_schema)
     leaf_files = LeafFiles(plan.table.files, schema, arrow_schema, plan.write, plan.new_id)
     try:
         groups = sorted_groups(
@@ -182,7 +183,7 @@ def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | N
     references = [reference for each in written for reference in each.references]
     if not references and job_id is None:
         return
-    job = finished_job(
+    job = committed_job(
         job_id,
         table.now() + table.job_id_kept,
         rows_read=sum(each.rows_read for each in written),
@@ -190,7 +191,7 @@ def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | N
     )
     files = table.table_files.files
     add_files(references, job, store=table.store, discard=lambda: _delete(files, references))
-    table.check_commit_counts()
+    table.undo_commit_if_deleted()
 
 
 def abort_written(table: TableFiles, messages: Sequence[Any]) -> None:

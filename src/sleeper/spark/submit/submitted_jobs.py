@@ -15,13 +15,15 @@ from sleeper.model.formats.bulk_import_job import (
 )
 from sleeper.model.properties import InstanceProperties, TableProperties
 from sleeper.model.tables import TableRecord
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.ports.table_index import TableIndex
 from sleeper.spark.submit.effective_conf import Platform, effective_spark_conf, platform_setting
 from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
-from sleeper.storage.ports import NewId, Objects, TableIndex
 
 Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
 

@@ -11,7 +11,7 @@ from sleeper.state.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobAssignment:
+class Claim:
     """Files of one partition that a compaction job is to read.
 
     Attributes:
@@ -26,7 +26,7 @@ class JobAssignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AssignJobIds:
+class ClaimFiles:
     """Claims file references for compaction jobs, all or none (spec STS-7).
 
     Raises (from `apply`):
@@ -34,7 +34,7 @@ class AssignJobIds:
         FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
     """
 
-    assignments: tuple[JobAssignment, ...]
+    assignments: tuple[Claim, ...]
 
     def apply(self, state: TableState, at: datetime) -> TableState:
         """Claim the references."""
@@ -54,7 +54,7 @@ class AssignJobIds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseJobIds:
+class ReleaseClaims:
     """Frees file references that compaction jobs have claimed (ours: upstream's locks stay).
 
     What another job has claimed meanwhile, and what is gone, is left alone: to release twice
@@ -64,7 +64,7 @@ class ReleaseJobIds:
         claims: The claims, as they were made.
     """
 
-    claims: tuple[JobAssignment, ...]
+    claims: tuple[Claim, ...]
 
     def apply(self, state: TableState, at: datetime) -> TableState:
         """Free the references."""

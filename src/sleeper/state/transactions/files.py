@@ -24,8 +24,8 @@ from sleeper.errors import (
 )
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import PartitionTree
-from sleeper.state.file_index import FileIndex
-from sleeper.state.job_ids import FinishedJob, JobIds
+from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import check_unclaimed
 
@@ -51,7 +51,7 @@ class AddFiles:
 
     references: tuple[FileReference, ...] = ()
     unreferenced: tuple[str, ...] = ()
-    job: FinishedJob | None = None
+    job: CommittedJob | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "references", _as_given(self.references))
@@ -277,7 +277,7 @@ class ClearFiles:
         """Forget all files and all jobs."""
         if state.has_no_files and state.jobs.horizon is None:
             return state
-        return replace(state, files=FileIndex.empty(), jobs=JobIds())
+        return replace(state, files=FileReferences.empty(), jobs=CommittedJobs())
 
 
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
@@ -303,7 +303,9 @@ def _in_place(
     """Return references to new files with those for merged partitions on the one in their place."""
     if not (tree and tree.merged) or not any(ref.partition_id in tree.merged for ref in references):
         return references
-    placed = [replace(ref, partition_id=tree.place_of(ref.partition_id)) for ref in references]
+    placed = [
+        replace(ref, partition_id=tree.surviving_partition(ref.partition_id)) for ref in references
+    ]
     moved = {
         ref.filename
         for before, ref in zip(references, placed, strict=True)

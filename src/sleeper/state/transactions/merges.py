@@ -41,7 +41,7 @@ class MergePartitions:
         references = (*lower_files, *upper_files)
         for reference in references:
             check_unclaimed(reference)
-        odd = odd_part(lower_files, upper_files)
+        odd = unmatched_partial_reference(lower_files, upper_files)
         if odd is not None:
             raise PartitionMergeRefused(
                 f"partitions {lower.partition_id!r} and {upper.partition_id!r} cannot be merged: "
@@ -68,7 +68,7 @@ class MergePartitions:
         return lower, upper
 
 
-def odd_part(
+def unmatched_partial_reference(
     lower: tuple[FileReference, ...], upper: tuple[FileReference, ...]
 ) -> FileReference | None:
     """Return a reference to a part of a file that one of two leaves has, and the other not."""

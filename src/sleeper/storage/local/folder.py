@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
     link_failure,
@@ -27,7 +28,6 @@ from sleeper.storage.local.failures import (
     sync_failure,
     write_failure,
 )
-from sleeper.storage.local.turns import take_turn
 from sleeper.storage.local.unfinished import (
     FolderOutput,
     discard,
@@ -36,7 +36,7 @@ from sleeper.storage.local.unfinished import (
     write_unfinished,
 )
 from sleeper.storage.local.walk import walk
-from sleeper.storage.ports import ObjectInfo
+from sleeper.storage.local.writer_lock import writer_lock
 
 # Others may delete the folder we are about to write to, having emptied it. Each round makes it
 # again; to lose this often, somebody would have to delete on purpose.
@@ -168,10 +168,10 @@ class FolderObjects:
             with suppress(FileNotFoundError):
                 _sync_folder(folder)
 
-    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Queue up by a lock on a hidden file (the port says the rest)."""
         check_key(key)
-        return take_turn(str(self.root), self.prefix + key, pause)
+        return writer_lock(str(self.root), self.prefix + key, pause)
 
     def under(self, prefix: str) -> FolderObjects:
         """Return the objects of one folder inside. Both share the hidden files."""

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 
+from sleeper.ports.objects import Output
 from sleeper.storage.keys import TEMPORARY
 from sleeper.storage.local.failures import write_failure
-from sleeper.storage.ports import Output
 
 _FOLDER = f"{TEMPORARY}writes"
 # pyarrow writes page by page, header and body apart; a megabyte of them costs one system call.

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import is_key
 from sleeper.storage.local.failures import read_failure
-from sleeper.storage.ports import ObjectInfo
 
 
 def walk(root: str, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from sleeper.errors import BadRequest, MissingExtra, StorageFailed, UrlInvalid
-from sleeper.storage.objectstore.buckets import Bucket, StoreSettings
+from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 
 _RETRIES: dict[str, Any] = {
     "max_retries": 6,
@@ -60,7 +60,7 @@ class Client:
         settings: How it is reached.
     """
 
-    def __init__(self, bucket: Bucket, settings: StoreSettings) -> None:
+    def __init__(self, bucket: Bucket, settings: ObjectStoreSettings) -> None:
         self.bucket = bucket
         self.settings = settings
         self._store: Any = None
@@ -93,7 +93,7 @@ class Client:
 
 
 @lru_cache(maxsize=64)
-def client_of(bucket: Bucket, settings: StoreSettings) -> Client:
+def client_of(bucket: Bucket, settings: ObjectStoreSettings) -> Client:
     """Return this process's client for a bucket that came from another process."""
     return Client(bucket, settings)
 
@@ -112,7 +112,7 @@ def _refuse_a_fork() -> None:
     _used_in.add(process)
 
 
-def _open(bucket: Bucket, settings: StoreSettings) -> Any:
+def _open(bucket: Bucket, settings: ObjectStoreSettings) -> Any:
     stores = obstore().store
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_S),

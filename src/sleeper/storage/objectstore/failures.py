@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sleeper.errors import ObjectNotFound, StorageFailed, StorageReadOnly
-from sleeper.storage.objectstore.buckets import Bucket
+from sleeper.model.object_stores import Bucket
 from sleeper.storage.objectstore.client import obstore
 
 _NO_BUCKET = re.compile("NoSuchBucket|bucket does not exist")

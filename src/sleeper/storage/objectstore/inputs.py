@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sleeper.errors import InputNotFound, InputUnreadable, StorageFailed
-from sleeper.storage.objectstore.buckets import Bucket, StoreSettings, split_url
+from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
 from sleeper.storage.objectstore.client import Client, client_of, obstore
 from sleeper.storage.objectstore.failures import is_missing_bucket, read_failure, vendor_errors
 
@@ -22,7 +22,7 @@ class BucketInputs:
         settings: How the buckets are reached.
     """
 
-    def __init__(self, settings: StoreSettings) -> None:
+    def __init__(self, settings: ObjectStoreSettings) -> None:
         self.settings = settings
         self._clients: dict[Bucket, Client] = {}
 
@@ -88,7 +88,7 @@ class _CopiedInputs(BucketInputs):
         return client_of(bucket, self.settings)
 
 
-def _inputs_of(settings: StoreSettings) -> BucketInputs:
+def _inputs_of(settings: ObjectStoreSettings) -> BucketInputs:
     return _CopiedInputs(settings)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
+from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
 from sleeper.storage.objectstore.client import Client, obstore
 from sleeper.storage.objectstore.failures import (
@@ -29,7 +30,6 @@ from sleeper.storage.objectstore.failures import (
 )
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
-from sleeper.storage.ports import ObjectInfo
 
 _PAGE_KEYS = 1_000  # what one request of a listing returns
 
@@ -144,7 +144,7 @@ class BucketObjects:
             first = key_of(names[0])
             raise write_failure(error, self.client.bucket, first) from error
 
-    def turn(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
         return nullcontext()
 

@@ -8,9 +8,9 @@ from threading import Condition, Thread
 from typing import Any
 
 from sleeper.errors import StorageFailed
+from sleeper.ports.objects import Output
 from sleeper.storage.objectstore.client import Client, obstore
 from sleeper.storage.objectstore.failures import vendor_errors
-from sleeper.storage.ports import Output
 
 _PART_BYTES = 8 << 20
 """Ten thousand parts are the most that S3 takes, so an object may have 80 GiB."""

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.lookup.parquet.footer import read_footer
-from sleeper.engine.lookup.reader import LookupReader
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
 from sleeper.engine.writing.sketch import read_sketches
+from sleeper.lookup.parquet.footer import read_footer
+from sleeper.lookup.reader import LookupReader
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
 
 SCHEMA = Schema(

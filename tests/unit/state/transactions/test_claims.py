@@ -12,7 +12,7 @@ from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.leases import expired_claims
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment, ReleaseJobIds
+from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 
@@ -22,7 +22,7 @@ SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
 
 
 def claim(job_id, *names):
-    return JobAssignment(job_id=job_id, partition_id="root", filenames=names)
+    return Claim(job_id=job_id, partition_id="root", filenames=names)
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def state():
         FileReference(filename=name, partition_id="root", row_count=1) for name in "abc"
     )
     state = AddFiles(references=references).apply(state, AT)
-    state = AssignJobIds(assignments=(claim("one", "a", "b"),)).apply(state, AT)
-    return AssignJobIds(assignments=(claim("two", "c"),)).apply(state, LATER)
+    state = ClaimFiles(assignments=(claim("one", "a", "b"),)).apply(state, AT)
+    return ClaimFiles(assignments=(claim("two", "c"),)).apply(state, LATER)
 
 
 def holders(state):
@@ -44,19 +44,19 @@ def holders(state):
 
 def test_released_files_are_free(state):
     """Those of other jobs stay claimed."""
-    after = ReleaseJobIds(claims=(claim("one", "a", "b"),)).apply(state, LATER)
+    after = ReleaseClaims(claims=(claim("one", "a", "b"),)).apply(state, LATER)
 
     assert holders(after) == {"a": None, "b": None, "c": "two"}
 
 
 def test_what_another_job_has_claimed_is_left_alone(state):
     """A release that comes late takes nothing from anybody."""
-    assert ReleaseJobIds(claims=(claim("one", "c", "gone"),)).apply(state, LATER) is state
+    assert ReleaseClaims(claims=(claim("one", "c", "gone"),)).apply(state, LATER) is state
 
 
 def test_a_job_that_lost_its_files_cannot_replace_them(state):
     """The late finisher is refused, so no row is lost or doubled."""
-    after = ReleaseJobIds(claims=(claim("one", "a"),)).apply(state, LATER)
+    after = ReleaseClaims(claims=(claim("one", "a"),)).apply(state, LATER)
     output = FileReference(filename="out", partition_id="root", row_count=2)
 
     with pytest.raises(FileReferenceNotAssignedToJob):

@@ -18,9 +18,9 @@ from sleeper.errors import (
     NewReferenceSameAsOldReference,
     PartitionNotInTree,
 )
-from sleeper.state.job_ids import FinishedJob
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -45,7 +45,7 @@ from tests.unit.state.small_tables import (
 
 def finished(job_id="job-1", **more):
     job = {"keep_until": MUCH_LATER, "rows_read": 120, "rows_written": 100, **more}
-    return FinishedJob(job_id=job_id, **job)
+    return CommittedJob(job_id=job_id, **job)
 
 
 def add(*references, **more):
@@ -53,8 +53,8 @@ def add(*references, **more):
 
 
 def claim(job_id, partition_id, *filenames):
-    return AssignJobIds(
-        assignments=(JobAssignment(job_id=job_id, partition_id=partition_id, filenames=filenames),)
+    return ClaimFiles(
+        assignments=(Claim(job_id=job_id, partition_id=partition_id, filenames=filenames),)
     )
 
 
@@ -206,10 +206,10 @@ class TestAssignJobIds:
         with pytest.raises(FileReferenceNotFound, match="'a'; it is referenced by partition 'L'"):
             after(
                 table,
-                AssignJobIds(
+                ClaimFiles(
                     assignments=(
-                        JobAssignment(job_id="one", partition_id="L", filenames=("a",)),
-                        JobAssignment(job_id="two", partition_id="R", filenames=("a",)),
+                        Claim(job_id="one", partition_id="L", filenames=("a",)),
+                        Claim(job_id="two", partition_id="R", filenames=("a",)),
                     )
                 ),
             )
@@ -229,9 +229,9 @@ class TestAssignJobIds:
     def test_refuses_two_jobs_for_one_file_in_one_transaction(self):
         """The second of the two would be refused anyway."""
         table = after(one_partition(), add(ref("a")))
-        both = AssignJobIds(
+        both = ClaimFiles(
             assignments=tuple(
-                JobAssignment(job_id=job_id, partition_id="root", filenames=("a",))
+                Claim(job_id=job_id, partition_id="root", filenames=("a",))
                 for job_id in ("first", "second")
             )
         )

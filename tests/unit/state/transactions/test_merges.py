@@ -12,7 +12,7 @@ from sleeper.errors import (
     PartitionNotInTree,
     PartitionSplitRefused,
 )
-from sleeper.state.transactions.claims import AssignJobIds, JobAssignment
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 from sleeper.state.transactions.merges import MergePartitions
 from tests.unit.state.small_tables import after, one_partition, part, ref, split, two_leaves
@@ -29,8 +29,8 @@ def add(*references):
 
 
 def claim(filename, partition_id, job_id="job"):
-    assignment = JobAssignment(job_id=job_id, partition_id=partition_id, filenames=(filename,))
-    return AssignJobIds(assignments=(assignment,))
+    assignment = Claim(job_id=job_id, partition_id=partition_id, filenames=(filename,))
+    return ClaimFiles(assignments=(assignment,))
 
 
 class TestMergePartitions:

@@ -1,0 +1,114 @@
+"""What stands between an input and the table: columns and types brought into line, keys checked.
+
+A row whose row key or sort key is null has no place in a table. Such input is refused, with a
+count, or such rows are set aside in a file of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.engine.arrow_schema import conform, split_null_keys
+from sleeper.engine.inputs.set_aside import SetAside
+from sleeper.engine.inputs.sources import Source
+from sleeper.errors import NullKeys
+from sleeper.model.schema import Schema
+
+_NAMED_ROWS = 5
+
+
+class ValidatedInput:
+    """Reads a source once and lets through the rows that fit the table.
+
+    Attributes:
+        rows_read: Rows of the source so far.
+        rows_set_aside: Rows with a null key so far.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        schema: Schema,
+        arrow_schema: pa.Schema,
+        *,
+        ignore_extra_columns: bool = False,
+        set_aside: Path | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+    ) -> None:
+        self._source = source
+        self._schema = schema
+        self._arrow_schema = arrow_schema
+        self._ignore_extra_columns = ignore_extra_columns
+        self._set_aside = None if set_aside is None else SetAside(set_aside)
+        self._progress = progress
+        self._null_counts = dict.fromkeys(schema.key_names, 0)
+        self._named_rows: list[int] = []
+        self.rows_read = 0
+        self.rows_set_aside = 0
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows that fit, in the table's columns and types.
+
+        Once a null key was met that may not be set aside, nothing more is let through and
+        the rest is only counted, so that the refusal can tell how many there are.
+
+        Raises:
+            InputRefused: the input does not fit the table.
+        """
+        for batch in self._source.batches():
+            table = conform(
+                batch,
+                self._arrow_schema,
+                key_names=self._schema.key_names,
+                ignore_extra_columns=self._ignore_extra_columns,
+                origin=self._source.name,
+            )
+            good, bad = split_null_keys(table, self._schema.key_names)
+            if bad.num_rows:
+                self._note_null_keys(table, bad)
+            self.rows_read += table.num_rows
+            self._progress(self.rows_read, self._source.row_count)
+            refused = self.rows_set_aside and self._set_aside is None
+            if good.num_rows and not refused:
+                yield good
+        if self.rows_set_aside and self._set_aside is None:
+            raise NullKeys(self._refusal(), self._null_counts)
+
+    def finish(self) -> None:
+        """Keep the rows set aside: the others are about to be committed."""
+        if self._set_aside is not None:
+            self._set_aside.keep()
+
+    def abandon(self) -> None:
+        """Leave no file of rows set aside: the ingest failed."""
+        if self._set_aside is not None:
+            self._set_aside.drop()
+
+    def _note_null_keys(self, table: pa.Table, bad: pa.Table) -> None:
+        for name in self._null_counts:
+            self._null_counts[name] += bad[name].null_count
+        wanted = _NAMED_ROWS - len(self._named_rows)
+        if wanted > 0:
+            nulls = [pc.is_null(table[name]) for name in self._schema.key_names]
+            either = nulls[0]
+            for more in nulls[1:]:
+                either = pc.or_(either, more)
+            places = pc.indices_nonzero(either.combine_chunks())[:wanted].to_pylist()
+            self._named_rows += [self.rows_read + place for place in places]
+        self.rows_set_aside += bad.num_rows
+        if self._set_aside is not None:
+            self._set_aside.add(bad)
+
+    def _refusal(self) -> str:
+        counts = ", ".join(f"{n:,} without {name!r}" for name, n in self._null_counts.items() if n)
+        named = ", ".join(f"{row:,}" for row in self._named_rows)
+        more = ", ..." if self.rows_set_aside > len(self._named_rows) else ""
+        return (
+            f"{self.rows_set_aside:,} of {self.rows_read:,} rows of {self._source.name} have a "
+            f"null in a key field: {counts} (rows {named}{more}, counted from 0). Nothing was "
+            "ingested. Fill the keys in, or set such rows aside: set_aside=FILE, --set-aside FILE."
+        )

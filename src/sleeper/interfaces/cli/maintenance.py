@@ -1,0 +1,272 @@
+"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: what keeps a table quick and small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from sleeper.instance import connect
+from sleeper.interfaces.cli.main import EXIT_REFUSED
+from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.operations.maintenance.sweep_orphans import SweepResult
+from sleeper.planning.merges import SiblingLeaves
+from sleeper.table.maintenance import CompactionSummary, GcSummary
+
+
+@click.command()
+@click.argument("table")
+@click.option("--all-files", is_flag=True, help="Merge what the strategy would leave as well.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Jobs at once, each in a process of its own.",
+)
+@click.option("--explain", is_flag=True, help="Show what would be done, and why; do nothing.")
+@instance_option
+@json_option
+def compact(
+    table: str, *, all_files: bool, workers: int, explain: bool, instance: str, as_json: bool
+) -> None:
+    """Merge files of TABLE, so that queries have fewer of them to read.
+
+    A job that fails is told, and its files stay as they were.
+
+    \b
+    Example:
+        sleeper compact flights --workers 4
+        sleeper compact flights --all-files --explain
+    """
+    opened = connect(instance).table(table)
+    if explain:
+        _explain_compaction(opened.plan_compaction(all_files=all_files), as_json=as_json)
+        return
+    with progress_of(f"compacting {table}", "jobs") as progress:
+        run = opened.compact(all_files=all_files, workers=workers, progress=progress)
+    if as_json:
+        print_json(run)
+    else:
+        _say_compacted(table, run)
+    if run.failed:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _explain_compaction(plan: Any, *, as_json: bool) -> None:
+    if as_json:
+        print_json(plan)
+        return
+    rows = [
+        [
+            leaf.partition_id[:8],
+            leaf.unclaimed,
+            leaf.claimed,
+            ", ".join(str(len(job.inputs)) for job in leaf.jobs) or "none",
+            leaf.reason,
+        ]
+        for leaf in plan.leaves
+    ]
+    print_grid(["partition", "files", "on jobs", "jobs of files", "why"], rows)
+
+
+def _say_compacted(table: str, run: CompactionSummary) -> None:
+    for job_id in run.released:
+        say(f"job {job_id} did not end in time: its files were released")
+    if run.pushed_down:
+        say(f"moved {counted(run.pushed_down, 'reference')} down to leaf partitions")
+    done = [job for job in run.jobs if job.failure is None]
+    files = sum(len(job.job.inputs) for job in done)
+    say(
+        f"compacted {table}: {counted(files, 'file')} became {len(done):,}, "
+        f"transaction {run.transaction}"
+    )
+    for job in run.failed:
+        click.echo(f"job {job.job.job_id} failed: {job.failure}", err=True)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--explain", is_flag=True, help="Show which leaves would be split; do nothing.")
+@instance_option
+@json_option
+def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
+    """Split leaf partitions of TABLE that have grown large.
+
+    A leaf is split from sleeper.table.partition.splitting.threshold rows on, at
+    the median of its keys. Its files stay where they are.
+
+    \b
+    Example:
+        sleeper split flights --explain
+    """
+    opened = connect(instance).table(table)
+    if explain:
+        sizes = opened.leaf_sizes()
+        if as_json:
+            print_json(sizes)
+            return
+        print_grid(
+            ["partition", "rows", "from", "will be split"],
+            [
+                [
+                    size.partition.partition_id[:8],
+                    f"{'~' if size.estimated else ''}{size.row_count:,}",
+                    size.threshold,
+                    size.too_large,
+                ]
+                for size in sizes
+            ],
+        )
+        return
+    results = opened.split_partitions()
+    if as_json:
+        print_json(results)
+        return
+    for result in results:
+        name = result.partition_id[:8]
+        if result.reason is None:
+            lower, upper = (child[:8] for child in result.children)
+            say(f"split {name} at {result.field} {result.point!r} into {lower} and {upper}")
+        else:
+            say(f"left {name} as it is: {result.reason}")
+    if not results:
+        say(f"no leaf partition of {table} is large enough to be split")
+
+
+@click.command()
+@click.argument("table")
+@click.option(
+    "--below",
+    "rows_below",
+    type=click.IntRange(min=1),
+    metavar="ROWS",
+    help="Merge leaves of fewer rows together.  [default: the table's property]",
+)
+@click.option("--explain", is_flag=True, help="Show which leaves would be merged; do nothing.")
+@instance_option
+@json_option
+def merge(
+    table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
+) -> None:
+    """Merge leaf partitions of TABLE that have become small, two and two.
+
+    Two leaves of one parent are merged while they have fewer rows together than
+    sleeper.table.partition.merging.threshold, or --below. Their files stay where
+    they are.
+
+    \b
+    Example:
+        sleeper merge flights --below 1000000 --explain
+    """
+    opened = connect(instance).table(table)
+    if explain:
+        _explain_merges(opened.small_siblings(rows_below=rows_below), as_json=as_json)
+        return
+    results = opened.merge_partitions(rows_below=rows_below)
+    if as_json:
+        print_json(results)
+        return
+    for result in results:
+        lower, upper = (child[:8] for child in result.children)
+        if result.reason is None:
+            say(f"merged {lower} and {upper} into {result.partition_id[:8]}")
+        else:
+            say(f"left {lower} and {upper} as they are: {result.reason}")
+    if not results:
+        say(f"no leaf partitions of {table} are small enough to be merged")
+
+
+def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
+    if as_json:
+        print_json(pairs)
+        return
+    rows = [
+        [
+            " and ".join(child[:8] for child in pair.parent.child_ids),
+            pair.parent.partition_id[:8],
+            f"{'~' if pair.estimated else ''}{pair.row_count:,}",
+            pair.obstacle or "nothing",
+        ]
+        for pair in pairs
+    ]
+    print_grid(["leaves", "into", "rows", "in the way"], rows)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@instance_option
+@json_option
+def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+    """Delete files that nothing in TABLE references any longer.
+
+    They wait for sleeper.table.gc.delay.minutes, which must be longer than any
+    query takes.
+
+    \b
+    Example:
+        sleeper gc flights --dry-run
+    """
+    opened = connect(instance).table(table)
+    if dry_run:
+        names = opened.garbage()
+        if as_json:
+            print_json(names)
+            return
+        for name in names:
+            say(name)
+        say(f"{counted(len(names), 'file')} of {table} would be deleted")
+        return
+    with progress_of(f"collecting garbage of {table}", "files") as progress:
+        run = opened.collect_garbage(progress=lambda deleted: progress(deleted, None))
+    if as_json:
+        print_json(run)
+    else:
+        _say_collected(table, run)
+    if run.failures:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _say_collected(table: str, run: GcSummary) -> None:
+    say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
+    for name, failure in run.failures.items():
+        click.echo(f"{name} could not be deleted: {failure}", err=True)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@instance_option
+@json_option
+def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+    """Delete files in the folder of TABLE that no commit names.
+
+    Jobs that were killed leave them behind. They count once they are older than
+    sleeper.table.gc.orphan.age.minutes, which must be longer than any ingest,
+    import or compaction takes.
+
+    \b
+    Example:
+        sleeper sweep flights --dry-run
+    """
+    opened = connect(instance).table(table)
+    swept = opened.orphans() if dry_run else opened.sweep_orphans()
+    if as_json:
+        print_json(swept)
+    else:
+        _say_swept(table, swept)
+    if swept.failures:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _say_swept(table: str, swept: SweepResult) -> None:
+    for orphan in swept.orphans if not swept.deleted else ():
+        say(orphan.key)
+    done = "deleted" if swept.deleted else "would delete"
+    count = len(swept.orphans) - len(swept.failures)
+    say(f"{done} {counted(count, 'file')} of {table} that no commit names")
+    for name, failure in swept.failures.items():
+        click.echo(f"{name} could not be deleted: {failure}", err=True)

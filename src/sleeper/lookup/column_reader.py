@@ -1,0 +1,239 @@
+"""Reading rows of columns in one row group: choose pages, fetch them together, decode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from sleeper.lookup.byte_arrays import PlainByteArrays
+from sleeper.lookup.page_ranges import Cover, cover_rows, cover_span
+from sleeper.lookup.parquet import mini_file
+from sleeper.lookup.parquet.page_index import PageLocations
+from sleeper.lookup.parquet.pages import (
+    DICTIONARY_PAGE,
+    Buffer,
+    Page,
+    PlainPages,
+    check_levels,
+    plain_values,
+    read_pages,
+)
+from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges
+from sleeper.lookup.table_columns import BoundColumn, DecodePath, as_type
+from sleeper.lookup.values import (
+    ArrowValues,
+    FixedWidthValues,
+    Ints,
+    OptionalValues,
+    Values,
+)
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """Pages of one column that are to be read.
+
+    Attributes:
+        cover: The rows they hold.
+        leaf_pages: For each leaf the numbers of its pages.
+        ranges: (offset, length) of everything to fetch: for each leaf its dictionary page, if any,
+            then its pages in order.
+    """
+
+    column: BoundColumn
+    group: int
+    cover: Cover
+    leaf_pages: tuple[Ints, ...]
+    ranges: tuple[Range, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """What will be fetched."""
+        return sum(length for _, length in self.ranges)
+
+
+def request_rows(
+    index: ParquetIndex, group: int, column: BoundColumn, starts: Ints, ends: Ints
+) -> PageRequest:
+    """Choose the pages of a column that hold some rows of a row group."""
+    leaves = column.column.leaves
+    if len(leaves) == 1:
+        locations = index.locations(group, column.leaf)
+        if len(starts) == 1:
+            cover = cover_span(locations.first_rows, int(starts[0]), int(ends[0]))
+        else:
+            cover = cover_rows(locations.first_rows, starts, ends)
+        only = _leaf_ranges(index, group, column.leaf, cover.pages)
+        return PageRequest(column, group, cover, (cover.pages,), only)
+    # Pages of the leaves of one column need not have the same rows: take those between common cuts.
+    firsts = [index.locations(group, leaf).first_rows for leaf in leaves]
+    cuts = reduce(np.intersect1d, firsts)
+    cover = cover_rows(cuts, starts, ends)
+    leaf_pages = []
+    ranges: tuple[Range, ...] = ()
+    for leaf, first_rows in zip(leaves, firsts, strict=True):
+        span = cuts[cover.pages].searchsorted(first_rows[:-1], "right") - 1
+        inside = (span >= 0) & (first_rows[:-1] < cuts[cover.pages + 1][span])
+        leaf_pages.append(np.flatnonzero(inside))
+        ranges += _leaf_ranges(index, group, leaf, leaf_pages[-1])
+    return PageRequest(column, group, cover, tuple(leaf_pages), ranges)
+
+
+def _leaf_ranges(index: ParquetIndex, group: int, leaf: int, pages: Ints) -> tuple[Range, ...]:
+    locations = index.locations(group, leaf)
+    chunk = index.chunk(group, leaf)
+    ranges: tuple[Range, ...]
+    if len(pages) == 1:
+        page = pages[0]
+        ranges = ((int(locations.offsets[page]), int(locations.sizes[page])),)
+    else:
+        offsets, sizes = locations.offsets[pages].tolist(), locations.sizes[pages].tolist()
+        ranges = tuple(zip(offsets, sizes, strict=True))
+    if chunk.may_have_dictionary and locations.page_each:
+        first = int(locations.offsets[0])
+        if first > chunk.offset:
+            return ((chunk.offset, first - chunk.offset), *ranges)
+    return ranges
+
+
+def read_requests(
+    index: ParquetIndex, requests: Sequence[PageRequest], read: ReadRanges
+) -> list[Values]:
+    """Fetch the pages of all requests in one round, and decode them.
+
+    Raises:
+        ValueError, OSError: a page is damaged; the message names the column.
+    """
+    blobs = fetch([each for request in requests for each in request.ranges], read)
+    found, at = [], 0
+    for request in requests:
+        end = at + len(request.ranges)
+        try:
+            found.append(_decode(index, request, blobs[at:end]))
+        except DECODING_ERRORS as error:
+            name = request.column.name
+            raise ValueError(f"column {name!r} cannot be decoded: {error}") from error
+        at = end
+    return found
+
+
+DECODING_ERRORS = (
+    ValueError,
+    OSError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    MemoryError,
+    NotImplementedError,
+    RecursionError,
+    AttributeError,
+    pa.ArrowException,
+)
+"""What bytes that are not what they should be can raise in parsers. Never caught around a read."""
+
+
+def fetch(ranges: Sequence[Range], read: ReadRanges) -> Sequence[Buffer]:
+    """Read ranges; those that touch each other are read as one."""
+    if len(ranges) == 1:
+        return read(ranges)
+    joined: list[list[int]] = []
+    runs: list[int] = []
+    for offset, length in ranges:
+        if joined and joined[-1][0] + joined[-1][1] == offset:
+            joined[-1][1] += length
+        else:
+            joined.append([offset, length])
+        runs.append(len(joined) - 1)
+    blobs = read([(offset, length) for offset, length in joined])
+    if len(blobs) == len(ranges):
+        return blobs
+    views = [memoryview(blob) for blob in blobs]
+    parts: list[Buffer] = []
+    for (offset, length), run in zip(ranges, runs, strict=True):
+        at = offset - joined[run][0]
+        parts.append(views[run][at : at + length])
+    return parts
+
+
+def _decode(index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]) -> Values:
+    column = request.column
+    if column.plain is not DecodePath.BY_PYARROW:
+        leaf, chunk = index.footer.leaves[column.leaf], index.chunk(request.group, column.leaf)
+        pages = [page for blob in blobs for page in read_pages(blob, chunk, leaf)]
+        _check_rows(index, request, pages)
+        index.note_checksums(pages)
+        found = plain_values(pages, chunk, leaf)
+        if found is not None:
+            return _plain_values(found, column, leaf.physical_type)
+    return ArrowValues(as_type(_decode_by_pyarrow(index, request, blobs), column.arrow_type))
+
+
+def _plain_values(found: PlainPages, column: BoundColumn, physical_type: int) -> Values:
+    values: Values
+    if column.plain is DecodePath.FIXED_WIDTH:
+        values = FixedWidthValues(found.data, physical_type, column.arrow_type, found.value_count)
+    else:
+        values = PlainByteArrays(found.data, found.value_count, column.arrow_type)
+    return values if found.present is None else OptionalValues(values, found.present)
+
+
+def _check_rows(index: ParquetIndex, request: PageRequest, pages: Sequence[Page]) -> None:
+    """Each page of a flat column must hold as many values as the offset index gives it rows."""
+    counts = [page.value_count for page in pages if page.kind != DICTIONARY_PAGE]
+    chosen = request.cover.pages
+    if len(chosen) == 1:
+        counts, expected = [sum(counts)], [request.cover.row_count]
+    else:
+        first_rows = index.locations(request.group, request.column.leaf).first_rows
+        expected = (first_rows[chosen + 1] - first_rows[chosen]).tolist()
+    if counts != expected or any(page.row_count not in (None, page.value_count) for page in pages):
+        raise ValueError("a page holds another number of rows than its offset index says")
+
+
+def _check_row_counts(
+    locations: PageLocations, chosen: Ints, pages_of_each: Sequence[Sequence[Page]]
+) -> None:
+    """Compare the rows that version 2 pages say they hold with the offset index."""
+    if not locations.page_each:
+        return
+    expected = (locations.first_rows[chosen + 1] - locations.first_rows[chosen]).tolist()
+    for pages, row_count in zip(pages_of_each, expected, strict=True):
+        if any(page.row_count not in (None, row_count) for page in pages):
+            raise ValueError("a page holds another number of rows than its offset index says")
+
+
+def _decode_by_pyarrow(
+    index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]
+) -> pa.Array:
+    leaves, at = [], 0
+    group = request.group
+    for number, chosen in zip(request.column.column.leaves, request.leaf_pages, strict=True):
+        leaf, chunk = index.footer.leaves[number], index.chunk(group, number)
+        ranges = _leaf_ranges(index, group, number, chosen)
+        own = blobs[at : at + len(ranges)]
+        at += len(ranges)
+        data = own[len(ranges) - len(chosen) :]
+        pages_of_each = [read_pages(blob, chunk, leaf) for blob in data]
+        for pages in pages_of_each:
+            index.note_checksums(pages)
+            for page in pages:
+                check_levels(page, leaf)
+        counts = [
+            sum(page.value_count for page in pages if page.kind != DICTIONARY_PAGE)
+            for pages in pages_of_each
+        ]
+        _check_row_counts(index.locations(group, number), chosen, pages_of_each)
+        expected = index.value_counts(group, number)
+        if expected is not None and counts != expected[chosen].tolist():
+            raise ValueError("a page holds another number of values than its column index says")
+        dictionary = own[0] if len(own) > len(data) else b""
+        if dictionary:
+            read_pages(dictionary, chunk, leaf)
+        leaves.append(mini_file.LeafPages(leaf, chunk, dictionary, data, sum(counts)))
+    return mini_file.decode(request.column.column, leaves, request.cover.row_count)

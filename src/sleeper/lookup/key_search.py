@@ -1,0 +1,360 @@
+"""Finding the rows of keys in one file: by the bounds of pages, by Bloom filters, and then by the
+first row key's pages, and the next one's.
+
+What is found are row ranges of one row group, each with the place of its key. A row is found only
+if its decoded key values equal the key's, so damage to an index can at worst hide rows, and a seal
+shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.lookup.column_reader import PageRequest, read_requests, request_rows
+from sleeper.lookup.keys import LookupKeys, PossibleKeys
+from sleeper.lookup.page_ranges import (
+    Cover,
+    as_ranges,
+    clip,
+    covered,
+    pages_of_keys,
+    pages_with_any,
+)
+from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges
+from sleeper.lookup.table_columns import BoundColumn, WantedColumns
+from sleeper.lookup.values import (
+    Ints,
+    Key,
+    Matches,
+    Values,
+    comparable_array,
+    positions,
+)
+
+ROUND_BYTES = 8 << 20
+"""Compressed bytes that are fetched and decoded in one round. It bounds memory; larger gains
+nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of one row group, as ascending ranges; `places` has the place of each range's key."""
+
+    group: int
+    starts: Ints
+    ends: Ints
+    places: Ints
+
+
+def find_rows(
+    index: ParquetIndex, keys: LookupKeys, wanted: WantedColumns, read: ReadRanges
+) -> list[Found]:
+    """Find the rows of all keys in a file.
+
+    The indexes of every wanted column are loaded with those of the keys, in one round.
+    """
+    key_leaves = wanted.key_leaves
+    bounds = index.group_bounds(key_leaves[0])
+    if keys.count == 1:
+        low, high = pages_of_keys(bounds, keys.first_bounds[0])
+        groups: Any = range(int(low[0]), int(high[0]))
+    else:
+        low, high = pages_of_keys(bounds, keys.distinct_bounds[0])
+        groups = covered(low, high, len(index.footer.row_counts)).tolist()
+    if not groups:
+        return []
+    groups = [group for group in groups if index.footer.row_counts[group]]
+    index.load(groups, wanted.leaves, key_leaves, read)
+    if keys.count == 1:
+        return [
+            found
+            for group in groups
+            if (found := _find_one(index, group, keys, wanted, read)) is not None
+        ]
+    return _find_many(index, groups, keys, wanted, read)
+
+
+def _find_one(
+    index: ParquetIndex,
+    group: int,
+    keys: LookupKeys,
+    columns: WantedColumns,
+    read: ReadRanges,
+) -> Found | None:
+    """Find one key by bisection: of the pages by their bounds, then of the values in them."""
+    start, end = 0, index.footer.row_counts[group]
+    for number, column in enumerate(columns.keys):
+        locations = index.locations(group, column.leaf)
+        bounds = index.bounds(group, column.leaf)
+        wanted = keys.first_bounds[number]
+        if number == 0:
+            low, high = (int(places[0]) for places in pages_of_keys(bounds, wanted))
+        else:
+            pages = pages_with_any(bounds, wanted)
+            first_rows = locations.first_rows
+            pages = pages[(first_rows[pages] < end) & (first_rows[pages + 1] > start)]
+            low, high = (int(pages[0]), int(pages[-1]) + 1) if len(pages) else (0, 0)
+        if low >= high:
+            return None
+        if number == 0 and not _may_hold(index, group, keys, columns.key_leaves, read):
+            return None
+        start = max(start, int(locations.first_rows[low]))
+        end = min(end, int(locations.first_rows[high]))
+        start, end = _find_between(index, group, column, keys.first[number], (start, end), read)
+        if start == end:
+            return None
+    one = np.zeros(1, np.int64)
+    return Found(group, one + start, one + end, one)
+
+
+def _may_hold(
+    index: ParquetIndex, group: int, keys: LookupKeys, key_leaves: tuple[int, ...], read: ReadRanges
+) -> bool:
+    """Ask the filters of a row group whether it may hold the one key that is looked for."""
+    index.load_filters((group,), key_leaves, read)
+    filters = index.filters(group, key_leaves)
+    return not filters or all(
+        bloom_filter is None or bloom_filter.may_hold(key)
+        for bloom_filter, key in zip(filters, keys.first_filter_keys, strict=True)
+    )
+
+
+def _find_between(
+    index: ParquetIndex,
+    group: int,
+    column: BoundColumn,
+    key: Key,
+    rows: tuple[int, int],
+    read: ReadRanges,
+) -> tuple[int, int]:
+    """Find the rows that equal `key` among rows in which the column ascends."""
+    starts, ends = (np.array([row], np.int64) for row in rows)
+    request = request_rows(index, group, column, starts, ends)
+    if len(request.cover.pages) > 2:
+        middle = _all_but_ends(index, request, key, rows, read)
+        if middle is not None:
+            return middle
+    (values,) = read_requests(index, [request], read)
+    at, shift = int(request.cover.starts[0]), rows[0]
+    low, high = values.find(key, at, int(request.cover.ends[0]))
+    return low - at + shift, high - at + shift
+
+
+def _all_but_ends(
+    index: ParquetIndex,
+    whole: PageRequest,
+    key: Key,
+    rows: tuple[int, int],
+    read: ReadRanges,
+) -> tuple[int, int] | None:
+    """Find a key that fills whole pages by reading only the first page and the last.
+
+    If the key ends the one and starts the other, the pages between hold nothing else. None if it
+    is not so.
+    """
+    first_rows = index.locations(whole.group, whole.column.leaf).first_rows
+    first, last = int(whole.cover.pages[0]), int(whole.cover.pages[-1])
+    cuts = np.array([[rows[0], first_rows[first + 1]], [first_rows[last], rows[1]]], np.int64)
+    requests = [request_rows(index, whole.group, whole.column, cut[:1], cut[1:]) for cut in cuts]
+    head, tail = read_requests(index, requests, read)
+    start, end = (int(row) for row in (requests[0].cover.starts[0], requests[0].cover.ends[0]))
+    low, high = head.find(key, start, end)
+    if low == high or high != end:
+        return None
+    tail_start = int(requests[1].cover.starts[0])
+    tail_low, tail_high = tail.find(key, tail_start, int(requests[1].cover.ends[0]))
+    if tail_low == tail_high or tail_low != tail_start:
+        return None
+    return rows[0] + low - start, int(cuts[1][0]) + tail_high - tail_start
+
+
+def _find_many(
+    index: ParquetIndex,
+    groups: Sequence[int],
+    keys: LookupKeys,
+    wanted: WantedColumns,
+    read: ReadRanges,
+) -> list[Found]:
+    """Find all keys, column by column: read what may hold some of them, and keep what does."""
+    index.load_filters(groups, wanted.key_leaves, read)
+    possible = {group: _possible(index, group, keys, wanted) for group in groups}
+    columns = wanted.keys
+    candidates = [
+        _candidate(index, group, possible[group], columns[0])
+        for group in groups
+        if len(possible[group].rows)
+    ]
+    for number, column in enumerate(columns):
+        if number:
+            candidates = [
+                _narrowed(index, each, keys, possible[each.group], number, column)
+                for each in candidates
+            ]
+        matched = []
+        for part, ((cover, values),) in _read_values(index, candidates, [column], read):
+            some = possible[part.group]
+            quick = None
+            if keys.column_count == 1:
+                quick = values.find_many(some, 0, len(some.firsts))
+            if quick is not None:
+                matched.append(_selected(part, cover, quick, some.firsts))
+            else:
+                array = values.rows(cover.starts, cover.ends)
+                matched.append(_matched(part, array, keys, number, some.distinct(number)))
+        candidates = [found for found in matched if len(found.starts)]
+    return candidates
+
+
+def _possible(
+    index: ParquetIndex, group: int, keys: LookupKeys, wanted: WantedColumns
+) -> PossibleKeys:
+    """Return the keys that a row group may hold, by its bounds and its filters."""
+    leaf = wanted.key_leaves[0]
+    bounds = index.group_bounds(leaf)
+    first = keys.distinct_bounds[0].searchsorted(bounds.minimums[group], "left")
+    end = keys.distinct_bounds[0].searchsorted(bounds.maximums[group], "right")
+    return PossibleKeys(keys, int(first), int(end), index.filters(group, wanted.key_leaves))
+
+
+def _selected(part: Found, cover: Cover, matches: Matches, places: Ints) -> Found:
+    """Keep the matches that lie in the rows of a part; turn positions into rows.
+
+    `places` has the place of each key that was looked for.
+    """
+    run = cover.ends.searchsorted(matches.starts, "right")
+    some = np.flatnonzero(run < len(cover.ends))
+    run = run[some]
+    starts = np.maximum(matches.starts[some], cover.starts[run])
+    ends = matches.ends[some]
+    following = np.minimum(run + 1, len(cover.starts) - 1)
+    if ((run < following) & (ends > cover.starts[following])).any():
+        raise ValueError("its rows are not in key order")
+    ends = np.minimum(ends, cover.ends[run])
+    kept = np.flatnonzero(starts < ends)
+    shift = (part.starts - cover.starts)[run[kept]]
+    found = places[matches.places[some[kept]]]
+    return Found(part.group, starts[kept] + shift, ends[kept] + shift, found)
+
+
+def _candidate(index: ParquetIndex, group: int, some: PossibleKeys, column: BoundColumn) -> Found:
+    """Return the rows of all pages that may hold a first key value."""
+    first_rows = index.locations(group, column.leaf).first_rows
+    low, high = pages_of_keys(index.bounds(group, column.leaf), some.distinct_bounds[0])
+    pages = covered(low, high, len(first_rows) - 1)
+    starts, ends, places = as_ranges(pages, np.zeros(len(pages), np.int64))
+    return Found(group, first_rows[starts], first_rows[ends], places)
+
+
+def _narrowed(
+    index: ParquetIndex,
+    found: Found,
+    keys: LookupKeys,
+    some: PossibleKeys,
+    number: int,
+    column: BoundColumn,
+) -> Found:
+    """Keep only rows in pages that may hold some value of this key column."""
+    bounds = index.bounds(found.group, column.leaf)
+    pages = pages_with_any(bounds, keys.distinct_bounds[number][some.distinct(number)])
+    first_rows = index.locations(found.group, column.leaf).first_rows
+    starts, ends, which = clip(found.starts, found.ends, first_rows, pages)
+    return Found(found.group, starts, ends, found.places[which])
+
+
+def _matched(part: Found, values: pa.Array, keys: LookupKeys, number: int, among: Ints) -> Found:
+    """Keep the rows whose prefix of key columns, with this one, is the prefix of some key.
+
+    Args:
+        part: The rows, with the places of their prefixes so far.
+        values: Their values of key column `number`.
+        keys: What to find.
+        number: Which key column it is.
+        among: Places of the distinct values that can occur. Looking among few is quicker.
+    """
+    distinct = keys.distinct[number]
+    place = pc.index_in(comparable_array(values), value_set=distinct.take(pa.array(among)))
+    hit = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+    value_places = among[place.take(pa.array(hit)).to_numpy(zero_copy_only=False)]
+    before = np.repeat(part.places, part.ends - part.starts)[hit]
+    codes = before * len(distinct) + value_places
+    prefixes = keys.prefixes[number]
+    places = prefixes.searchsorted(codes)
+    exact = np.flatnonzero(prefixes[np.minimum(places, len(prefixes) - 1)] == codes)
+    rows = positions(part.starts, part.ends)[hit[exact]]
+    return Found(part.group, *as_ranges(rows, places[exact]))
+
+
+def read_rows(
+    index: ParquetIndex, found: Sequence[Found], columns: Sequence[BoundColumn], read: ReadRanges
+) -> Iterator[tuple[Found, list[pa.Array]]]:
+    """Read columns of rows, in as few rounds as `ROUND_BYTES` allows.
+
+    Yields:
+        Parts of what was found, in order, each with one array a column.
+    """
+    for part, columns_read in _read_values(index, found, columns, read):
+        arrays = [values.rows(cover.starts, cover.ends) for cover, values in columns_read]
+        if not index.has_checksums:
+            # No checksum vouches for text being UTF-8, or for offsets ascending.
+            for array in arrays:
+                array.validate(full=True)
+        yield part, arrays
+
+
+def _read_values(
+    index: ParquetIndex, found: Sequence[Found], columns: Sequence[BoundColumn], read: ReadRanges
+) -> Iterator[tuple[Found, list[tuple[Cover, Values]]]]:
+    """Read the pages that hold rows; yield each part with one cover and its values a column."""
+    parts: list[Found] = []
+    requests: list[PageRequest] = []
+    size = 0
+    for part in (part for each in found for part in _cut_by_size(index, each, columns)):
+        parts.append(part)
+        for column in columns:
+            requests.append(request_rows(index, part.group, column, part.starts, part.ends))
+            size += requests[-1].size_bytes
+        if size >= ROUND_BYTES:
+            yield from _read_round(index, parts, requests, read)
+            parts, requests, size = [], [], 0
+    if parts:
+        yield from _read_round(index, parts, requests, read)
+
+
+def _read_round(
+    index: ParquetIndex, parts: Sequence[Found], requests: Sequence[PageRequest], read: ReadRanges
+) -> Iterator[tuple[Found, list[tuple[Cover, Values]]]]:
+    decoded = read_requests(index, requests, read)
+    pairs = [(request.cover, values) for request, values in zip(requests, decoded, strict=True)]
+    width = len(requests) // len(parts)
+    for number, part in enumerate(parts):
+        yield part, pairs[number * width : (number + 1) * width]
+
+
+def _cut_by_size(
+    index: ParquetIndex, found: Found, columns: Sequence[BoundColumn]
+) -> Iterator[Found]:
+    """Cut rows so that the pages of each part are about `ROUND_BYTES` or less."""
+    if len(found.starts) == 0:
+        return
+    leaves = [leaf for column in columns for leaf in column.column.leaves]
+    size = sum(index.chunk(found.group, leaf).size for leaf in leaves)
+    if size <= ROUND_BYTES:
+        yield found
+        return
+    row_count = index.footer.row_counts[found.group]
+    step = max(1, row_count * ROUND_BYTES // size)
+    cuts = np.append(np.arange(0, row_count, step, dtype=np.int64), row_count)
+    windows = np.arange(len(cuts) - 1)
+    starts, ends, which = clip(found.starts, found.ends, cuts, windows)
+    window = cuts.searchsorted(starts, "right") - 1
+    breaks = [0, *(np.flatnonzero(window[1:] != window[:-1]) + 1).tolist(), len(starts)]
+    for first, end in pairwise(breaks):
+        places = found.places[which[first:end]]
+        yield Found(found.group, starts[first:end], ends[first:end], places)

@@ -1,0 +1,188 @@
+"""The keys of one look-up, in the forms that bounds and values are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.lookup.parquet.bloom import BloomFilter, FilterKey, filter_key
+from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds
+from sleeper.lookup.parquet.xxhash import Hashes, hash_array
+from sleeper.lookup.values import Ints, Key, comparable_array
+
+
+class LookupKeys:
+    """Distinct keys in ascending order, one column per row key field, no nulls.
+
+    Attributes:
+        batch: The keys as they were given.
+        count: How many there are.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self.batch = batch
+        self.count = int(batch.num_rows)
+        self._by_width: dict[int, tuple[Bounds, Ints]] = {}
+        self._columns = [comparable_array(column) for column in batch.columns]
+
+    @property
+    def column_count(self) -> int:
+        """How many row key fields a key has."""
+        return len(self._columns)
+
+    @cached_property
+    def first(self) -> tuple[Key, ...]:
+        """The first key's values, one a column."""
+        return tuple(column[0].as_py() for column in self._columns)
+
+    @cached_property
+    def first_bounds(self) -> tuple[Bounds, ...]:
+        """The first key's values, comparable with page bounds."""
+        return tuple(key_bound(value) for value in self.first)
+
+    @cached_property
+    def first_filter_keys(self) -> tuple[FilterKey, ...]:
+        """The first key's values, as filters are asked for them."""
+        widths = (4 if pa.types.is_int32(column.type) else 8 for column in self._columns)
+        return tuple(map(filter_key, self.first, widths))
+
+    def bounds(self, column: int) -> Bounds:
+        """Return the distinct values of a column, ascending, comparable with page bounds."""
+        return bounds_form(self.distinct[column])
+
+    @cached_property
+    def distinct(self) -> list[pa.Array]:
+        """The distinct values of each column, ascending."""
+        found = []
+        for number, column in enumerate(self._columns):
+            if len(self._columns) == 1:
+                found.append(column)
+                continue
+            values = pc.unique(column)
+            found.append(values if number == 0 else values.take(pc.sort_indices(values)))
+        return found
+
+    @cached_property
+    def distinct_bounds(self) -> list[Bounds]:
+        """`bounds` of every column."""
+        return [self.bounds(column) for column in range(len(self._columns))]
+
+    def firsts_of_width(self, width: int) -> tuple[Bounds, Ints]:
+        """Return the distinct first values of exactly `width` bytes, and their places.
+
+        `width` is at most `BOUND_WIDTH_MAX`. Among values of one width numpy compares exactly.
+        """
+        known = self._by_width.get(width)
+        if known is None:
+            lengths = pc.binary_length(self.distinct[0]).to_numpy(zero_copy_only=False)
+            places = np.flatnonzero(lengths == width)
+            known = self.distinct_bounds[0][places].astype(f"S{width}"), places
+            self._by_width[width] = known
+        return known
+
+    @cached_property
+    def hashes(self) -> list[Hashes]:
+        """The hashes of the distinct values of each column, for filters."""
+        return [hash_array(values) for values in self.distinct]
+
+    @cached_property
+    def value_places(self) -> list[Ints]:
+        """For each column the place of each key's value among the distinct ones.
+
+        Those of the first column ascend.
+        """
+        if len(self._columns) == 1:
+            return [np.arange(self.count)]
+        return [
+            np.asarray(pc.index_in(column, value_set=values).to_numpy(zero_copy_only=False), int)
+            for column, values in zip(self._columns, self.distinct, strict=True)
+        ]
+
+    @cached_property
+    def prefixes(self) -> list[Ints]:
+        """The distinct key prefixes of each length, as ascending codes.
+
+        Item `j` has one number for each distinct prefix of `j + 1` columns: the place of the prefix
+        one shorter, times the number of distinct values of column `j`, plus the place of its value.
+        The last item has one code for each key, in the order of the keys.
+        """
+        found = []
+        places = np.zeros(self.count, np.int64)
+        for place, values in zip(self.value_places, self.distinct, strict=True):
+            codes = places * len(values) + place
+            distinct, places = np.unique(codes, return_inverse=True)
+            found.append(distinct)
+        return found
+
+    def values_of(self, column: int, places: Ints) -> pa.Array:
+        """Return a column's value for each place of a key."""
+        if len(places) == 1:
+            return self.batch.column(column).slice(places[0], 1)
+        return self.batch.column(column).take(pa.array(places))
+
+
+class PossibleKeys:
+    """The keys that one row group may hold.
+
+    Attributes:
+        rows: Places of the keys, ascending.
+        firsts: Places of their distinct first values, ascending.
+        distinct_bounds: Their distinct first values, comparable with page bounds.
+
+    Args:
+        keys: All keys of the look-up.
+        first, end: Places of the distinct first values that lie between the row group's bounds.
+        filters: The row group's filters, one a key column; each may rule a key out.
+    """
+
+    def __init__(
+        self, keys: LookupKeys, first: int, end: int, filters: Sequence[BloomFilter | None]
+    ) -> None:
+        low, high = keys.value_places[0].searchsorted((first, end)).tolist()
+        self._keys = keys
+        self.rows: Ints = np.arange(low, high)
+        for number, bloom_filter in enumerate(filters):
+            if bloom_filter is not None:
+                hashes = keys.hashes[number][keys.value_places[number][self.rows]]
+                self.rows = self.rows[bloom_filter.may_hold_each(hashes)]
+        self.firsts = self.distinct(0)
+        self.distinct_bounds = [keys.distinct_bounds[0][self.firsts]]
+
+    def distinct(self, column: int) -> Ints:
+        """Return the places of the distinct values that these keys have in a column, ascending."""
+        places = self._keys.value_places[column][self.rows]
+        return places if self._keys.column_count == 1 else np.unique(places)
+
+    def firsts_of_width(self, width: int) -> tuple[Bounds, Ints]:
+        """Return the first values of exactly `width` bytes, and their places in `firsts`."""
+        values, places = self._keys.firsts_of_width(width)
+        at = np.minimum(self.firsts.searchsorted(places), len(self.firsts) - 1)
+        here = np.flatnonzero(self.firsts[at] == places)
+        return values[here], at[here]
+
+
+def bounds_form(values: pa.Array) -> Bounds:
+    """Return key values as numpy numbers or fixed-width bytes."""
+    if not pa.types.is_binary(values.type):
+        return np.asarray(values.to_numpy(zero_copy_only=False)).astype(np.int64)
+    cut = (
+        pc.binary_slice(values, 0, BOUND_WIDTH_MAX)
+        if _longest(values) > BOUND_WIDTH_MAX
+        else values
+    )
+    return np.array(cut.to_pylist(), np.bytes_) if len(cut) else np.empty(0, "S1")
+
+
+def _longest(values: pa.Array) -> int:
+    return pc.max(pc.binary_length(values)).as_py() or 0
+
+
+def key_bound(key: Key) -> Bounds:
+    """Return one key value, comparable with page bounds."""
+    if isinstance(key, int):
+        return np.array([key], np.int64)
+    return np.array([key[:BOUND_WIDTH_MAX]], np.bytes_)

@@ -1,0 +1,310 @@
+"""Pages: their headers, checksums and compression.
+
+A page header is outside the page's checksum, so each of its numbers is checked against something
+else: sizes against the offset index and the decompressor's own count, value counts against the rows
+the page must hold, the encoding against the column chunk's list.
+
+Source: parquet-format, parquet.thrift (PageHeader), Encodings.md, Compression.md.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sleeper.lookup.parquet.compact_protocol import read_struct, read_varint
+from sleeper.lookup.parquet.footer import CODECS, ColumnChunk, Leaf
+from sleeper.lookup.parquet.levels import Flags, levels_fill, present_rows
+
+DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
+PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
+
+
+Buffer = bytes | memoryview
+"""Bytes of a file: as they were read, or a view of what was read in one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page as it lies in the file.
+
+    Attributes:
+        kind: DATA_PAGE, DICTIONARY_PAGE or DATA_PAGE_V2.
+        encoding: Parquet's number of the encoding of its values.
+        value_count: Values, nulls included; with nesting, also empty lists.
+        row_count: Rows, where the header tells (version 2), else None.
+        null_count: Nulls, likewise.
+        uncompressed_size: Bytes of the body when decompressed, levels included.
+        levels_sizes: Bytes of repetition and definition levels in a version 2 page, else zeros.
+        has_checksum: Whether the header had one; it has been checked then.
+        is_compressed: False where a version 2 page says so, or the column has no codec.
+        body: The bytes after the header.
+    """
+
+    kind: int
+    encoding: int
+    value_count: int
+    row_count: int | None
+    null_count: int | None
+    uncompressed_size: int
+    levels_sizes: tuple[int, int]
+    has_checksum: bool
+    is_compressed: bool
+    body: memoryview
+
+
+def read_pages(raw: Buffer, chunk: ColumnChunk, leaf: Leaf) -> list[Page]:
+    """Cut adjacent pages apart and check each.
+
+    Raises:
+        ValueError: a page is damaged, or they do not fill `raw` exactly.
+    """
+    pages = []
+    view = memoryview(raw)
+    at = 0
+    while at < len(raw):
+        header, body_at = usual_header(raw, at) or read_struct(bytes(raw), at)
+        at = body_at + header[3]
+        if header[3] < 0 or at > len(raw):
+            raise ValueError("a page is larger than the page index says")
+        if header[1] != INDEX_PAGE:
+            pages.append(_checked_page(header, view[body_at:at], chunk, leaf))
+    return pages
+
+
+def usual_header(raw: Buffer, at: int) -> tuple[dict[int, Any], int] | None:
+    """Read the header of a data page without statistics, the commonest; None if it is another.
+
+    The result is what `read_struct` would return: kind, sizes, maybe a checksum, and a struct of
+    numbers. That struct is the same for most pages, so it is read once and remembered.
+    """
+    found = _USUAL_HEADER.match(raw, at)
+    if found is None:
+        return None
+    kind, size, compressed, checksum, version_1, version_2 = found.groups()
+    header: dict[int, Any] = {1: kind[0] >> 1, 2: _number(size), 3: _number(compressed)}
+    if checksum is not None:
+        header[4] = _number(checksum)
+    if version_1 is not None:
+        header[5] = _about_page(version_1)
+    else:
+        header[8] = _about_page(version_2)
+    return header, found.end()
+
+
+_V = rb"[\x80-\xff]{0,4}[\x00-\x7f]"
+_USUAL_HEADER = re.compile(
+    rb"\x15([\x00\x06])\x15(%b)\x15(%b)(?:\x15(%b)(?=[\x1c\x4c])|(?=[\x2c\x5c]))"
+    rb"(?:[\x1c\x2c]((?:\x15%b){4}\x00)|[\x4c\x5c]((?:\x15%b){6}[\x11\x12]?\x00))\x00"
+    % (_V, _V, _V, _V, _V),
+    re.DOTALL,
+)
+"""The kind, two sizes, a checksum or not, then the struct of a version 1 or a version 2 page."""
+
+
+@lru_cache(maxsize=1024)
+def _about_page(numbers: bytes) -> dict[int, Any]:
+    """Read the struct within a page header. Never changed by those who get it."""
+    return read_struct(numbers)[0]
+
+
+def _number(varint: bytes) -> int:
+    value = varint[0]
+    if value > 127:
+        value = read_varint(varint, 0)[0]
+    return (value >> 1) ^ -(value & 1)
+
+
+def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, leaf: Leaf) -> Page:
+    checksum = header.get(4)
+    if checksum is not None and zlib.crc32(body) != checksum & 0xFFFFFFFF:
+        raise ValueError("a page's checksum does not match its bytes")
+    if not 0 <= header[2] <= chunk.uncompressed_size:
+        raise ValueError("a page is larger than its column chunk")
+    kind = header[1]
+    compressed = chunk.codec != 0
+    rows, nulls, levels = None, None, (0, 0)
+    if kind == DATA_PAGE:
+        about = header[5]
+        encoding = about[2]
+        _check_level_encodings(about, leaf)
+    elif kind == DATA_PAGE_V2:
+        about = header[8]
+        encoding, rows, nulls = about[4], about[3], about[2]
+        levels = (about[6], about[5])
+        compressed = compressed and about.get(7, True)
+        if min(levels) < 0 or sum(levels) > len(body):
+            raise ValueError("a page header is damaged")
+    elif kind == DICTIONARY_PAGE:
+        about = header[7]
+        encoding = about[2]
+    else:
+        raise ValueError(f"a page is of unknown kind {kind}")
+    if (encoding not in chunk.encodings and kind != DICTIONARY_PAGE) or about[1] < 0:
+        raise ValueError("a page header is damaged")
+    if not compressed and header[2] != len(body):
+        raise ValueError("an uncompressed page has two different sizes")
+    has_checksum = checksum is not None
+    size = header[2]
+    return Page(kind, encoding, about[1], rows, nulls, size, levels, has_checksum, compressed, body)
+
+
+def _check_level_encodings(about: dict[int, Any], leaf: Leaf) -> None:
+    """Levels of version 1 pages must be RLE: the older bit-packing has no length to check."""
+    if (leaf.definition_max and about[3] != RLE) or (leaf.repetition_max and about[4] != RLE):
+        raise ValueError("a page's levels are encoded in a way that is not supported")
+
+
+def check_levels(page: Page, leaf: Leaf) -> None:
+    """Check that the levels of a version 2 page fill exactly the bytes that its header says.
+
+    Raises:
+        ValueError: they do not.
+    """
+    if page.kind != DATA_PAGE_V2:
+        return
+    repetition, definition = page.levels_sizes
+    levels = bytes(page.body[: repetition + definition])
+    for part, level_max in (
+        (levels[:repetition], leaf.repetition_max),
+        (levels[repetition:], leaf.definition_max),
+    ):
+        if not levels_fill(part, level_max, page.value_count):
+            raise ValueError("a page's levels do not fit its header")
+
+
+def decompressed(page: Page, codec: int) -> bytes:
+    """Return the body of a version 1 or dictionary page, or the values of a version 2 page.
+
+    Raises:
+        ValueError, OSError: it does not decompress to the size in its header.
+    """
+    levels = sum(page.levels_sizes)
+    body = page.body[levels:] if levels else page.body
+    size = page.uncompressed_size - levels
+    if not page.is_compressed:
+        return bytes(body)
+    if size == 0 and not body:
+        return b""
+    return decompress(CODECS[codec] or "", body, size)
+
+
+def decompress(codec: str, body: memoryview, size: int) -> bytes:
+    """Decompress `body` to exactly `size` bytes.
+
+    pyarrow does not tell how much it wrote: zstd refuses another size by itself, snappy says its
+    size up front, and gzip goes through `zlib`. The other codecs go to pyarrow's page reader, which
+    checks.
+    """
+    if codec == "gzip":
+        stream = zlib.decompressobj(47)
+        try:
+            data = stream.decompress(body, size + 1)
+        except zlib.error as error:
+            raise ValueError(f"a page does not decompress: {error}") from None
+        if len(data) != size or not stream.eof:
+            raise ValueError("a page does not decompress to the size in its header")
+        return data
+    if codec == "snappy" and read_varint(bytes(body[:10]), 0)[0] != size:
+        raise ValueError("a page does not decompress to the size in its header")
+    data = bytes(_codec(codec).decompress(body, size, asbytes=True))
+    if len(data) != size:
+        raise ValueError("a page does not decompress to the size in its header")
+    return data
+
+
+OWN_CODECS = frozenset((0, 1, 2, 6))
+"""Codecs whose pages this module decompresses: none, snappy, gzip, zstd."""
+
+_of_thread = threading.local()
+
+
+def _codec(name: str) -> Any:
+    """Return this thread's codec: decompression contexts are not for sharing."""
+    codec = getattr(_of_thread, name, None)
+    if codec is None:
+        codec = pa.Codec(name)
+        setattr(_of_thread, name, codec)
+    return codec
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPages:
+    """What some PLAIN pages of a flat column hold, put together.
+
+    Attributes:
+        data: The values that are not null, as they are encoded.
+        value_count: How many they are.
+        present: Which rows have a value; None if all have one.
+    """
+
+    data: bytes
+    value_count: int
+    present: Flags | None
+
+
+def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> PlainPages | None:
+    """Decompress PLAIN pages and read their levels; None if any page is otherwise.
+
+    The pages' value counts must have been compared with the offset index.
+
+    Raises:
+        ValueError, OSError: a page is damaged.
+    """
+    if chunk.codec not in OWN_CODECS or leaf.repetition_max or leaf.definition_max > 1:
+        return None
+    pages = [page for page in pages if page.kind != DICTIONARY_PAGE]
+    if any(page.encoding != PLAIN for page in pages):
+        return None
+    if len(pages) == 1:
+        return _plain_page(pages[0], chunk.codec, leaf)
+    parts = [_plain_page(page, chunk.codec, leaf) for page in pages]
+    present = None
+    if any(part.present is not None for part in parts):
+        flags = [
+            np.ones(part.value_count, np.bool_) if part.present is None else part.present
+            for part in parts
+        ]
+        present = np.concatenate(flags)
+    data = b"".join(part.data for part in parts)
+    return PlainPages(data, sum(part.value_count for part in parts), present)
+
+
+def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
+    values, count = decompressed(page, codec), page.value_count
+    present = None
+    if page.kind == DATA_PAGE_V2:
+        levels = bytes(page.body[: page.levels_sizes[1]])
+        if page.levels_sizes[0]:
+            raise ValueError("a page has repetition levels, but its column is no list")
+    elif leaf.definition_max:
+        length = int.from_bytes(values[:4], "little")
+        levels, values = values[4 : 4 + length], values[4 + length :]
+        if len(levels) != length:
+            raise ValueError("a page's levels are longer than the page")
+    else:
+        levels = b""
+    if leaf.definition_max:
+        present = present_rows(levels, count)
+    elif levels:
+        raise ValueError("a page has levels, but its column has no nulls")
+    if present is not None:
+        count = int(np.count_nonzero(present))
+    if page.null_count not in (None, page.value_count - count):
+        raise ValueError("a page has another number of nulls than its header says")
+    width = _WIDTHS.get(leaf.physical_type)
+    if width is not None and len(values) != count * width:
+        raise ValueError("a page holds another number of values than its header says")
+    return PlainPages(values, count, present)
+
+
+_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
+"""Bytes of a value, by physical type."""

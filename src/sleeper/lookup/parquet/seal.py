@@ -1,0 +1,209 @@
+"""A seal: checksums of a file's footer, page indexes and Bloom filters, kept in the file itself.
+
+Parquet has checksums for page bodies only. A flipped bit in an index, a filter or a statistic could
+hide a row without anybody noticing, so our writer adds a seal. It stands between the last index and
+the footer, where no Parquet reader looks: indexes and filters are found by absolute offsets that
+all lie before it, and the footer is found from the end of the file.
+
+    pages | Bloom filters | column indexes | offset indexes | seal | footer | its length, PAR1
+
+    seal = payload | length of payload | CRC-32 of payload | magic
+
+The payload is a row of little-endian CRC-32 numbers: the footer's (with its length), then for each
+row group and each leaf the column index's and the offset index's, 0 where there is none.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
+
+SEAL_MAGIC = b"SLPRSEL1"
+_END = struct.Struct("<II8s")
+
+SEAL_BYTES_MIN = _END.size
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The checksums of one file.
+
+    Attributes:
+        footer: CRC of the footer and the four bytes of its length.
+        parts: CRCs by (row group, leaf, 0 for the column index or 1 for the offset index), flat;
+            behind them those of the filters, or none if the filters are not sealed.
+    """
+
+    footer: int
+    parts: tuple[int, ...]
+
+    def check_index(self, data: bytes, group: int, leaf: int, which: int, leaf_count: int) -> None:
+        """Raise ValueError if these are not the bytes that were written."""
+        if zlib.crc32(data) != self.parts[(group * leaf_count + leaf) * 2 + which]:
+            raise ValueError("a page index does not match the file's seal")
+
+    def filters_by_chunk(self, footer: Footer) -> dict[tuple[int, int], int]:
+        """Return the CRC of each sealed filter, by row group and leaf.
+
+        Raises:
+            ValueError: the footer has another number of indexes or filters than the seal.
+        """
+        chunks = _filtered_chunks(footer)
+        sealed = self.parts[len(_index_places(footer)) :]
+        if len(self.parts) < len(_index_places(footer)) or len(sealed) not in (0, len(chunks)):
+            raise ValueError("the file's seal is damaged")
+        return dict(zip(chunks, sealed, strict=True)) if sealed else {}
+
+
+def seal_size(before_footer: bytes) -> int:
+    """Return the size of the seal that ends these bytes, 0 if none does."""
+    if len(before_footer) < _END.size:
+        return 0
+    length, _, magic = _END.unpack_from(before_footer, len(before_footer) - _END.size)
+    return length + _END.size if magic == SEAL_MAGIC else 0
+
+
+def read_seal(data: bytes) -> Seal:
+    """Parse a seal.
+
+    Raises:
+        ValueError: it is damaged itself.
+    """
+    length, checksum, _ = _END.unpack_from(data, len(data) - _END.size)
+    payload = data[: -_END.size]
+    if len(payload) != length or length < 4 or length % 4 or zlib.crc32(payload) != checksum:
+        raise ValueError("the file's seal is damaged")
+    footer, *parts = struct.unpack(f"<{length // 4}I", payload)
+    return Seal(footer, tuple(parts))
+
+
+def seal_bytes(tail: bytes, tail_start: int) -> bytes:
+    """Return the seal for a file.
+
+    Args:
+        tail: The file's last bytes: all filters and page indexes, the footer, its length and the
+            magic.
+        tail_start: Where they begin in the file.
+
+    Raises:
+        ValueError: the tail is no end of a Parquet file, or an index or a filter lies before it.
+    """
+    footer_start = len(tail) - TAIL_BYTES - footer_length(tail, tail_start + len(tail))
+    footer = read_footer(tail[footer_start:-TAIL_BYTES], tail_start + footer_start)
+    checksums = [zlib.crc32(tail[footer_start:-4])]
+    filters = [footer.chunks[group][leaf].bloom_filter for group, leaf in _filtered_chunks(footer)]
+    for place in (*_index_places(footer), *filters):
+        if place is None:
+            checksums.append(0)
+            continue
+        start = place[0] - tail_start
+        if start < 0:
+            raise ValueError("an index or a filter lies before the tail that is to be sealed")
+        checksums.append(zlib.crc32(tail[start : start + place[1]]))
+    payload = struct.pack(f"<{len(checksums)}I", *checksums)
+    return payload + _END.pack(len(payload), zlib.crc32(payload), SEAL_MAGIC)
+
+
+def _index_places(footer: Footer) -> Sequence[tuple[int, int] | None]:
+    return [
+        place
+        for group in footer.chunks
+        for chunk in group
+        for place in (chunk.column_index, chunk.offset_index)
+    ]
+
+
+def _filtered_chunks(footer: Footer) -> list[tuple[int, int]]:
+    """Return row group and leaf of each column chunk that has a filter."""
+    return [
+        (number, leaf)
+        for number, group in enumerate(footer.chunks)
+        for leaf, chunk in enumerate(group)
+        if chunk.bloom_filter is not None
+    ]
+
+
+class ByteStream(Protocol):
+    """A binary stream to write to."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write all of `data` and return its length in bytes."""
+
+    def flush(self) -> None:
+        """Pass on what is buffered."""
+
+    def close(self) -> None:
+        """End the stream."""
+
+
+class SealedOutput:
+    """A stream for `pyarrow.parquet.ParquetWriter` that puts a seal into the file.
+
+    Call `hold` just before the writer is closed: from then on bytes are kept in memory (the
+    filters, the indexes, the footer, and the last row group if it is not flushed yet). `close`
+    writes them with the seal and closes the stream below. The writer must have been closed by then.
+    """
+
+    def __init__(self, output: ByteStream) -> None:
+        self._output = output
+        self._position = 0
+        self._held: bytearray | None = None
+        self._held_start = 0
+        self.closed = False
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Pass bytes on, or keep them after `hold`."""
+        size = memoryview(data).nbytes
+        self._position += size
+        if self._held is None:
+            self._output.write(data)
+        else:
+            self._held += data
+        return size
+
+    def tell(self) -> int:
+        """How many bytes were written, without the seal."""
+        return self._position
+
+    def flush(self) -> None:
+        """Pass on what is not kept."""
+        self._output.flush()
+
+    def hold(self) -> None:
+        """Keep what comes from now on, until `close`."""
+        if self._held is None:
+            self._held, self._held_start = bytearray(), self._position
+
+    def close(self) -> None:
+        """Write what was kept, with the seal, and close the stream below."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._held is not None:
+            tail, self._held = bytes(self._held), None
+            self._write_sealed(tail)
+        self._output.close()
+
+    def _write_sealed(self, tail: bytes) -> None:
+        footer_start = len(tail) - TAIL_BYTES - footer_length(tail, self._position)
+        self._output.write(tail[:footer_start])
+        self._output.write(seal_bytes(tail, self._held_start))
+        self._output.write(tail[footer_start:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()

@@ -1,0 +1,394 @@
+"""What the reader knows about one data file: its footer, and its page indexes and Bloom filters as
+they are needed.
+
+Opening a file reads its last bytes once. Page indexes are parsed per row group and column on first
+use; a column index only for key columns. If the file carries a seal, each part is checked against
+it first. Filters are used only if they are sealed, and read when a key is first looked for in their
+row group.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
+from sleeper.lookup.parquet.footer import (
+    TAIL_BYTES,
+    ColumnChunk,
+    Footer,
+    footer_length,
+    read_footer,
+)
+from sleeper.lookup.parquet.page_index import (
+    Ints,
+    PageBounds,
+    PageLocations,
+    bounds_of,
+    read_column_index,
+    read_offset_index,
+    read_value_counts,
+    whole_chunk,
+)
+from sleeper.lookup.parquet.pages import Page
+from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
+from sleeper.lookup.table_columns import (
+    DecodePath,
+    WantedColumns,
+    bind_columns,
+    want_columns,
+)
+
+ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
+"""Reads (offset, length) ranges of the file; returns exactly these bytes or raises."""
+
+FIRST_READ_BYTES = 64 << 10
+HELD_BYTES_MAX = 1 << 20
+"""The index area is read whole when the file is opened, if it is no larger than this; else by
+parts."""
+
+READY_MAX = 10_000
+"""Sets of columns that are remembered as loaded. Forgetting them costs a few microseconds."""
+
+_BYTE_ARRAY = 6
+
+
+class ParquetIndex:
+    """The footer, page indexes and filters of one file. Grows as it is asked; safe for threads.
+
+    Attributes:
+        filename: The file's key.
+        footer: Its footer.
+        has_checksums: Whether every page read so far had a checksum. Where one had none, what is
+            decoded must be validated before it goes out.
+    """
+
+    def __init__(
+        self, filename: str, footer: Footer, seal: Seal | None, held: bytes, held_at: int
+    ) -> None:
+        self.filename = filename
+        self.footer = footer
+        self.has_checksums = True
+        self._seal = seal
+        self._indexes_checked = False
+        self._held, self._held_at = held, held_at
+        self._locations: dict[tuple[int, int], PageLocations] = {}
+        self._bounds: dict[tuple[int, int], PageBounds] = {}
+        self._value_counts: dict[tuple[int, int], Ints] = {}
+        self._wanted: dict[tuple[str, ...], tuple[pa.Schema, WantedColumns]] = {}
+        self._ready: set[tuple[int, tuple[int, ...]]] = set()
+        self._converted_leaves: frozenset[int] = frozenset()
+        self._filters: dict[tuple[int, tuple[int, ...]], tuple[BloomFilter | None, ...]] = {}
+        self._filter_sums = seal.filters_by_chunk(footer) if seal is not None else {}
+        self._size_bytes = footer.size_bytes + len(held) + 150 * len(self._filter_sums)
+        if seal is not None:
+            self._size_bytes += 36 * len(seal.parts)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what this index takes in memory."""
+        return self._size_bytes
+
+    def wanted(self, schema: pa.Schema, key_count: int, names: tuple[str, ...]) -> WantedColumns:
+        """Return the columns that a look-up needs, as they lie in this file.
+
+        Raises:
+            ValueError: a column is missing or has a type that does not fit the table's schema.
+        """
+        known = self._wanted.get(names)
+        if known is not None and _same(known[0], schema) and len(known[1].keys) == key_count:
+            return known[1]
+        bound = bind_columns(self.footer, schema)
+        converted = (each.leaf for each in bound.values() if each.plain is DecodePath.BY_PYARROW)
+        self._converted_leaves = frozenset(converted)
+        wanted = want_columns(bound, schema.names[:key_count], names)
+        self._wanted = {names: (schema, wanted)}
+        return wanted
+
+    def chunk(self, group: int, leaf: int) -> ColumnChunk:
+        """Return what the footer says of one leaf in one row group."""
+        return self.footer.chunks[group][leaf]
+
+    def group_bounds(self, leaf: int) -> PageBounds:
+        """Return the bounds of each row group's values of the first row key."""
+        known = self._bounds.get((-1, leaf))
+        if known is None:
+            chunks = [group[leaf] for group in self.footer.chunks]
+            trusted = self._bounds_are_ordered(leaf)
+            known = bounds_of(
+                [chunk.minimum if trusted else None for chunk in chunks],
+                [chunk.maximum if trusted else None for chunk in chunks],
+                physical_type=self.footer.leaves[leaf].physical_type,
+                ordered=True,
+            )
+            self._remember_bounds((-1, leaf), known)
+        return known
+
+    def locations(self, group: int, leaf: int) -> PageLocations:
+        """Return where a column's pages are. `load` must have been called for it."""
+        return self._locations[group, leaf]
+
+    def bounds(self, group: int, leaf: int) -> PageBounds:
+        """Return between which values a key column's pages lie. `load` must have been called."""
+        return self._bounds[group, leaf]
+
+    def filters(self, group: int, leaves: tuple[int, ...]) -> tuple[BloomFilter | None, ...]:
+        """Return the filters of key columns, None where there is none that can be relied on; () if
+        there is none at all. `load_filters` must have been called.
+        """
+        return self._filters[group, leaves]
+
+    def load_filters(
+        self, groups: Iterable[int], leaves: tuple[int, ...], read: ReadRanges
+    ) -> None:
+        """Make the filters of key columns ready for use; all that are missing are read in one call.
+
+        Raises:
+            ValueError: a filter is damaged.
+        """
+        missing = [group for group in groups if (group, leaves) not in self._filters]
+        if not missing:
+            return
+        chunks = [
+            (group, leaf)
+            for group in missing
+            for leaf in leaves
+            if (group, leaf) in self._filter_sums and leaf not in self._converted_leaves
+        ]
+        places = [place for each in chunks if (place := self.chunk(*each).bloom_filter)]
+        blobs = read(places) if places else []
+        found = {each: self._checked_filter(each, d) for each, d in zip(chunks, blobs, strict=True)}
+        for group in missing:
+            each = tuple(found.get((group, leaf)) for leaf in leaves)
+            self._filters[group, leaves] = each if any(each) else ()
+            self._size_bytes += 200 + sum(one.size_bytes for one in each if one is not None)
+
+    def _checked_filter(self, place: tuple[int, int], data: bytes) -> BloomFilter | None:
+        if zlib.crc32(data) != self._filter_sums[place]:
+            raise ValueError("a Bloom filter does not match the file's seal")
+        return read_filter(data)
+
+    def note_checksums(self, pages: Sequence[Page]) -> None:
+        """Remember whether pages that were read had checksums."""
+        if self.has_checksums and not all(page.has_checksum for page in pages):
+            self.has_checksums = False
+
+    def value_counts(self, group: int, leaf: int) -> Ints | None:
+        """Return how many values each page of a repeated column holds; None if the file does not
+        say.
+        """
+        return self._value_counts.get((group, leaf))
+
+    def load(
+        self,
+        groups: Iterable[int],
+        leaves: tuple[int, ...],
+        key_leaves: tuple[int, ...],
+        read: ReadRanges,
+    ) -> None:
+        """Make page locations of `leaves`, and bounds of `key_leaves` (some of them), ready for
+        use.
+
+        Raises:
+            ValueError: an index is damaged.
+        """
+        groups = [group for group in groups if (group, leaves) not in self._ready]
+        if not groups:
+            return
+        missing = [
+            (group, leaf)
+            for group in groups
+            for leaf in leaves
+            if (group, leaf) not in self._locations
+            or (leaf in key_leaves and (group, leaf) not in self._bounds)
+        ]
+        places = []
+        for group, leaf in missing:
+            chunk = self.chunk(group, leaf)
+            places.append(chunk.offset_index)
+            useful = leaf in key_leaves or self.footer.leaves[leaf].repetition_max
+            places.append(chunk.column_index if useful else None)
+        blobs = self._blobs(places, read)
+        for number, (group, leaf) in enumerate(missing):
+            if (group, leaf) not in self._locations:
+                self._parse_locations(group, leaf, blobs[2 * number])
+            if leaf in key_leaves:
+                self._parse_bounds(group, leaf, blobs[2 * number + 1], first=leaf == key_leaves[0])
+            elif (about := blobs[2 * number + 1]) is not None:
+                self._parse_value_counts(group, leaf, about)
+        if len(self._ready) > READY_MAX:
+            self._ready.clear()
+        self._ready.update((group, leaves) for group in groups)
+
+    def _blobs(
+        self, places: Sequence[tuple[int, int] | None], read: ReadRanges
+    ) -> list[bytes | None]:
+        """Return the bytes of each place, from memory where they are held."""
+        blobs: list[bytes | None] = []
+        unread = []
+        for number, place in enumerate(places):
+            if place is None:
+                blobs.append(None)
+            elif place[0] >= self._held_at:
+                start = place[0] - self._held_at
+                blobs.append(self._held[start : start + place[1]])
+            else:
+                blobs.append(None)
+                unread.append((number, place))
+        if unread:
+            for (number, _), data in zip(unread, read([p for _, p in unread]), strict=True):
+                blobs[number] = data
+        return blobs
+
+    def _parse_locations(self, group: int, leaf: int, data: bytes | None) -> None:
+        chunk = self.chunk(group, leaf)
+        row_count = self.footer.row_counts[group]
+        if data is None:
+            found = whole_chunk(chunk.offset, chunk.size, row_count)
+        else:
+            self._check_seal(data, group, leaf, 1)
+            found = read_offset_index(data, row_count)
+            _check_tiles(found, chunk)
+        self._locations[group, leaf] = found
+        self._size_bytes += found.size_bytes
+
+    def _parse_bounds(self, group: int, leaf: int, data: bytes | None, *, first: bool) -> None:
+        if data is not None:
+            self._check_seal(data, group, leaf, 0)
+        physical_type = self.footer.leaves[leaf].physical_type
+        pages = len(self._locations[group, leaf].offsets)
+        paged = self._locations[group, leaf].page_each
+        if data is None or not paged or not self._bounds_are_ordered(leaf):
+            nothing = [None] * pages
+            found = bounds_of(nothing, nothing, physical_type=physical_type, ordered=first)
+        else:
+            found = read_column_index(data, physical_type=physical_type, pages=pages, ordered=first)
+        self._remember_bounds((group, leaf), found)
+
+    def _parse_value_counts(self, group: int, leaf: int, data: bytes) -> None:
+        self._check_seal(data, group, leaf, 0)
+        about = self.footer.leaves[leaf]
+        found = read_value_counts(
+            data, definition_max=about.definition_max, repetition_max=about.repetition_max
+        )
+        locations = self._locations[group, leaf]
+        if found is None or not locations.page_each:
+            return
+        counts, row_counts = found
+        if not np.array_equal(row_counts, np.diff(locations.first_rows)):
+            raise ValueError("a column index and its offset index differ in their number of rows")
+        if (
+            len(counts) != len(locations.offsets)
+            or counts.sum() != self.chunk(group, leaf).value_count
+        ):
+            raise ValueError("a column index and its column chunk differ in their number of values")
+        self._value_counts[group, leaf] = counts
+        self._size_bytes += counts.nbytes + 200
+
+    def _remember_bounds(self, place: tuple[int, int], bounds: PageBounds) -> None:
+        self._bounds[place] = bounds
+        self._size_bytes += bounds.size_bytes
+
+    def _bounds_are_ordered(self, leaf: int) -> bool:
+        """Old files compare bytes as signed and do not say so: their bounds are worth nothing.
+
+        Neither are bounds of values that are stored in another unit than the table's.
+        """
+        if leaf in self._converted_leaves:
+            return False
+        return self.footer.bounds_ordered or self.footer.leaves[leaf].physical_type != _BYTE_ARRAY
+
+    def check_indexes(self, read: ReadRanges) -> None:
+        """Check every page index against the file's seal, once; a file without one passes.
+
+        Raises:
+            ValueError: an index does not hold the bytes that were written.
+        """
+        if self._seal is None or self._indexes_checked:
+            return
+        for group, chunks in enumerate(self.footer.chunks):
+            places = [
+                (leaf, which, place)
+                for leaf, chunk in enumerate(chunks)
+                for which, place in enumerate((chunk.column_index, chunk.offset_index))
+                if place is not None
+            ]
+            blobs = read([place for _, _, place in places]) if places else []
+            for (leaf, which, _), data in zip(places, blobs, strict=True):
+                self._check_seal(data, group, leaf, which)
+        self._indexes_checked = True
+
+    def _check_seal(self, data: bytes, group: int, leaf: int, which: int) -> None:
+        if self._seal is not None:
+            self._seal.check_index(data, group, leaf, which, len(self.footer.leaves))
+
+
+def open_file(filename: str, file_size: int, read: ReadRanges) -> ParquetIndex:
+    """Read and check a file's footer, its seal, and its page indexes if they are small.
+
+    Raises:
+        ValueError: the file is no Parquet file, or is damaged.
+    """
+    first = min(FIRST_READ_BYTES, file_size)
+    (tail,) = read([(file_size - first, first)]) if first else (b"",)
+    length = footer_length(tail, file_size)
+    tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
+    footer_start = file_size - TAIL_BYTES - length
+    seal_length = seal_size(tail[: len(tail) - TAIL_BYTES - length])
+    if seal_length > footer_start:
+        raise ValueError("the file's seal is damaged")
+    tail = _extended(tail, TAIL_BYTES + length + seal_length, file_size, read)
+    at = len(tail) - TAIL_BYTES - length
+    seal = read_seal(tail[at - seal_length : at]) if seal_length else None
+    if seal is not None:
+        _check_footer(seal, tail[at:-4])
+    footer = read_footer(tail[at:-TAIL_BYTES], footer_start)
+    index_start = _index_start(footer, footer_start)
+    if file_size - index_start <= HELD_BYTES_MAX:
+        tail = _extended(tail, file_size - index_start, file_size, read)
+    held_at = max(index_start, file_size - len(tail))
+    held = tail[held_at - (file_size - len(tail)) : -TAIL_BYTES - length - seal_length]
+    return ParquetIndex(filename, footer, seal, held, held_at)
+
+
+def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
+    """Return the last `wanted` bytes of the file or more, reading what `tail` lacks."""
+    lacking = min(wanted, file_size) - len(tail)
+    if lacking <= 0:
+        return tail
+    (more,) = read([(file_size - len(tail) - lacking, lacking)])
+    return more + tail
+
+
+def _check_footer(seal: Seal, data: bytes) -> None:
+    if zlib.crc32(data) != seal.footer:
+        raise ValueError("its footer does not match its seal")
+
+
+def _index_start(footer: Footer, footer_start: int) -> int:
+    places = [
+        place[0]
+        for group in footer.chunks
+        for chunk in group
+        for place in (chunk.column_index, chunk.offset_index)
+        if place is not None
+    ]
+    return min(places, default=footer_start)
+
+
+def _check_tiles(locations: PageLocations, chunk: ColumnChunk) -> None:
+    """Pages must follow one another without gap from the first data page to the chunk's end."""
+    ends = locations.offsets + locations.sizes
+    if (
+        locations.offsets[0] < chunk.first_data_page
+        or ends[-1] != chunk.end
+        or not np.array_equal(ends[:-1], locations.offsets[1:])
+    ):
+        raise ValueError("an offset index does not fit its column chunk")
+
+
+def _same(one: pa.Schema, other: pa.Schema) -> bool:
+    return one is other or bool(one.equals(other))

@@ -1,0 +1,226 @@
+"""Looking up exact keys in data files, reading only the pages that hold them.
+
+See docs/lookup.md for how the parts of this folder work together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import pyarrow as pa
+
+from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+from sleeper.lookup.column_reader import DECODING_ERRORS
+from sleeper.lookup.index_cache import IndexCache
+from sleeper.lookup.key_search import Found, find_rows, read_rows
+from sleeper.lookup.keys import LookupKeys
+from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges, open_file
+from sleeper.lookup.table_columns import WantedColumns
+from sleeper.ports.objects import Objects
+
+T = TypeVar("T")
+
+MANY_KEYS = 256
+"""From so many keys on, files are looked at in parallel: decoding takes longer than handing
+over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What one call asks of every file."""
+
+    keys: LookupKeys
+    schema: pa.Schema
+    result: pa.Schema
+    names: tuple[str, ...]
+    nothing: pa.Table
+
+
+class LookupReader:
+    """Finds rows by exact key in sorted Parquet files. Safe for threads.
+
+    Files never change once written, so what is known about them is kept: footers, page indexes and
+    Bloom filters, up to `cache_bytes`. Beside them a call holds, for each file it is looking at,
+    about 8 MiB of compressed pages, what they decode to, and the rows found.
+
+    Args:
+        files: Where the files are.
+        cache_bytes: Bound for footers, page indexes and Bloom filters together.
+        concurrent_files: Files that one call looks at side by side. Leave it at 1 where a read
+            takes microseconds; for an object store, take about as many as files are looked up at
+            once.
+    """
+
+    def __init__(
+        self, files: Objects, *, cache_bytes: int = 256 << 20, concurrent_files: int = 1
+    ) -> None:
+        self._files = files
+        self._cache = IndexCache(cache_bytes)
+        self._concurrent_files = concurrent_files
+        self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
+            None
+        )
+
+    @property
+    def cached_bytes(self) -> int:
+        """What footers, indexes and filters take in memory now, by their own account."""
+        return self._cache.size_bytes
+
+    def look_up(
+        self,
+        filenames: Sequence[str],
+        keys: pa.RecordBatch,
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+    ) -> list[pa.Table]:
+        """Return the rows that have one of the keys, one table a file.
+
+        Args:
+            filenames: The files, each sorted by row keys.
+            keys: One column for each row key field, in schema order and of its type; ascending,
+                distinct, without nulls.
+            schema: The table's schema: row keys, sort keys, values.
+            columns: The columns wanted, in this order; None for all.
+
+        Returns:
+            For each file its rows in file order, with the schema's types.
+
+        Raises:
+            DataDamaged: a file is missing, damaged or does not fit the schema; the message names
+                it.
+            StorageFailed: a file cannot be read.
+        """
+        result, nothing = self._result_of(schema, columns)
+        if keys.num_rows == 0:
+            return [nothing for _ in filenames]
+        call = _Call(LookupKeys(keys), schema, result, tuple(result.names), nothing)
+        at_once = self._concurrent_files
+        if keys.num_rows >= MANY_KEYS:
+            at_once = max(at_once, min(4, os.cpu_count() or 1))
+        if at_once == 1 or len(filenames) < 2:
+            return [self._in_file(call, filename) for filename in filenames]
+        with ThreadPoolExecutor(min(at_once, len(filenames))) as pool:
+            return list(pool.map(partial(self._in_file, call), filenames))
+
+    def check(self, filenames: Iterable[str]) -> None:
+        """Check that footer and page indexes of files are as they were written.
+
+        A reader that trusts them blindly may follow a damaged one to wrong rows, or ask for all
+        memory. Each file is checked once while it is cached: one read of its end.
+
+        Raises:
+            DataDamaged: a file is missing, or its footer or an index is damaged.
+            StorageFailed: a file cannot be read.
+        """
+        for filename in filenames:
+            self._guarded(self._check_file, filename)
+
+    def _result_of(
+        self, schema: pa.Schema, columns: Sequence[str] | None
+    ) -> tuple[pa.Schema, pa.Table]:
+        """Return the schema of the result, and a table without rows: most files' answer."""
+        wanted = None if columns is None else tuple(columns)
+        last = self._last_result
+        if last is not None and last[1] == wanted and last[0].equals(schema, check_metadata=True):
+            return last[2], last[3]
+        fields = [schema.field(name) for name in (schema.names if wanted is None else wanted)]
+        result = pa.schema(fields)
+        # Made of nulls: empty_table() would import pandas.
+        nothing = pa.Table.from_arrays([pa.nulls(0, f.type) for f in fields], schema=result)
+        self._last_result = (schema, wanted, result, nothing)
+        return result, nothing
+
+    def _in_file(self, call: _Call, filename: str) -> pa.Table:
+        """Look up in one file."""
+        return self._guarded(partial(self._look_up_file, call), filename)
+
+    def _guarded(self, read_file: Callable[[str], T], filename: str) -> T:
+        """Read one file; turn whatever damaged bytes lead to into an error that names it."""
+        try:
+            return read_file(filename)
+        except ObjectNotFound as error:
+            self._cache.drop(filename)
+            raise DataDamaged(
+                f"data file {filename!r} is missing. If this reader is older than the garbage "
+                "collector's delay, the file was replaced: query again. If that fails too, "
+                "restore the file from a copy, or ingest its rows again."
+            ) from error
+        except SleeperError:
+            raise
+        except DECODING_ERRORS as error:
+            self._cache.drop(filename)
+            reason = str(error) or type(error).__name__
+            raise DataDamaged(
+                f"data file {filename!r} is damaged or of the wrong kind: {reason}. "
+                "Restore the file from a copy, or ingest its rows again."
+            ) from error
+
+    def _check_file(self, filename: str) -> None:
+        read = self._reader_of(filename)
+        self._index_of(filename, read).check_indexes(read)
+
+    def _index_of(self, filename: str, read: ReadRanges) -> ParquetIndex:
+        index = self._cache.get(filename)
+        if index is None:
+            index = open_file(filename, self._files.size(filename), read)
+            self._cache.put(index)
+        return index
+
+    def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
+        read = self._reader_of(filename)
+        index = self._index_of(filename, read)
+        wanted = index.wanted(call.schema, call.keys.column_count, call.names)
+        size = index.size_bytes
+        found = find_rows(index, call.keys, wanted, read)
+        if index.size_bytes != size:
+            self._cache.put(index)
+        return _table(index, found, call, wanted, read) if found else call.nothing
+
+    def _reader_of(self, filename: str) -> ReadRanges:
+        """Return a function that reads ranges of one file and vouches for their lengths."""
+        read_ranges = self._files.read_ranges
+
+        def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+            try:
+                blobs = read_ranges(filename, ranges)
+            except OSError as error:
+                raise StorageFailed(
+                    f"data file {filename!r} cannot be read: {error}. "
+                    "Mend the storage and try again."
+                ) from error
+            for blob, (offset, length) in zip(blobs, ranges, strict=True):
+                if len(blob) != length:
+                    raise ValueError(f"it ends before byte {offset + length}")
+            return blobs
+
+        return read
+
+
+def _table(
+    index: ParquetIndex,
+    found: Sequence[Found],
+    call: _Call,
+    wanted: WantedColumns,
+    read: ReadRanges,
+) -> pa.Table:
+    """Read the value columns of the rows; key columns are the keys themselves."""
+    if wanted.values:
+        parts = read_rows(index, found, wanted.values, read)
+    else:
+        parts = ((each, []) for each in found)
+    batches = []
+    for part, arrays in parts:
+        by_name = {column.name: array for column, array in zip(wanted.values, arrays, strict=True)}
+        places = part.places.repeat(part.ends - part.starts)
+        for number, column in enumerate(wanted.keys):
+            if column.name in call.names:
+                by_name[column.name] = call.keys.values_of(number, places)
+        batches.append(
+            pa.RecordBatch.from_arrays([by_name[name] for name in call.names], schema=call.result)
+        )
+    return pa.Table.from_batches(batches, call.result)

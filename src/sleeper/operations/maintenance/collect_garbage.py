@@ -1,0 +1,90 @@
+"""Deletes files that nothing references any longer (spec 1.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+
+from sleeper.errors import CommitRefused
+from sleeper.model import paths
+from sleeper.ports.objects import Objects
+from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import DeleteFiles
+from sleeper.storage.deletion import delete_groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcBatch:
+    """What one batch came to.
+
+    Attributes:
+        deleted: Files that are gone, from the storage and from the table's state.
+        failures: Why files could not be deleted, by name: they stay tracked.
+        transaction: The table's transaction number afterwards.
+        after: The last file that was looked at; where the next batch begins.
+        more: True when others wait for the next batch.
+    """
+
+    deleted: tuple[str, ...]
+    failures: dict[str, str] = field(default_factory=dict)
+    transaction: int
+    after: str = ""
+    more: bool = False
+
+
+def garbage(
+    state: TableState, before: datetime, *, after: str = "", files_max: int
+) -> Sequence[str]:
+    """Return files that are unreferenced since before a time, by name, past `after`.
+
+    Source: spec GC-1.
+    """
+    names = (name for name, _ in state.files.unreferenced(before) if name > after)
+    return [*islice(names, files_max)]
+
+
+def collect_garbage(
+    before: datetime, *, after: str = "", files_max: int, store: StateStore, files: Objects
+) -> GcBatch:
+    """Delete one batch of files with their sketches, then have the state forget them.
+
+    Killed in between, the next run deletes what is left and does the rest: a file that is gone
+    counts as deleted (GC-2, GC-5). What is unreferenced is never referenced again.
+
+    Args:
+        before: Files that lost their last reference before this time are deleted. Queries that
+            began before may still read younger ones.
+        after: Begin past this name.
+        files_max: Files of a batch.
+        store: The table's state.
+        files: The table's folder.
+
+    Raises:
+        CommitContended, CommitUnknown: try again.
+        StorageFailed: the state cannot be read or changed. Files are told in `failures`.
+    """
+    state = store.refresh()
+    names = garbage(state, before, after=after, files_max=files_max)
+    failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
+    gone = [name for name in names if name not in failures]
+    number = _forget(gone, store) if gone else state.number
+    return GcBatch(
+        deleted=tuple(gone),
+        failures=failures,
+        transaction=number,
+        after=names[-1] if names else after,
+        more=len(names) == files_max,
+    )
+
+
+def _forget(names: Sequence[str], store: StateStore) -> int:
+    """Forget files, but for those that another collector has forgotten meanwhile."""
+    with suppress(CommitRefused):
+        return store.commit(DeleteFiles(filenames=tuple(names))).number
+    state = store.refresh()
+    left = [name for name in names if state.files.is_tracked(name)]
+    return store.commit(DeleteFiles(filenames=tuple(left))).number if left else state.number

@@ -1,0 +1,150 @@
+"""Runs compaction jobs: the files of each become one (spec CMP-14, CMP-16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
+from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.errors import CommitRefused, SleeperError, StorageFailed
+from sleeper.model import paths
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
+from sleeper.ports.objects import Objects
+from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.claims import Claim, ReleaseClaims
+from sleeper.state.transactions.files import ReplaceFiles
+
+Runner = Callable[
+    [Sequence[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
+    Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None],
+]
+"""Calls a function for each job, and yields what it returned, or the error of ours it raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionJobResult:
+    """What became of one job.
+
+    Attributes:
+        job: The job.
+        rows_read: Rows of its inputs that lie in the partition.
+        rows_written: Rows of the new file; fewer where the table filters or aggregates.
+        failure: Why the job failed; None if all is well. Its inputs are as they were, and free
+            for another job.
+        transaction: The table's transaction number afterwards.
+    """
+
+    job: CompactionJob
+    rows_read: int = 0
+    rows_written: int = 0
+    failure: SleeperError | None = None
+    transaction: int
+
+
+def compact(
+    jobs: Sequence[CompactionJob],
+    *,
+    store: StateStore,
+    files: Objects,
+    write: Callable[[ClaimedJob], CompactionOutput],
+    run: Runner,
+) -> Generator[CompactionJobResult, None, None]:
+    """Write each job's output and put it in the place of its inputs, in one commit for each job.
+
+    Queries see the inputs or the output, never both. A job that fails releases its inputs. One
+    that comes too late, when its inputs are claimed by another job, is refused, and the file that
+    it wrote deleted. Results come as jobs end, which may be in any order. Closing the iterator
+    ends the run; jobs that have not ended then release their inputs too.
+
+    Args:
+        jobs: Jobs that have claimed their inputs.
+        store: The table's state.
+        files: The table's folder.
+        write: Writes a job's output; `write_output`, with all but its first argument.
+        run: Where and in which order that is done.
+
+    Raises:
+        CommitContended, CommitUnknown: run the same job again; it is committed once.
+    """
+    waiting = {job.job_id: job for job in jobs}
+    try:
+        for job, written in _written(jobs, store, write, run):
+            if isinstance(written, SleeperError):
+                number = _release([job], store)
+                result = CompactionJobResult(job=job, failure=written, transaction=number)
+            else:
+                result = _replaced(job, written, store, files)
+            del waiting[job.job_id]
+            yield result
+    finally:
+        if waiting:
+            with suppress(SleeperError):
+                _release(waiting.values(), store)
+
+
+def _written(
+    jobs: Sequence[CompactionJob],
+    store: StateStore,
+    write: Callable[[ClaimedJob], CompactionOutput],
+    run: Runner,
+) -> Iterator[tuple[CompactionJob, CompactionOutput | SleeperError]]:
+    """What each job wrote, or why it failed."""
+    claimed = []
+    state = store.refresh()
+    for job in jobs:
+        try:
+            claimed.append(claimed_job(state, job))
+        except SleeperError as failure:
+            yield job, failure
+    with closing(run(claimed, write)) as ended:
+        for each, written in ended:
+            yield each.job, written
+
+
+def write_output(
+    claimed: ClaimedJob,
+    reading: Callable[[], TableReader],
+    files: Objects,
+    settings: WriteSettings,
+) -> CompactionOutput:
+    """Write a job's output; nothing is committed. It needs no state, so it may run anywhere.
+
+    Args:
+        claimed: The job.
+        reading: Opens the table, with the processing to apply.
+        files: The table's folder.
+        settings: How the file is laid out.
+    """
+    return compact_files(reading(), files, claimed, settings)
+
+
+def _replaced(
+    job: CompactionJob, written: CompactionOutput, store: StateStore, files: Objects
+) -> CompactionJobResult:
+    transaction = ReplaceFiles(job_id=job.job_id, inputs=job.inputs, output=written.reference)
+    try:
+        after = store.commit(transaction)
+    except CommitRefused as refusal:
+        state = store.refresh()
+        if not state.files.is_tracked(job.output):
+            with suppress(StorageFailed):
+                files.delete([job.output, paths.sketch_file(job.output)])
+        return CompactionJobResult(job=job, failure=refusal, transaction=state.number)
+    return CompactionJobResult(
+        job=job,
+        rows_read=written.rows_read,
+        rows_written=written.reference.row_count,
+        transaction=after.number,
+    )
+
+
+def _release(jobs: Iterable[CompactionJob], store: StateStore) -> int:
+    claims = tuple(
+        Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+        for job in jobs
+    )
+    return store.commit(ReleaseClaims(claims=claims)).number

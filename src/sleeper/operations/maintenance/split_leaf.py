@@ -1,0 +1,109 @@
+"""Splits one leaf that has grown too large, at the median of its keys (spec 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sleeper.engine.writing.sketch import Sketches, read_sketches, union
+from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
+from sleeper.model import paths
+from sleeper.model.partitions import split_partition
+from sleeper.model.schema import Schema
+from sleeper.planning.splits import files_to_sketch, split_point
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.partitions import SplitPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResult:
+    """What became of one leaf.
+
+    Attributes:
+        partition_id: The leaf.
+        field: The row key field that it was split on; None where it was not split.
+        point: The least value of the upper half.
+        children: Ids of the lower and the upper half.
+        reason: Why it was not split, as a clause; None where it was.
+        transaction: The table's transaction number afterwards.
+    """
+
+    partition_id: str
+    field: str | None = None
+    point: Any = None
+    children: tuple[str, ...] = ()
+    reason: str | None = None
+    transaction: int
+
+
+def split_leaf(
+    partition_id: str,
+    *,
+    store: StateStore,
+    files: Objects,
+    schema: Schema,
+    files_max: int,
+    new_id: NewId,
+) -> SplitResult:
+    """Split a leaf into two, in one commit. Its files stay where they are, on the parent.
+
+    Ingest, compaction and queries go on meanwhile: what is referenced on the parent counts for
+    both halves.
+
+    Args:
+        partition_id: The leaf.
+        store: The table's state.
+        files: The table's folder, where the sketches are.
+        schema: The table's.
+        files_max: Of how many files, those with the most rows, sketches are read.
+        new_id: Makes ids of the halves.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again; a leaf is not split twice.
+    """
+    state = store.refresh()
+    try:
+        leaf = state.partition(partition_id)
+    except PartitionNotFound:
+        return _left(partition_id, state.number, "it is no longer in the tree")
+    if not leaf.is_leaf:
+        return _left(partition_id, state.number, "it was split meanwhile")
+    names = files_to_sketch(state, partition_id, files_max)
+    sketches = [sketch for sketch in _sketches(names, files, schema) if sketch.row_count]
+    if not sketches:
+        return _left(partition_id, state.number, "none of its files has a sketch of any rows")
+    found = split_point(leaf, union(sketches))
+    if found is None:
+        return _left(partition_id, state.number, "too many of its rows have the same key")
+    dimension, point = found
+    parent, lower, upper = split_partition(leaf, point, dimension=dimension, new_id=new_id)
+    try:
+        after = store.commit(SplitPartition(parent=parent, children=(lower, upper)))
+    except PartitionSplitRefused:
+        return _left(partition_id, store.state().number, "it was split meanwhile")
+    return SplitResult(
+        partition_id=partition_id,
+        field=schema.row_keys[dimension].name,
+        point=point,
+        children=(lower.partition_id, upper.partition_id),
+        transaction=after.number,
+    )
+
+
+def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
+    return SplitResult(partition_id=partition_id, reason=reason, transaction=transaction)
+
+
+def _sketches(names: tuple[str, ...], files: Objects, schema: Schema) -> Iterator[Sketches]:
+    """Yield those that can be read."""
+    for name in map(paths.sketch_file, names):
+        data = files.read(name)
+        if data is None:
+            continue
+        try:
+            yield read_sketches(data, schema, name)
+        except DataDamaged:
+            continue

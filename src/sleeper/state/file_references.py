@@ -1,0 +1,331 @@
+"""Which files a table has, and which partition references which: a value, one per transaction.
+
+An index is a base of Arrow columns, shared by many versions, and a small overlay of what has
+changed since. A change copies the overlay; once the overlay has grown to a fixed share of the
+base, the change folds it in. So a change costs in proportion to itself, however many files
+there are, and Python objects exist only for the references that somebody asks for.
+
+Every tracked file is either referenced by at least one partition, or unreferenced since some
+time and waiting for garbage collection. Never both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from heapq import merge
+from typing import ClassVar
+
+import pyarrow as pa
+
+from sleeper.model.files import FileReference
+from sleeper.state.file_rows import (
+    SUMS,
+    FileRows,
+    file_rows_batch,
+    negated,
+    no_file_rows,
+    summed,
+)
+
+_Changes = Mapping[str, Mapping[str, FileReference | None]]
+_Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTotals:
+    """What all references on one partition add up to.
+
+    Attributes:
+        references: How many there are.
+        rows: Their rows, estimates among them when `estimated`.
+        rows_exact_whole: The rows of those that are the whole of their file, exactly counted.
+        references_on_jobs: How many a compaction job has claimed.
+        estimated: True when at least one row count is an estimate.
+    """
+
+    references: int
+    rows: int
+    rows_exact_whole: int
+    references_on_jobs: int
+    estimated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FileReferences:
+    """All references and all unreferenced files of a table. Every change makes a new index.
+
+    Attributes:
+        reference_count: References, over all partitions.
+        overlay_size: References and files changed since the last fold.
+
+    Source: spec FRF-1 to FRF-6; the queries are those of STS-10.
+    """
+
+    # An overlay of a fiftieth keeps a fold's share of each change below the change itself;
+    # the minimum keeps small tables from folding all the time.
+    _fold_share: ClassVar[int] = 50
+    _fold_min: ClassVar[int] = 4096
+
+    _base: FileRows
+    reference_count: int
+    overlay_size: int = 0
+    # What differs from the base, as {partition id: {filename: reference}} and the other way
+    # round. None hides a reference of the base, or the time of a file there.
+    _on_partition: _Changes = field(default_factory=dict)
+    _to_file: _Changes = field(default_factory=dict)
+    _since: Mapping[str, datetime | None] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls) -> FileReferences:
+        """Return the index of a table without files."""
+        return cls._of(FileRows(no_file_rows()))
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> FileReferences:
+        """Read back what `to_arrow` returned. Shares the memory of columns in one chunk.
+
+        Raises:
+            ValueError: the rows are not in the order of `to_arrow`.
+        """
+        return cls._of(FileRows.from_table(table))
+
+    @classmethod
+    def _of(cls, base: FileRows) -> FileReferences:
+        return cls(base, len(base) - len(base.unreferenced))
+
+    def to_arrow(self) -> pa.Table:
+        """Return everything as one table: `file_rows.SCHEMA`, by partition, then filename.
+
+        A file that nobody references is a row with a null partition, and `updated` is when
+        its wait began. Such rows come first.
+        """
+        return self._folded_base().to_table()
+
+    @property
+    def file_count(self) -> int:
+        """Distinct files, with references or without."""
+        touched = {*self._to_file, *self._since}
+        now = sum(self.is_tracked(filename) for filename in touched)
+        before = sum(any(True for _ in self._base.rows_of_file(name)) for name in touched)
+        return self._base.file_count - before + now
+
+    def references_on(self, partition_id: str) -> tuple[FileReference, ...]:
+        """Return the references of one partition, by filename."""
+        kept = self._base.references_on(partition_id)
+        changes = self._on_partition.get(partition_id)
+        if not changes:
+            return tuple(kept)
+        held = [each for each in kept if each.filename not in changes]
+        held += filter(None, changes.values())
+        return tuple(sorted(held, key=lambda each: each.filename))
+
+    def filenames_on(self, partition_id: str) -> list[str]:
+        """Return the names alone of the files that one partition references, ordered.
+
+        All that a query needs, at a fraction of the cost of `references_on`.
+        """
+        kept = self._base.filenames_on(partition_id)
+        changes = self._on_partition.get(partition_id)
+        if not changes:
+            return kept
+        held = [name for name in kept if name not in changes]
+        return sorted([*held, *(name for name, now in changes.items() if now is not None)])
+
+    def references_to(self, filename: str) -> tuple[FileReference, ...]:
+        """Return the references to one file, by partition id."""
+        changes = self._to_file.get(filename, {})
+        held = [self._base.reference(row) for row in self._kept_rows(filename, changes)]
+        held += filter(None, changes.values())
+        return tuple(sorted(held, key=lambda each: each.partition_id))
+
+    def reference(self, filename: str, partition_id: str) -> FileReference | None:
+        """Return the reference of one partition to one file, or None."""
+        changes = self._on_partition.get(partition_id, {})
+        if filename in changes:
+            return changes[filename]
+        row = self._base.row_of(filename, partition_id)
+        return None if row is None else self._base.reference(row)
+
+    def is_tracked(self, filename: str) -> bool:
+        """True when the file is referenced, or waits for garbage collection (spec FRF-6)."""
+        if self.unreferenced_since(filename) is not None:
+            return True
+        return self._is_referenced(filename, self._to_file.get(filename, {}))
+
+    def unreferenced_since(self, filename: str) -> datetime | None:
+        """Return when the file lost its last reference; None if referenced or not tracked."""
+        if filename in self._since:
+            return self._since[filename]
+        row = self._base.row_of(filename, None)
+        return None if row is None else self._base.updated(row)
+
+    def unreferenced(self, before: datetime | None = None) -> Iterator[tuple[str, datetime]]:
+        """Yield (filename, since) of files without references, by filename.
+
+        Newer indexes may be made meanwhile: this one stays as it is.
+
+        Args:
+            before: Only files unreferenced since strictly before this time (spec STS-10).
+        """
+        kept = self._base.unreferenced_files(before)
+        changed = sorted(
+            (name, since)
+            for name, since in self._since.items()
+            if since is not None and (before is None or since < before)
+        )
+        return merge((each for each in kept if each[0] not in self._since), changed)
+
+    def partition_ids(self) -> frozenset[str]:
+        """Return the partitions with at least one reference."""
+        emptied = {each for each in self._on_partition if not self._has_references(each)}
+        return frozenset((self._base.slices.keys() | self._on_partition.keys()) - emptied)
+
+    def totals(self) -> dict[str, PartitionTotals]:
+        """Return the totals of each partition that has references.
+
+        Costs in proportion to partitions and overlay; the base is added up once.
+        """
+        hidden = self._base.measures_of(self._hidden_references())
+        added = FileRows.measures(file_rows_batch(self._added(), {}))
+        sums = summed([self._base.sums, negated(hidden), added])
+        return {
+            partition_id: PartitionTotals(
+                references=references,
+                rows=rows,
+                rows_exact_whole=exact,
+                references_on_jobs=on_jobs,
+                estimated=estimated > 0,
+            )
+            for partition_id, references, rows, exact, on_jobs, estimated in zip(
+                sums.column("partition_id").cast(pa.string()).to_pylist(),
+                *(sums.column(name).to_pylist() for name in SUMS),
+                strict=True,
+            )
+            if references
+        }
+
+    def changed(
+        self,
+        *,
+        removed: Iterable[_Pair] = (),
+        added: Iterable[FileReference] = (),
+        unreferenced: Iterable[str] = (),
+        forgotten: Iterable[str] = (),
+        at: datetime,
+    ) -> FileReferences:
+        """Return the index after one change. A file that loses its last reference waits from `at`.
+
+        Args:
+            removed: (filename, partition id) of references that go.
+            added: References that come; `updated` becomes `at`. One that replaces another of
+                the same file and partition may be in `removed` as well.
+            unreferenced: New files that are tracked though nobody references them.
+            forgotten: Unreferenced files that are tracked no longer.
+            at: The time of the change.
+
+        Raises:
+            KeyError: what is to be removed or forgotten is not there.
+        """
+        changes: dict[_Pair, FileReference | None] = dict.fromkeys(removed)
+        for pair in changes:
+            if not self._has(pair):
+                raise KeyError(f"partition {pair[1]!r} does not reference file {pair[0]!r}")
+        for each in added:
+            changes[each.filename, each.partition_id] = replace(each, updated=at)
+        since = self._waits_ended(changes, forgotten)
+        since.update(dict.fromkeys(unreferenced, at))
+
+        come = sum(new is not None for new in changes.values())
+        gone = sum(self._has(pair) for pair in changes)
+        to_file = _overlaid(self._to_file, changes, outer=0)
+        touched = {filename for filename, _ in changes}
+        freed = (name for name in touched if not self._is_referenced(name, to_file.get(name, {})))
+        since.update(dict.fromkeys(freed, at))
+        newer = replace(
+            self,
+            reference_count=self.reference_count + come - gone,
+            overlay_size=self.overlay_size + len(changes) + len(since),
+            _on_partition=_overlaid(self._on_partition, changes, outer=1),
+            _to_file=to_file,
+            _since={**self._since, **since},
+        )
+        limit = max(self._fold_min, newer.reference_count // self._fold_share)
+        return newer.folded() if newer.overlay_size > limit else newer
+
+    def folded(self) -> FileReferences:
+        """Return an index of the same content whose overlay is empty."""
+        return self._of(self._folded_base()) if self.overlay_size else self
+
+    def _folded_base(self) -> FileRows:
+        if not self.overlay_size:
+            return self._base
+        waiting = {name: since for name, since in self._since.items() if since is not None}
+        ended = (self._base.row_of(name, None) for name in self._since)
+        dropped = [*self._hidden_references(), *(row for row in ended if row is not None)]
+        return self._base.replaced(dropped, file_rows_batch(self._added(), waiting))
+
+    def _waits_ended(
+        self, changes: Mapping[_Pair, FileReference | None], forgotten: Iterable[str]
+    ) -> dict[str, datetime | None]:
+        """Return the files that wait no longer: forgotten, or referenced again."""
+        ended: dict[str, datetime | None] = dict.fromkeys(forgotten)
+        for filename in ended:
+            if self.unreferenced_since(filename) is None:
+                raise KeyError(f"file {filename!r} does not wait for garbage collection")
+        for (filename, _), new in changes.items():
+            if new is not None and self.unreferenced_since(filename) is not None:
+                ended[filename] = None
+        return ended
+
+    def _has(self, pair: _Pair) -> bool:
+        filename, partition_id = pair
+        changes = self._on_partition.get(partition_id, {})
+        if filename in changes:
+            return changes[filename] is not None
+        return self._base.row_of(filename, partition_id) is not None
+
+    def _is_referenced(self, filename: str, changes: Mapping[str, FileReference | None]) -> bool:
+        """True when a file has references, given what the overlay changes about it."""
+        return any(changes.values()) or any(True for _ in self._kept_rows(filename, changes))
+
+    def _kept_rows(
+        self, filename: str, changes: Mapping[str, FileReference | None]
+    ) -> Iterator[int]:
+        """Yield the base's rows of references to a file that the overlay leaves alone."""
+        for row in self._base.rows_of_file(filename):
+            partition_id = self._base.partition_of(row)
+            if partition_id is not None and partition_id not in changes:
+                yield row
+
+    def _has_references(self, partition_id: str) -> bool:
+        changes = self._on_partition[partition_id]
+        if any(changes.values()):
+            return True
+        hidden = sum(self._base.row_of(name, partition_id) is not None for name in changes)
+        return hidden < len(self._base.slice_of(partition_id))
+
+    def _hidden_references(self) -> list[int]:
+        """Return the base's rows of references that the overlay has changed."""
+        rows = (
+            self._base.row_of(filename, partition_id)
+            for partition_id, changes in self._on_partition.items()
+            for filename in changes
+        )
+        return [row for row in rows if row is not None]
+
+    def _added(self) -> Iterator[FileReference]:
+        for changes in self._on_partition.values():
+            yield from filter(None, changes.values())
+
+
+def _overlaid(
+    overlay: _Changes, changes: Mapping[_Pair, FileReference | None], *, outer: int
+) -> _Changes:
+    """Copy an overlay with some changes; only the inner mappings they touch are copied."""
+    grouped: dict[str, dict[str, FileReference | None]] = {}
+    for pair, new in changes.items():
+        grouped.setdefault(pair[outer], {})[pair[1 - outer]] = new
+    inner = {key: {**overlay.get(key, {}), **each} for key, each in grouped.items()}
+    return {**overlay, **inner}

@@ -1,0 +1,49 @@
+"""Turns: writers of one folder queue up, so that none of them loses every race.
+
+The kernel drops a lock when its process dies, and nobody waits for ever for one that hangs. What
+keeps the log right is that an entry is created only if absent; turns only save lost races.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from zlib import crc32
+
+from sleeper.storage.keys import TEMPORARY
+
+_LOOKS = 1_000
+
+
+@contextmanager
+def writer_lock(root: str, key: str, pause: Callable[[int], None]) -> Iterator[None]:
+    """Hold the turn of `key` in the folder `root` while the block runs."""
+    descriptor = _open(root, key)
+    if descriptor is None:
+        yield
+        return
+    try:
+        for _ in range(_LOOKS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                pause(0)
+            except OSError:  # the file system has no locks
+                break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(root: str, key: str) -> int | None:
+    """Open the hidden file of a turn; None where that cannot be done: then there are no turns."""
+    folder = Path(root) / f"{TEMPORARY}writes"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return os.open(folder / f"turn-{crc32(key.encode()):08x}", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        return None
