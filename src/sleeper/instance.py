@@ -95,7 +95,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         UrlInvalid: the URL's scheme is not known.
         InstanceNotFound: no instance is there, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
-        MissingExtra: the URL names a bucket, and `sleeper[objectstore]` is not installed.
+        MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
     return _connect(_Place.of(url, ObjectStoreSettings.of(os.environ)), create=create)
