@@ -54,6 +54,14 @@ class CommitProperties:
         one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
         "Which state stores commit through the committer, where one runs.",
     )
+    read_back: str = setting(
+        "statestore.commit.read.back",
+        "auto",
+        one_of("auto", "always", "never"),
+        "Whether each log entry is read again after it was committed, and compared; auto: "
+        "where an object store is not Amazon's own.",
+        since="ours",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
