@@ -299,6 +299,14 @@ IN_DELETING = (
         wrong="reference.job_id is not None and claimed is not None:",
         tests=UPKEEP,
     ),
+    Bug(
+        name="workers-outlive-their-parent",
+        breaks="Worker processes of a compaction that was killed stay for ever.",
+        module="operations/maintenance/worker_processes.py",
+        right="    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()\n",
+        wrong="",
+        tests=("tests/unit/operations/test_worker_processes.py",),
+    ),
 )
 
 IN_PROCESSING = (
