@@ -20,12 +20,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from sleeper.errors import SleeperError, StorageFailed
 
@@ -63,7 +62,7 @@ def run_pieces(
     coming = iter(pieces)
     first = [*islice(coming, 2 if workers > 1 else 1)]
     every = chain(first, coming)
-    if len(first) < 2:  # noqa: PLR2004
+    if len(first) < 2:
         return ((piece, _outcome(run, piece)) for piece in every)
     return _in_processes(every, run, workers)
 
@@ -120,7 +119,7 @@ class _Worker:
         self.results = os.fdopen(results_out, "rb")
         self.alive = True
 
-    def __enter__(self) -> _Worker:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +138,7 @@ class _Worker:
     def receive(self) -> Any:
         """Return the result of the last piece, or our error; raise the others."""
         try:
-            answer = pickle.load(self.results)  # noqa: S301: from a process of our own
+            answer = pickle.load(self.results)  # noqa: S301 - from a process of our own
         except (EOFError, pickle.UnpicklingError):
             self.alive = False
             return self._died()
@@ -176,7 +175,7 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
     with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
         while True:
             try:
-                call = pickle.load(pieces)  # noqa: S301: from the process that started this one
+                call = pickle.load(pieces)  # noqa: S301 - from the process that started this one
             except EOFError:
                 return
             results.write(pickle.dumps(_answer(call)))
@@ -185,8 +184,9 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
 
 def _exit_with(parent_id: int) -> None:
     """End this process at once when its parent has ended."""
+    woken = threading.Event()  # by nobody
     while os.getppid() == parent_id:
-        time.sleep(_PARENT_CHECK_S)
+        woken.wait(_PARENT_CHECK_S)
     os._exit(1)
 
 
@@ -195,9 +195,9 @@ def _answer(call: bytes) -> bytes:
     try:
         run, piece = pickle.loads(call)  # noqa: S301
         return pickle.dumps((_outcome(run, piece), None))
-    except Exception as fault:  # noqa: BLE001: it is raised where the result is awaited
+    except Exception as fault:  # noqa: BLE001 - it is raised where the result is awaited
         fault.add_note(f"In a worker process:\n{traceback.format_exc()}")
         try:
             return pickle.dumps((None, fault))
-        except Exception:  # noqa: BLE001: one that cannot be pickled
+        except Exception:  # noqa: BLE001 - one that cannot be pickled
             return pickle.dumps((None, RuntimeError(traceback.format_exc())))
