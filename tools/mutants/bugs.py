@@ -22,6 +22,7 @@ KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
 
 UPKEEP = ("tests/stories/test_maintenance.py",)
+VALUES = ("tests/stories/test_values_unchanged.py",)
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
 
 
@@ -336,4 +337,39 @@ IN_PROCESSING = (
     ),
 )
 
-BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_DELETING, *IN_PROCESSING)
+IN_INPUTS = (
+    Bug(
+        name="classes-unchecked",
+        breaks="pyarrow cuts 1.5 down to 1, in rows and in keys.",
+        module="columns/python_values.py",
+        right="        if not holds(cls, kind):\n",
+        wrong="        if cls is object:\n",
+        tests=VALUES,
+    ),
+    Bug(
+        name="nanoseconds-dropped",
+        breaks="A pandas timestamp loses its nanoseconds.",
+        module="model/python_values.py",
+        right='    if getattr(value, "nanosecond", 0):\n',
+        wrong='    if getattr(value, "nanoseconds", 0):\n',
+        tests=VALUES,
+    ),
+    Bug(
+        name="zone-ignored",
+        breaks="A clock time without a zone is taken for UTC.",
+        module="columns/python_values.py",
+        right="        if None in offsets:\n",
+        wrong="        if None in present:\n",
+        tests=VALUES,
+    ),
+)
+
+BUGS = (
+    *IN_COMMITS,
+    *IN_TREES,
+    *IN_WRITING,
+    *IN_READING,
+    *IN_DELETING,
+    *IN_PROCESSING,
+    *IN_INPUTS,
+)

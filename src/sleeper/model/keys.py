@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, date, datetime, timedelta
-from numbers import Integral
+from operator import index
 from typing import Any
 
 from sleeper.errors import QueryInvalid
+from sleeper.model.python_values import WANTED, holds, plain_clock, plain_instant, plain_text
 from sleeper.model.schema import Field, Primitive
 
 KeyValue = int | str | bytes | date | datetime
@@ -78,58 +79,34 @@ def checked_value(field: Field, value: object) -> Any:
         QueryInvalid: the value is of another type, or out of the type's limits.
     """
     kind = key_type(field)
-    checked = _checked(kind, value)
-    if checked is None:
-        raise QueryInvalid(
-            f"{value!r} is no value for key field {field.name!r}: it wants {_WANTED[kind]}"
-        )
-    return checked
+    try:
+        if holds(type(value), kind):
+            return _plain(kind, value)
+        reason = ""
+    except (ValueError, OverflowError) as error:
+        reason = f" ({error})"
+    raise QueryInvalid(
+        f"{value!r} is no value for key field {field.name!r}: it wants {WANTED[kind]}{reason}"
+    )
 
 
-_WANTED = {
-    Primitive.INT: "an integer of 32 bits",
-    Primitive.LONG: "an integer of 64 bits",
-    Primitive.STRING: "a string that UTF-8 can hold",
-    Primitive.BYTES: "bytes",
-    Primitive.DATE: "a datetime.date",
-    Primitive.TIMESTAMP: "a datetime with a time zone",
-    Primitive.TIMESTAMP_NTZ: "a datetime without a time zone",
-}
-
-
-def _checked(kind: Primitive, value: object) -> Any:
-    match kind, value:
-        case ((Primitive.INT | Primitive.LONG), bool()):
-            return None
-        case ((Primitive.INT | Primitive.LONG), Integral()):
+def _plain(kind: Primitive, value: Any) -> Any:
+    match kind:
+        case Primitive.INT | Primitive.LONG:
             limit = _INTEGER_LIMITS[kind]
-            return int(value) if -limit <= int(value) < limit else None
-        case Primitive.STRING, str() if value.isascii() or _is_utf8(value):
-            return str(value)
-        case Primitive.BYTES, bytes() | bytearray() | memoryview():
+            number = index(value)
+            if not -limit <= number < limit:
+                raise ValueError("it is beyond that")
+            return number
+        case Primitive.STRING:
+            return plain_text(value)
+        case Primitive.BYTES:
             return bytes(value)
-        case Primitive.DATE, date() if not isinstance(value, datetime):
-            return value
-        case Primitive.TIMESTAMP, datetime() if value.tzinfo is not None:
-            return _in_utc(value)
-        case Primitive.TIMESTAMP_NTZ, datetime() if value.tzinfo is None:
-            return value
-    return None
-
-
-def _is_utf8(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
-
-
-def _in_utc(value: datetime) -> datetime | None:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:  # before the year 1, or after 9999
-        return None
+        case Primitive.TIMESTAMP:
+            return plain_instant(value)
+        case Primitive.TIMESTAMP_NTZ:
+            return plain_clock(value)
+    return value
 
 
 def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) -> Any:
