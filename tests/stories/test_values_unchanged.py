@@ -42,7 +42,7 @@ def test_a_value_of_another_kind_is_refused_in_every_door(instance, kind, stored
         with pytest.raises(QueryInvalid, match="'k'"):
             table.query(**question)
     for rows in ([{"k": near}], [{"k": stored}, {"k": near}], [{"k": None}, {"k": near}]):
-        with pytest.raises(InputSchemaMismatch, match=f"row {len(rows) - 1} .*'k'"):
+        with pytest.raises(InputSchemaMismatch, match=rf"row {len(rows) - 1} .*'k'"):
             table.ingest(rows)
 
     assert table.query(keys=[stored]).to_pylist() == [{"k": stored}]
@@ -68,7 +68,7 @@ def test_first_rows_decide_nothing_about_later_ones(instance, kind, first, value
     rows = [{"k": 1, "v": first}, {"k": 2, "v": value}]
 
     for given in (rows, pd.DataFrame(rows, dtype=object)):
-        with pytest.raises(InputSchemaMismatch, match="row 1 .*'v'") as refused:
+        with pytest.raises(InputSchemaMismatch, match=r"row 1 .*'v'") as refused:
             table.ingest(given)
 
         assert repr(value) in str(refused.value)
@@ -81,9 +81,9 @@ def test_arrays_of_other_libraries_are_cast_only_where_nothing_is_lost(instance)
 
     assert table.query(keys=np.array([1.0])).count() == 1
     assert table.query(keys=pd.Series([1, 2], dtype="int8")).count() == 2
-    with pytest.raises(QueryInvalid, match="'k'.*truncated"):
+    with pytest.raises(QueryInvalid, match=r"'k'.*truncated"):
         table.query(keys=np.array([1.5]))
-    with pytest.raises(QueryInvalid, match="'k'.*bool"):
+    with pytest.raises(QueryInvalid, match=r"'k'.*bool"):
         table.query(keys=np.array([True]))
-    with pytest.raises(InputSchemaMismatch, match="'k'.*truncated"):
+    with pytest.raises(InputSchemaMismatch, match=r"'k'.*truncated"):
         table.ingest(pa.table({"k": [1.5]}))
