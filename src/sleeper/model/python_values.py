@@ -67,7 +67,7 @@ def holds(cls: type, kind: Primitive | DecimalType) -> bool:
 
 def is_integer(cls: type) -> bool:
     """Return whether objects of a class are integers; booleans and NumPy's durations are none."""
-    return issubclass(cls, Integral) and not issubclass(cls, bool) and hasattr(cls, "__index__")
+    return cls is not bool and issubclass(cls, Integral) and hasattr(cls, "__index__")
 
 
 def _is_float(cls: type) -> bool:
