@@ -381,7 +381,7 @@ IN_INPUTS = (
     Bug(
         name="nanoseconds-dropped",
         breaks="A pandas timestamp loses its nanoseconds.",
-        module="model/python_values.py",
+        module="model/keys.py",
         right='    if getattr(value, "nanosecond", 0):\n',
         wrong='    if getattr(value, "nanoseconds", 0):\n',
         tests=VALUES,

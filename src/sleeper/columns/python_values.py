@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from sleeper.columns.arrow_types import plain_kind
 from sleeper.columns.exact_cast import outside_years
-from sleeper.model.python_values import (
+from sleeper.model.keys import (
     holds,
     is_integer,
     is_null_class,
