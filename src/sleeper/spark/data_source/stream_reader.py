@@ -22,8 +22,8 @@ from sleeper.spark.data_source.leaves_task import LeavesTask
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.reader import read_partition
 from sleeper.spark.data_source.requests import StreamRequest
-from sleeper.state.change_feed import AddedFile, ChangeFeed, added_between
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.change_feed import AddedFile, ChangeFeed, added_between
 
 _NUMBER = "transaction"
 _BEFORE_ALL = -1  # the offset of a stream that begins with the whole table
