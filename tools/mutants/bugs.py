@@ -22,6 +22,7 @@ KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
 
 UPKEEP = ("tests/stories/test_maintenance.py",)
+NUMBERS = ("tests/stories/test_special_numbers.py",)
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
 
 
@@ -268,6 +269,25 @@ IN_READING = (
     ),
 )
 
+IN_NUMBERS = (
+    Bug(
+        name="column-folded",
+        breaks="A column whose limits are equal is read as one value, NaN included.",
+        module="engine/scan/session.py",
+        right='"datafusion.execution.collect_statistics": "false"',
+        wrong='"datafusion.execution.collect_statistics": "true"',
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="floats-with-limits",
+        breaks="Files say between which values a column with NaN lies.",
+        module="engine/writing/column_statistics.py",
+        right="if not pa.types.is_floating(field.type)]",
+        wrong="if not pa.types.is_float32(field.type)]",
+        tests=NUMBERS,
+    ),
+)
+
 IN_DELETING = (
     Bug(
         name="delay-ignored",
@@ -368,4 +388,4 @@ IN_PROCESSING = (
     ),
 )
 
-BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_DELETING, *IN_PROCESSING)
+BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_NUMBERS, *IN_DELETING, *IN_PROCESSING)
