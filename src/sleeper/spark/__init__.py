@@ -1,5 +1,1 @@
 """The pipeline on Spark: rows into a table and out of it, at any scale."""
-
-from sleeper.spark.views import register
-
-__all__ = ["register"]

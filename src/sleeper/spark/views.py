@@ -24,7 +24,7 @@ class _Instance(Protocol):
     def table(self, name: str) -> _Table: ...
 
 
-def register(
+def register_views(
     spark: SparkSession, instance: _Instance, tables: Iterable[str] | None = None
 ) -> list[str]:
     """Make a temporary view of each table, so that SQL can name it.
