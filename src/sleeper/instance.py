@@ -51,7 +51,7 @@ from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
@@ -171,7 +171,7 @@ class Instance:
         self.properties = InstanceProperties(values)
         self._context = InstanceContext(
             objects=objects,
-            index=ObjectTableIndex(objects, new_id=new_id),
+            index=object_table_index(objects, new_id=new_id, pause=pause),
             properties=self.properties,
             temp_folder=None,
             now=now,

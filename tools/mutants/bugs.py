@@ -22,6 +22,7 @@ KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
 
 UPKEEP = ("tests/stories/test_maintenance.py",)
+NUMBERS = ("tests/stories/test_special_numbers.py",)
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
 SETTINGS = ("tests/stories/test_setting_properties.py", "tests/unit/model/test_given_properties.py")
 
@@ -59,10 +60,34 @@ IN_COMMITS = (
     Bug(
         name="own-entry-not-known",
         breaks="After a lost reply the own entry is taken for another's.",
-        module="state/commit.py",
+        module="state/append_entry.py",
         right="            return found == body\n",
         wrong="            return False\n",
         tests=COMMITS,
+    ),
+    Bug(
+        name="replay-judges",
+        breaks="Replay refuses an entry that was committed under other rules.",
+        module="state/commit.py",
+        right="            applied = transaction.fold(applied, entry.at)\n",
+        wrong="            applied = transaction.apply(applied, entry.at)\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="index-goes-back",
+        breaks="A reader that is late puts the table index back to what it read.",
+        module="state/table_index/log_index.py",
+        right="            if self._held is None or self._held.number < records.number:\n",
+        wrong="            if records is not None:\n",
+        tests=("tests/unit/storage/test_index_threads.py",),
+    ),
+    Bug(
+        name="index-change-unchecked",
+        breaks="A change of the table index is not checked against the newest entries.",
+        module="state/table_index/log_index.py",
+        right="            check(records)\n",
+        wrong="",
+        tests=("tests/contracts/test_memory_storage.py",),
     ),
     Bug(
         name="job-id-ignored",
@@ -84,16 +109,16 @@ IN_COMMITS = (
         name="input-stays",
         breaks="A compaction leaves the reference to its first input.",
         module="state/transactions/files.py",
-        right="            removed=[(filename, partition_id) for filename in inputs],\n",
-        wrong="            removed=[(filename, partition_id) for filename in [*inputs][1:]],\n",
+        right="[(filename, self.output.partition_id) for filename in self.inputs]",
+        wrong="[(filename, self.output.partition_id) for filename in self.inputs[1:]]",
         tests=ANY_ORDER,
     ),
     Bug(
         name="pushed-reference-stays",
         breaks="A reference that was pushed down stays above as well.",
         module="state/transactions/files.py",
-        right="        files = state.files.changed(removed=removed, added=added.values(), at=at)\n",
-        wrong="        files = state.files.changed(added=added.values(), at=at)\n",
+        right="        files = state.files.changed(removed=removed, added=added, at=at)\n",
+        wrong="        files = state.files.changed(added=added, at=at)\n",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -111,8 +136,8 @@ IN_TREES = (
         name="upper-leaf-forgotten",
         breaks="A merge of two leaves forgets the references of the upper one.",
         module="state/transactions/merges.py",
-        right="        references = (*lower_files, *upper_files)\n",
-        wrong="        references = lower_files\n",
+        right="for each in self.child_ids for ref in",
+        wrong="for each in self.child_ids[:1] for ref in",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -127,8 +152,8 @@ IN_TREES = (
         name="merged-leaf-kept",
         breaks="What was written for a leaf is not placed on the one it was merged into.",
         module="state/transactions/files.py",
-        right="        references = _in_place(self.references, state.partitions)\n",
-        wrong="        references = self.references\n",
+        right="        placed = _in_place(self.references, state.partitions)\n",
+        wrong="        placed = self.references\n",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -245,6 +270,53 @@ IN_READING = (
     ),
 )
 
+IN_NUMBERS = (
+    Bug(
+        name="column-folded",
+        breaks="A column whose limits are equal is read as one value, NaN included.",
+        module="engine/scan/session.py",
+        right='"datafusion.execution.collect_statistics": "false"',
+        wrong='"datafusion.execution.collect_statistics": "true"',
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="floats-with-limits",
+        breaks="Files say between which values a column with NaN lies.",
+        module="engine/writing/column_statistics.py",
+        right="if not pa.types.is_floating(field.type)]",
+        wrong="if not pa.types.is_float32(field.type)]",
+        tests=NUMBERS,
+    ),
+)
+
+VALUES = ("tests/stories/test_values_unchanged.py",)
+IN_INPUTS = (
+    Bug(
+        name="classes-unchecked",
+        breaks="pyarrow cuts 1.5 down to 1, in rows and in keys.",
+        module="columns/python_values.py",
+        right="        if not holds(cls, kind):\n",
+        wrong="        if cls is object:\n",
+        tests=VALUES,
+    ),
+    Bug(
+        name="nanoseconds-dropped",
+        breaks="A pandas timestamp loses its nanoseconds.",
+        module="model/keys.py",
+        right='    if getattr(value, "nanosecond", 0):\n',
+        wrong='    if getattr(value, "nanoseconds", 0):\n',
+        tests=VALUES,
+    ),
+    Bug(
+        name="zone-ignored",
+        breaks="A clock time without a zone is taken for UTC.",
+        module="columns/python_values.py",
+        right="        if None in offsets:\n",
+        wrong="        if None in present:\n",
+        tests=VALUES,
+    ),
+)
+
 IN_DELETING = (
     Bug(
         name="delay-ignored",
@@ -296,9 +368,25 @@ IN_DELETING = (
         name="lease-ignored",
         breaks="Files are taken from compaction jobs that still have time.",
         module="planning/leases.py",
-        right="reference.job_id is not None and claimed is not None and claimed < before:",
-        wrong="reference.job_id is not None and claimed is not None:",
+        right="            if max(claimed, renewed) < before:\n",
+        wrong="            if True:\n",
         tests=UPKEEP,
+    ),
+    Bug(
+        name="renewal-ignored",
+        breaks="Files are taken from compaction jobs that run longer than their first lease.",
+        module="planning/leases.py",
+        right="            renewed = record.renewed if record else claimed\n",
+        wrong="            renewed = claimed\n",
+        tests=("tests/unit/state/transactions/test_claims.py",),
+    ),
+    Bug(
+        name="workers-outlive-their-parent",
+        breaks="Worker processes of a compaction that was killed stay for ever.",
+        module="operations/maintenance/worker_processes.py",
+        right="    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()\n",
+        wrong="",
+        tests=("tests/unit/operations/test_worker_processes.py",),
     ),
 )
 
@@ -364,4 +452,6 @@ BUGS = (
     *IN_DELETING,
     *IN_PROCESSING,
     *IN_PROPERTIES,
+    *IN_NUMBERS,
+    *IN_INPUTS,
 )

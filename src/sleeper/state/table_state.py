@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Protocol
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
@@ -24,6 +24,8 @@ class TableState:
         partitions: The partition tree; None until it is initialised.
         files: Every file the table tracks, by reference, and those that wait for collection.
         jobs: The ingest jobs that it has committed.
+        claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
+            claimed theirs before claims had owners are not in it.
 
     Source: spec STS-10.
     """
@@ -32,6 +34,7 @@ class TableState:
     partitions: PartitionTree | None
     files: FileReferences
     jobs: CommittedJobs
+    claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> TableState:
@@ -141,11 +144,26 @@ class TableState:
         return "no partition references it, and it waits for garbage collection"
 
 
-class Transaction(Protocol):
-    """One change of a table's state. All of it happens, or none."""
+class Transaction(ABC):
+    """One change of a table's state. All of it happens, or none.
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Return the state after this change; check first, then build.
+    A writer calls `apply`: it checks, then folds. Replay calls `fold` alone, because an entry that
+    was committed is part of the table's history, whatever later versions would refuse.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def check(self, state: TableState) -> None:
+        """Check that the change may be committed after `state`.
+
+        Raises:
+            CommitRefused: the state forbids the change. No other error is possible.
+        """
+
+    @abstractmethod
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Return the state after this change, without a judgement of it.
 
         `state.number` is already the number of the entry that carries the transaction, and
         stays as it is: an entry may carry many. A transaction that has nothing to change
@@ -156,6 +174,15 @@ class Transaction(Protocol):
             at: When its entry was written (aware, UTC).
 
         Raises:
+            LookupError, ValueError: no state could follow, as something that is changed is not
+                there. It never happens after `check`.
+        """
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Check the change, then return the state after it.
+
+        Raises:
             CommitRefused: the state forbids the change. No other error is possible.
         """
-        ...
+        self.check(state)
+        return self.fold(state, at)
