@@ -56,7 +56,8 @@ from sleeper.storage.object_index import ObjectTableIndex
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.table.handle import InstanceContext, open_state_store
+from sleeper.table.handle import open_state_store
+from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 FORMAT = 1
@@ -170,6 +171,7 @@ class Instance:
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
         self._context = InstanceContext(
+            url=url,
             objects=objects,
             index=ObjectTableIndex(objects, new_id=new_id),
             properties=self.properties,
@@ -221,20 +223,20 @@ class Instance:
         Source: spec TBL-1.
         """
         ours = _schema_of(schema, row_keys, sort_keys)
-        around = self._context
+        context = self._context
         record = TableRecord.of(
-            {**(properties or {}), ID: around.new_id()[:8], NAME: name, SCHEMA: ours.to_json()}
+            {**(properties or {}), ID: context.new_id()[:8], NAME: name, SCHEMA: ours.to_json()}
         )
         validate_table_properties(record.all_properties(), ours)
-        table = Table(record, around)
-        files = around.objects.under(record.table_id)
+        table = Table(record, context)
+        files = context.objects.under(record.table_id)
         create_table(
             record,
             ours,
             split_points,
-            index=around.index,
-            store=open_state_store(files, ours, table.properties, around),
-            new_id=around.new_id,
+            index=context.index,
+            store=open_state_store(files, ours, table.properties, context),
+            new_id=context.new_id,
         )
         return table
 
@@ -244,19 +246,19 @@ class Instance:
         Raises:
             TableNotFound: there is no table of this name.
         """
-        around = self._context
-        delete_table(self._record(name).table_id, index=around.index, objects=around.objects)
+        context = self._context
+        delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
 
     @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
-        around = self._context
+        context = self._context
         return SubmittedJobs(
-            objects=around.objects,
-            index=around.index,
+            objects=context.objects,
+            index=context.index,
             properties=self.properties,
             url=self.url,
-            new_id=around.new_id,
+            new_id=context.new_id,
         )
 
     def _record(self, name: str) -> TableRecord:
