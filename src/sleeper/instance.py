@@ -52,7 +52,7 @@ from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
@@ -96,7 +96,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         UrlInvalid: the URL's scheme is not known.
         InstanceNotFound: no instance is there, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
-        MissingExtra: the URL names a bucket, and `sleeper[objectstore]` is not installed.
+        MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
     return _connect(_Place.of(url, ObjectStoreSettings.of(os.environ)), create=create)
@@ -173,7 +173,7 @@ class Instance:
         self._context = InstanceContext(
             url=url,
             objects=objects,
-            index=ObjectTableIndex(objects, new_id=new_id),
+            index=object_table_index(objects, new_id=new_id, pause=pause),
             properties=self.properties,
             temp_folder=None,
             now=now,

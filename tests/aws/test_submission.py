@@ -229,7 +229,7 @@ class TestSurroundings:
         """The message says how to install it."""
         monkeypatch.setitem(sys.modules, "boto3", None)
 
-        with pytest.raises(MissingExtra, match=r"pip install 'sleeper\[aws\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install 'sleeper-store\[aws\]'"):
             send(emr("http://127.0.0.1:1"))
 
 

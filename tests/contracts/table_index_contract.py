@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -19,6 +21,11 @@ from sleeper.model.tables import TableRecord
 def table(table_id: str, name: str, **properties: str) -> TableRecord:
     """Return the record of an online table."""
     return TableRecord(table_id=table_id, name=name, properties=properties)
+
+
+def short_pause(attempt: int) -> None:
+    """Wait a random time that grows, so that of many writers each wins in the end."""
+    time.sleep(random.uniform(0, min(0.1, 0.001 * 2**attempt)))
 
 
 class TableIndexContract:

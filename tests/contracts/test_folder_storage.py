@@ -7,12 +7,12 @@ from itertools import count
 import pytest
 
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
-from tests.contracts.table_index_contract import TableIndexContract
+from tests.contracts.table_index_contract import TableIndexContract, short_pause
 from tests.contracts.transaction_log_contract import TransactionLogContract
 
 
@@ -47,4 +47,6 @@ class TestFolderTableIndex(TableIndexContract):
     @pytest.fixture
     def open_index(self, objects):
         numbers = count()
-        return lambda: ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")
+        return lambda: object_table_index(
+            objects, new_id=lambda: f"id-{next(numbers)}", pause=short_pause
+        )

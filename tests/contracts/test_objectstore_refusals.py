@@ -250,7 +250,7 @@ class TestFailures:
         )
 
         assert issubclass(MissingExtra, sleeper.SleeperError)
-        assert "sleeper[objectstore]" in done.stdout, done.stderr
+        assert "sleeper-store[objectstore]" in done.stdout, done.stderr
 
 
 class TestProcesses:

@@ -6,13 +6,13 @@ from itertools import count
 
 import pytest
 
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
-from tests.contracts.table_index_contract import TableIndexContract
+from tests.contracts.table_index_contract import TableIndexContract, short_pause
 from tests.contracts.transaction_log_contract import TransactionLogContract
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
@@ -49,4 +49,6 @@ class TestBucketTableIndex(TableIndexContract):
     @pytest.fixture
     def open_index(self, objects):
         numbers = count()
-        return lambda: ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")
+        return lambda: object_table_index(
+            objects, new_id=lambda: f"id-{next(numbers)}", pause=short_pause
+        )

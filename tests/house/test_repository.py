@@ -19,6 +19,12 @@ REGISTRY_HOSTS = re.compile(
     r"(?:pypi|pythonhosted|test\.pypi)\.org|repo1?\.maven|registry\.npmjs|--(?:extra-)?index-url"
     r"|--find-links|--trusted-host"
 )
+OTHERS_PACKAGE = re.compile(
+    r"""pip3?\ install\ (?:--?\S+\ )*['"]?sleeper(?![\w-])   # installed under the import's name
+    |(?<![\w-])sleeper\\?\[[a-z]+\]                          # an extra of it
+    """,
+    re.VERBOSE,
+)
 
 
 def tracked_texts() -> dict[str, str]:
@@ -65,6 +71,10 @@ class TestEveryFile:
     def test_names_no_package_registry(self):
         """No file says where packages are fetched from: that is each machine's own setting."""
         assert lines_with(REGISTRY_HOSTS) == []
+
+    def test_never_installs_the_package_of_somebody_else(self):
+        """The distribution is `sleeper-store`: `sleeper` on the public index is another project."""
+        assert lines_with(OTHERS_PACKAGE) == []
 
     def test_ends_with_a_newline(self):
         """Every file that is not empty ends with one newline."""

@@ -201,7 +201,7 @@ class TestJava:
 
         assert "Java 17 to 21" in str(raised.value)
         assert "JAVA_HOME is Java 11" in str(raised.value)
-        assert "pip install 'sleeper[spark]'" in str(raised.value)
+        assert "pip install 'sleeper-store[spark]'" in str(raised.value)
 
 
 class TestNoSpark:
@@ -211,5 +211,5 @@ class TestNoSpark:
         """Who asks for a session learns how to install Spark."""
         monkeypatch.setitem(sys.modules, "pyspark", None)
 
-        with pytest.raises(MissingExtra, match=r"pip install 'sleeper\[spark\]'"):
+        with pytest.raises(MissingExtra, match=r"pip install 'sleeper-store\[spark\]'"):
             local_session(environment={}, python=sys.executable)

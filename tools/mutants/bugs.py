@@ -58,10 +58,26 @@ IN_COMMITS = (
     Bug(
         name="own-entry-not-known",
         breaks="After a lost reply the own entry is taken for another's.",
-        module="state/commit.py",
+        module="state/append_entry.py",
         right="            return found == body\n",
         wrong="            return False\n",
         tests=COMMITS,
+    ),
+    Bug(
+        name="index-goes-back",
+        breaks="A reader that is late puts the table index back to what it read.",
+        module="state/table_index/log_index.py",
+        right="            if self._held is None or self._held.number < records.number:\n",
+        wrong="            if records is not None:\n",
+        tests=("tests/unit/storage/test_index_threads.py",),
+    ),
+    Bug(
+        name="index-change-unchecked",
+        breaks="A change of the table index is not checked against the newest entries.",
+        module="state/table_index/log_index.py",
+        right="            check(records)\n",
+        wrong="",
+        tests=("tests/contracts/test_memory_storage.py",),
     ),
     Bug(
         name="job-id-ignored",

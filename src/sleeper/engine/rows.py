@@ -95,8 +95,8 @@ class Rows:
         """
         if find_spec("pandas") is None:
             raise BadRequest(
-                "to_pandas() needs pandas, which is not installed: pip install 'sleeper[pandas]', "
-                "or use to_arrow() or to_polars()"
+                "to_pandas() needs pandas, which is not installed: "
+                "pip install 'sleeper-store[pandas]', or use to_arrow() or to_polars()"
             )
         return self.to_arrow().to_pandas(maps_as_pydicts="lossy")
 

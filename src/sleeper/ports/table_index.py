@@ -47,3 +47,15 @@ class TableIndex(Protocol):
     def all(self) -> tuple[TableRecord, ...]:
         """Return every table, ordered by name."""
         ...
+
+
+class IndexCheckpoints(Protocol):
+    """All tables after some entries of the index, so that whoever opens it reads few entries."""
+
+    def newest(self) -> tuple[str, bytes] | None:
+        """Return the name and the body of the newest checkpoint; None when there is none."""
+        ...
+
+    def save(self, number: int, body: bytes) -> None:
+        """Save the checkpoint after entry `number`; a failure is logged and not raised."""
+        ...

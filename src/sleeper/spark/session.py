@@ -63,7 +63,7 @@ def local_session(
         from pyspark.sql import SparkSession  # noqa: PLC0415 - the same
     except ImportError as error:
         raise MissingExtra(
-            f"Spark is not installed ({error}). Install it with: pip install 'sleeper[spark]'"
+            f"Spark is not installed ({error}). Install it with: pip install 'sleeper-store[spark]'"
         ) from error
     running = SparkSession.getActiveSession()
     if running is not None:

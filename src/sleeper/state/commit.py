@@ -1,8 +1,7 @@
-"""Replay and commit: all of concurrency control, over any log.
+"""Replays a table's log and commits transactions to it.
 
 A commit replays what others appended, applies its transactions to exactly the state that they
-will follow, and creates the next entry only if its number is still free. Whoever loses that
-race starts again from the newer state; nobody waits for a lock.
+will follow, and appends them by the commit loop in `append_entry`.
 """
 
 from __future__ import annotations
@@ -11,21 +10,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sleeper.errors import (
-    CommitContended,
-    CommitRefused,
-    CommitUnknown,
-    DataDamaged,
-    StorageFailed,
-    StorageFull,
-    StorageReadOnly,
-)
+from sleeper.errors import CommitRefused, DataDamaged
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 
-_APPENDS = 3  # how often one entry is sent while storage does not say what became of it
+_WORDING = CommitWording(
+    entry="transaction",
+    when_contended="Try again, or commit through one committer.",
+    when_unknown=(
+        "Delete none of its files. When storage answers again, run it again with the same job "
+        "id: if it was committed, that is found out, and nothing is added."
+    ),
+    attempts_source="sleeper.table.statestore.transactionlog.add.transaction.max.attempts",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +104,26 @@ def commit_group(
         attempts: How many rounds to try.
 
     Raises:
-        CommitContended: lost the race in every round. Nothing was written.
+        CommitContended: others were faster in every round. Nothing was written.
         CommitUnknown: storage did not say what became of the entry.
         StorageFailed: storage failed. Nothing was written.
         DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
         BadRequest: a transaction holds a wrong value. Nothing was written.
     """
-    for attempt in range(attempts):
-        with log.writer_lock(pause):
-            known = replay(known, log.read_after(known.number), schema)
-            at = now()
-            following = replace(known, number=known.number + 1)
-            applied, accepted, refusals = _apply_each(transactions, following, at)
-            if not accepted:
-                return GroupCommitted(known, refusals)
-            entry = LogEntry(entry_id=new_id(), at=at, transactions=accepted)
-            if _append(log, following.number, encode_entry(entry, schema), pause):
-                return GroupCommitted(applied, refusals)
-        if attempt + 1 < attempts:
-            pause(attempt)
-    raise CommitContended(
-        f"others were faster {attempts} times: transaction {known.number + 1} and those before "
-        "it are theirs. Nothing was written. Try again, or commit through one committer."
-    )
+
+    def build() -> NextEntry[GroupCommitted]:
+        nonlocal known
+        known = replay(known, log.read_after(known.number), schema)
+        at = now()
+        following = replace(known, number=known.number + 1)
+        applied, accepted, refusals = _apply_each(transactions, following, at)
+        if not accepted:
+            return NextEntry(following.number, None, GroupCommitted(known, refusals))
+        entry = LogEntry(entry_id=new_id(), at=at, transactions=accepted)
+        body = encode_entry(entry, schema)
+        return NextEntry(following.number, body, GroupCommitted(applied, refusals))
+
+    return append_entry(log, build, pause=pause, attempts=attempts, wording=_WORDING)
 
 
 def commit(
@@ -178,38 +175,3 @@ def _apply_each(
             accepted.append(transaction)
             state = applied
     return state, tuple(accepted), tuple(refusals)
-
-
-def _append(log: TransactionLog, number: int, body: bytes, pause: Callable[[int], None]) -> bool:
-    """Append an entry; find out what became of it when the reply is lost.
-
-    Returns:
-        True when the entry holds `number`, False when another does.
-
-    Raises:
-        StorageFull, StorageReadOnly: storage refused, and the entry is not there.
-        CommitUnknown: the entry may or may not be there, now or later.
-    """
-    certain = True  # every failure so far was a refusal: no request can still be on its way
-    for send in range(_APPENDS):
-        if send:
-            pause(send - 1)
-        try:
-            return log.append(number, body)
-        except StorageFailed as error:
-            failure = error
-            certain = certain and isinstance(error, StorageFull | StorageReadOnly)
-        try:
-            found = log.read(number)
-        except StorageFailed:
-            certain = False
-            continue
-        if found is not None:
-            return found == body
-        if certain:
-            raise failure
-    raise CommitUnknown(
-        f"storage did not say whether transaction {number} was committed: {failure} "
-        "Delete none of its files. When storage answers again, run it again with the same job "
-        "id: if it was committed, that is found out, and nothing is added."
-    ) from failure

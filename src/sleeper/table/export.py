@@ -81,7 +81,7 @@ def export(
         DataDamaged: a file of the table is missing or wrong.
         StorageFailed: the target cannot be written; StorageFull, where it is full.
         TableNotFound: the table was deleted.
-        MissingExtra: the target is in a bucket; `sleeper[objectstore]` is not installed.
+        MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
         BadRequest: Spark is asked to read an instance in memory.
 
     Source: spec EXP-2, EXP-3.

@@ -74,7 +74,7 @@ class TestEitherKind:
         rows = make()
         monkeypatch.setitem(sys.modules, "pandas", None)
 
-        with pytest.raises(BadRequest, match=r"pip install 'sleeper\[pandas\]'"):
+        with pytest.raises(BadRequest, match=r"pip install 'sleeper-store\[pandas\]'"):
             rows.to_pandas()
 
         assert rows.count() == 3

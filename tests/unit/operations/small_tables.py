@@ -16,10 +16,11 @@ from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_table import create_table
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
+from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -44,7 +45,7 @@ class SmallTable:
     """A table of PAIRS and everything that it stands on."""
 
     objects: MemoryObjects
-    index: ObjectTableIndex
+    index: TableIndex
     store: TransactionLogStateStore
     record: TableRecord
     new_id: Counting
@@ -107,8 +108,12 @@ def small_table(split_points=(), *, name="pairs", table_id="t1", beside: SmallTa
     """A new table, in an instance of its own or beside another one."""
     objects = beside.objects if beside else MemoryObjects(now=lambda: NOON)
     new_id = beside.new_id if beside else Counting()
-    index = beside.index if beside else ObjectTableIndex(objects, new_id=new_id)
+    index = beside.index if beside else _new_index(objects, new_id)
     record = TableRecord(table_id, name, properties={SCHEMA: PAIRS.to_json()})
     store = store_of(objects, table_id, new_id)
     create_table(record, PAIRS, split_points, index=index, store=store, new_id=new_id)
     return SmallTable(objects, index, store, record, new_id)
+
+
+def _new_index(objects: MemoryObjects, new_id: Counting) -> TableIndex:
+    return object_table_index(objects, new_id=new_id, pause=lambda _: None)

@@ -203,7 +203,7 @@ class TestSubmit:
 
     def test_a_program_that_is_not_there_is_told(self):
         """With how to get one."""
-        with pytest.raises(SubmissionFailed, match=r"pip install 'sleeper\[spark\]'"):
+        with pytest.raises(SubmissionFailed, match=r"pip install 'sleeper-store\[spark\]'"):
             send(CommandRequest(("no-such-spark-submit", "x")))
 
     def test_an_id_that_repeats_overwrites_nothing(self, jobs):

@@ -221,10 +221,10 @@ class TestCommit:
         assert writer.pauses == [0, 1]
 
     def test_with_no_attempts_nothing_is_tried(self, log, writer):
-        """STS-14: not even a look at the log."""
+        """STS-14: not even a look at the log; the error names the property and not other writers."""
         writer.attempts, looks = 0, log.looks
 
-        with pytest.raises(CommitContended):
+        with pytest.raises(CommitContended, match=r"no attempt .*max\.attempts is 0.*1 or more"):
             writer.commit(add("a"))
         assert log.looks == looks
 

@@ -10,8 +10,9 @@ import pytest
 
 from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed
 from sleeper.model.tables import TableRecord
+from sleeper.state.table_index.log_index import ENTRIES_PER_CHECKPOINT
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import ENTRIES_PER_CHECKPOINT, ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 
 ENTRY = "tables/index/{:020d}.json"
 CHECKPOINT = "tables/checkpoints/{:020d}.json"
@@ -45,7 +46,7 @@ NUMBERS = count()
 
 def open_index(objects):
     """Open the index anew, as another process does."""
-    return ObjectTableIndex(objects, new_id=lambda: f"id-{next(NUMBERS)}")
+    return object_table_index(objects, new_id=lambda: f"id-{next(NUMBERS)}", pause=lambda _: None)
 
 
 def with_tables(objects, tables: int) -> tuple[TableRecord, ...]:

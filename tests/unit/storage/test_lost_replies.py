@@ -9,12 +9,17 @@ import pytest
 
 from sleeper.errors import CommitContended, CommitUnknown, StorageFailed, StorageFull
 from sleeper.model.tables import TableRecord
+from sleeper.state.table_index.log_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import ObjectTableIndex
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 
 TRADES = TableRecord("1", "trades")
 QUOTES = TableRecord("2", "quotes")
+
+
+def no_pause(attempt):
+    """Go on at once."""
 
 
 class UnreliableObjects(MemoryObjects):
@@ -57,14 +62,14 @@ def objects():
 @pytest.fixture
 def index(objects):
     numbers = count()
-    opened = ObjectTableIndex(objects, new_id=lambda: f"id-{next(numbers)}")
+    opened = object_table_index(objects, new_id=lambda: f"id-{next(numbers)}", pause=no_pause)
     assert opened.all() == ()
     return opened
 
 
 def reopened(objects):
     """Return what somebody else sees, who opens the index now."""
-    return ObjectTableIndex(objects, new_id=lambda: "other").all()
+    return object_table_index(objects, new_id=lambda: "other", pause=no_pause).all()
 
 
 class TestTransactionLog:
@@ -131,6 +136,7 @@ class TestTableIndex:
             ["repeated"],
             ["request lost", "repeated"],
             ["request lost", "reply lost"],
+            ["request lost", "request lost", "reply lost"],
         ],
         ids="-then-".join,
     )
@@ -145,7 +151,7 @@ class TestTableIndex:
 
     def test_a_lost_race_behind_a_lost_request_is_run_again(self, objects, index):
         """When the number turns out to be another's, the change moves on to the next one."""
-        rival = ObjectTableIndex(objects, new_id=lambda: "rival's")
+        rival = object_table_index(objects, new_id=lambda: "rival's", pause=no_pause)
         log = ObjectTransactionLog(objects, "tables/index/")
 
         def rival_adds_then_request_is_lost(key):
@@ -161,10 +167,10 @@ class TestTableIndex:
     @pytest.mark.parametrize(
         ("creates", "reads", "added"),
         [
-            (["reply lost"], ["catching up", "lost"], (TRADES,)),
-            (["request lost"], ["catching up", "lost"], ()),
-            (["repeated"], ["catching up", "lost", "lost"], (TRADES,)),
-            (["request lost", "request lost"], [], ()),
+            (["reply lost"], ["catching up", *["lost"] * 5], (TRADES,)),
+            (["request lost"] * 3, ["catching up", *["lost"] * 3], ()),
+            (["repeated"], ["catching up", *["lost"] * 6], (TRADES,)),
+            (["request lost"] * 3, [], ()),
         ],
     )
     def test_what_nobody_can_know_is_called_unknown(self, objects, index, creates, reads, added):
@@ -186,15 +192,15 @@ class TestTableIndex:
         assert index.all() == ()
 
     def test_a_change_that_always_loses_the_race_gives_up(self, objects, index):
-        """After a hundred rounds it says so; nothing was changed, and the message says that."""
+        """After as many attempts as there are, it says so, and that nothing was changed."""
         rival = ObjectTransactionLog(objects, "tables/index/")
         entry = b'{"entryId":"r","format":1,"change":{"type":"remove","tableId":"none"}}'
-        objects.creates = [lambda key: objects.put(key, entry)] * 100
+        objects.creates = [lambda key: objects.put(key, entry)] * ATTEMPTS
 
-        with pytest.raises(CommitContended, match="100 times"):
+        with pytest.raises(CommitContended, match=f"{ATTEMPTS} times.*Nothing was written"):
             index.add(TRADES)
 
         assert index.all() == ()
-        assert len(list(rival.read_after(0))) == 100
+        assert len(list(rival.read_after(0))) == ATTEMPTS
         index.add(TRADES)
         assert index.all() == (TRADES,)

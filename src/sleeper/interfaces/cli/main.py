@@ -83,7 +83,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if not asked:
         return
     try:
-        click.echo(f"sleeper {version('sleeper')}")
+        click.echo(f"sleeper {version('sleeper-store')}")
     except PackageNotFoundError:
         click.echo("sleeper, run from its sources without being installed")
     ctx.exit()

@@ -21,6 +21,6 @@ def driver_session(name: str) -> SparkSession:
     except ImportError:
         raise MissingExtra(
             "a bulk import on Spark needs pyspark, which is not installed: start the driver by "
-            "spark-submit, or pip install 'sleeper[spark]'"
+            "spark-submit, or pip install 'sleeper-store[spark]'"
         ) from None
     return SparkSession.builder.appName(name).getOrCreate()

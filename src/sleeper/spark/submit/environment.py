@@ -114,7 +114,7 @@ def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
     """
     wanted = {f"extra == '{extra}'" for extra in extras}
     try:
-        declared = requires("sleeper") or []
+        declared = requires("sleeper-store") or []
         pairs = [text.replace('"', "'").partition(";")[::2] for text in declared]
         names = [
             asked.split(">")[0].strip()

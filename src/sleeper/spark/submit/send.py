@@ -39,7 +39,7 @@ def _run(request: CommandRequest) -> None:
         done = subprocess.run(request.argv, check=False, stdout=_STDERR)  # noqa: S603 - asked for
     except OSError as error:
         raise SubmissionFailed(
-            f"cannot run {program}: {error.strerror}; pip install 'sleeper[spark]' brings a "
+            f"cannot run {program}: {error.strerror}; pip install 'sleeper-store[spark]' brings a "
             "spark-submit, and --spark-submit names another"
         ) from None
     if done.returncode:
@@ -64,7 +64,7 @@ def _call(request: AwsRequest) -> str:
     except ImportError:
         raise MissingExtra(
             f"calling {request.service} needs boto3, which is not installed: "
-            "pip install 'sleeper[aws]'"
+            "pip install 'sleeper-store[aws]'"
         ) from None
     # EMR has no token that makes a repeated call harmless: asked once, it makes one cluster.
     config = Config(retries={"total_max_attempts": 1}) if request.service == "emr" else None

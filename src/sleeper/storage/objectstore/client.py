@@ -44,7 +44,7 @@ def obstore() -> Any:
     except ImportError as error:
         raise MissingExtra(
             "object stores need the package obstore, an extra of Sleeper: "
-            "pip install 'sleeper[objectstore]'"
+            "pip install 'sleeper-store[objectstore]'"
         ) from error
     return module
 

@@ -1,0 +1,140 @@
+"""The table index over a log of small entries, the truth, and checkpoints that save reading them.
+
+Reads and changes hold no lock while storage is read: what was read is folded into a new value,
+which takes the place of the held one if it is newer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from sleeper.errors import BadRequest
+from sleeper.model.tables import TableRecord
+from sleeper.ports.ids import NewId
+from sleeper.ports.table_index import IndexCheckpoints
+from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
+from sleeper.state.table_index.entry_json import (
+    Change,
+    decode_checkpoint,
+    encode_checkpoint,
+    encode_entry,
+)
+from sleeper.state.table_index.records import TableRecords, fold
+
+ENTRIES_PER_CHECKPOINT = 64
+ATTEMPTS = 20
+_WORDING = CommitWording(
+    entry="entry",
+    when_contended="Try the change of the table index again.",
+    when_unknown=(
+        "It is a change of the table index: once the storage answers, look at the table before "
+        "you repeat it."
+    ),
+    attempts_source="the table index's number of attempts",
+)
+
+
+class LogTableIndex:
+    """A `TableIndex` over any log, safe for many threads, processes and machines.
+
+    Holds every record in memory. A read first looks for entries that others have added, which
+    is one failed read when there are none. Readers never wait for each other or for a change;
+    changes by one handle wait for each other.
+
+    Args:
+        log: The entries. They are never deleted.
+        checkpoints: All tables at some entries.
+        entry_name: What an error calls the entry of a number.
+        new_id: Makes an id that no other entry has.
+        pause: Waits after a lost race; called with how many were lost before.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        checkpoints: IndexCheckpoints,
+        *,
+        entry_name: Callable[[int], str],
+        new_id: NewId,
+        pause: Callable[[int], None],
+    ) -> None:
+        self._log = log
+        self._checkpoints = checkpoints
+        self._entry_name = entry_name
+        self._new_id = new_id
+        self._pause = pause
+        self._swapping, self._changing = Lock(), Lock()
+        self._held: TableRecords | None = None
+
+    def add(self, record: TableRecord) -> None:
+        """Append an entry, once no table has the name or the id."""
+        change = Change("add", record.table_id, record)
+        self._commit(change, lambda records: records.check_addable(record))
+
+    def replace(self, before: TableRecord, after: TableRecord) -> None:
+        """Append an entry, once the table's record is `before`."""
+        if before.table_id != after.table_id:
+            raise BadRequest(
+                f"table {before.name!r} has id {before.table_id}, which never changes; its new "
+                f"record says {after.table_id}"
+            )
+        change = Change("replace", after.table_id, after)
+        self._commit(change, lambda records: records.check_replaceable(before, after))
+
+    def remove(self, table_id: str) -> None:
+        """Append an entry, once there is such a table."""
+        change = Change("remove", table_id, None)
+        self._commit(change, lambda records: records.check_removable(table_id))
+
+    def by_name(self, name: str) -> TableRecord | None:
+        """Catch up, then look in memory."""
+        return self._caught_up().by_name.get(name)
+
+    def by_id(self, table_id: str) -> TableRecord | None:
+        """Catch up, then look in memory."""
+        return self._caught_up().by_id.get(table_id)
+
+    def all(self) -> tuple[TableRecord, ...]:
+        """Catch up, then sort what is in memory by name."""
+        records = self._caught_up()
+        return tuple(records.by_name[name] for name in sorted(records.by_name))
+
+    def _commit(self, change: Change, check: Callable[[TableRecords], object]) -> None:
+        """Append `change` after all that is known, if `check` then lets it pass."""
+
+        def build() -> NextEntry[TableRecords]:
+            records = self._caught_up()
+            check(records)
+            number, body = records.number + 1, encode_entry(self._new_id(), change)
+            return NextEntry(number, body, fold(records, [(number, body)], self._entry_name))
+
+        with self._changing:
+            changed = append_entry(
+                self._log, build, pause=self._pause, attempts=ATTEMPTS, wording=_WORDING
+            )
+        self._hold(changed)
+        if changed.number % ENTRIES_PER_CHECKPOINT == 0:
+            body = encode_checkpoint(changed.number, changed.by_id.values())
+            self._checkpoints.save(changed.number, body)
+
+    def _caught_up(self) -> TableRecords:
+        """Read what others have added since the last look."""
+        known = self._known()
+        return self._hold(fold(known, self._log.read_after(known.number), self._entry_name))
+
+    def _known(self) -> TableRecords:
+        """Return what is held; at first the newest checkpoint, if there is one."""
+        if self._held is not None:
+            return self._held
+        found = self._checkpoints.newest()
+        start = TableRecords() if found is None else TableRecords.of(*decode_checkpoint(*found))
+        return self._hold(start)
+
+    def _hold(self, records: TableRecords) -> TableRecords:
+        """Keep `records` if they are newer than what is held, and return what is held then."""
+        with self._swapping:
+            if self._held is None or self._held.number < records.number:
+                self._held = records
+            return self._held
