@@ -64,6 +64,14 @@ IN_COMMITS = (
         tests=COMMITS,
     ),
     Bug(
+        name="replay-judges",
+        breaks="Replay refuses an entry that was committed under other rules.",
+        module="state/commit.py",
+        right="            applied = transaction.fold(applied, entry.at)\n",
+        wrong="            applied = transaction.apply(applied, entry.at)\n",
+        tests=COMMITS,
+    ),
+    Bug(
         name="index-goes-back",
         breaks="A reader that is late puts the table index back to what it read.",
         module="state/table_index/log_index.py",
@@ -99,16 +107,16 @@ IN_COMMITS = (
         name="input-stays",
         breaks="A compaction leaves the reference to its first input.",
         module="state/transactions/files.py",
-        right="            removed=[(filename, partition_id) for filename in inputs],\n",
-        wrong="            removed=[(filename, partition_id) for filename in [*inputs][1:]],\n",
+        right="[(filename, self.output.partition_id) for filename in self.inputs]",
+        wrong="[(filename, self.output.partition_id) for filename in self.inputs[1:]]",
         tests=ANY_ORDER,
     ),
     Bug(
         name="pushed-reference-stays",
         breaks="A reference that was pushed down stays above as well.",
         module="state/transactions/files.py",
-        right="        files = state.files.changed(removed=removed, added=added.values(), at=at)\n",
-        wrong="        files = state.files.changed(added=added.values(), at=at)\n",
+        right="        files = state.files.changed(removed=removed, added=added, at=at)\n",
+        wrong="        files = state.files.changed(added=added, at=at)\n",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -126,8 +134,8 @@ IN_TREES = (
         name="upper-leaf-forgotten",
         breaks="A merge of two leaves forgets the references of the upper one.",
         module="state/transactions/merges.py",
-        right="        references = (*lower_files, *upper_files)\n",
-        wrong="        references = lower_files\n",
+        right="for each in self.child_ids for ref in",
+        wrong="for each in self.child_ids[:1] for ref in",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -142,8 +150,8 @@ IN_TREES = (
         name="merged-leaf-kept",
         breaks="What was written for a leaf is not placed on the one it was merged into.",
         module="state/transactions/files.py",
-        right="        references = _in_place(self.references, state.partitions)\n",
-        wrong="        references = self.references\n",
+        right="        placed = _in_place(self.references, state.partitions)\n",
+        wrong="        placed = self.references\n",
         tests=ANY_ORDER,
     ),
     Bug(
@@ -314,6 +322,14 @@ IN_DELETING = (
         right="reference.job_id is not None and claimed is not None and claimed < before:",
         wrong="reference.job_id is not None and claimed is not None:",
         tests=UPKEEP,
+    ),
+    Bug(
+        name="workers-outlive-their-parent",
+        breaks="Worker processes of a compaction that was killed stay for ever.",
+        module="operations/maintenance/worker_processes.py",
+        right="    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()\n",
+        wrong="",
+        tests=("tests/unit/operations/test_worker_processes.py",),
     ),
 )
 

@@ -42,10 +42,10 @@ class GroupCommitted:
 
 
 def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
-    """Return the state after entry `number` of the log.
+    """Return the state after entry `number` of the log. What was committed is not judged again.
 
     Raises:
-        DataDamaged: the entry does not follow on `state`, or could never have been written.
+        DataDamaged: the entry does not follow on `state`, or changes what is not there.
     """
     if number != state.number + 1:
         raise DataDamaged(
@@ -55,12 +55,12 @@ def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
     applied = replace(state, number=number)
     for transaction in entry.transactions:
         try:
-            applied = transaction.apply(applied, entry.at)
-        except CommitRefused as refusal:
+            applied = transaction.fold(applied, entry.at)
+        except (LookupError, ValueError) as error:
             raise DataDamaged(
                 f"entry {number} of the transaction log does not fit the state before it: "
-                f"{refusal} Restore the table's state from a copy."
-            ) from refusal
+                f"{error}. Restore the table's state from a copy."
+            ) from error
     return applied
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Protocol
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
 from sleeper.model.files import FileReference
@@ -141,11 +141,26 @@ class TableState:
         return "no partition references it, and it waits for garbage collection"
 
 
-class Transaction(Protocol):
-    """One change of a table's state. All of it happens, or none."""
+class Transaction(ABC):
+    """One change of a table's state. All of it happens, or none.
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Return the state after this change; check first, then build.
+    A writer calls `apply`: it checks, then folds. Replay calls `fold` alone, because an entry that
+    was committed is part of the table's history, whatever later versions would refuse.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def check(self, state: TableState) -> None:
+        """Check that the change may be committed after `state`.
+
+        Raises:
+            CommitRefused: the state forbids the change. No other error is possible.
+        """
+
+    @abstractmethod
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Return the state after this change, without a judgement of it.
 
         `state.number` is already the number of the entry that carries the transaction, and
         stays as it is: an entry may carry many. A transaction that has nothing to change
@@ -156,6 +171,15 @@ class Transaction(Protocol):
             at: When its entry was written (aware, UTC).
 
         Raises:
+            LookupError, ValueError: no state could follow, as something that is changed is not
+                there. It never happens after `check`.
+        """
+
+    def apply(self, state: TableState, at: datetime) -> TableState:
+        """Check the change, then return the state after it.
+
+        Raises:
             CommitRefused: the state forbids the change. No other error is possible.
         """
-        ...
+        self.check(state)
+        return self.fold(state, at)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sleeper.errors import BadRequest, DataDamaged, FormatTooNew, SleeperError
+from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction
@@ -47,6 +47,15 @@ from sleeper.state.value_json import (
 )
 
 FORMAT = 1
+
+_NO_ENTRY = (
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    CommitRefused,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +119,7 @@ def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
         )
     except FormatTooNew:
         raise
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+    except _NO_ENTRY as error:
         raise DataDamaged(
             f"{where} is no log entry: {error}. Restore it from a copy of the table's state."
         ) from error

@@ -11,6 +11,7 @@ import pytest
 from sleeper.errors import (
     BadRequest,
     CommitContended,
+    CommitRefused,
     CommitUnknown,
     DataDamaged,
     FileAlreadyExists,
@@ -25,9 +26,16 @@ from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.claims import Claim, ClaimFiles
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.files import (
+    AddFiles,
+    DeleteFiles,
+    ReferencePush,
+    ReplaceFiles,
+    SplitFileReferences,
+)
+from sleeper.state.transactions.merges import MergePartitions
 from sleeper.state.transactions.partitions import InitialisePartitions
-from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref
+from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref, split
 
 READY = InitialisePartitions(partitions=(ROOT,))
 
@@ -124,6 +132,23 @@ def add(filename, job_id=None):
     return AddFiles(references=(ref(filename),), job=job)
 
 
+def claim(job_id, *filenames):
+    return ClaimFiles(assignments=(Claim(job_id=job_id, partition_id="root", filenames=filenames),))
+
+
+IMPOSSIBLE = (
+    AddFiles(references=(ref("a", "nowhere"),)),
+    claim("job", "gone"),
+    DeleteFiles(filenames=("gone",)),
+    MergePartitions(parent_id="root", child_ids=("L", "R")),
+    ReplaceFiles(job_id="job", inputs=("gone",), output=ref("new")),
+    SplitFileReferences(
+        pushes=(ReferencePush(filename="a", partition_id="root", into=(ref("a", "L"),)),)
+    ),
+    split(split(ROOT, 50, "L", "R").children[0], 20, "LL", "LR"),
+)
+
+
 def body_of(*transactions, entry_id="theirs"):
     return encode_entry(LogEntry(entry_id=entry_id, at=NOON, transactions=transactions), SCHEMA)
 
@@ -154,12 +179,28 @@ class TestReplay:
         with pytest.raises(DataDamaged, match="no entry 2: after 1 comes 3"):
             apply_entry(writer.known, 3, entry)
 
-    def test_refuses_an_entry_that_no_writer_could_have_written(self, log, writer):
-        """Its writer would have been refused, so something else is wrong."""
-        log.entries[2] = body_of(add("a"), add("a"))
+    @pytest.mark.parametrize("impossible", IMPOSSIBLE, ids=lambda each: type(each).__name__)
+    def test_refuses_an_entry_that_changes_what_is_not_there(self, log, writer, impossible):
+        """No rule can have allowed it, so the log is damaged."""
+        log.entries[2] = body_of(impossible)
 
-        with pytest.raises(DataDamaged, match=r"entry 2 .* 'a' is in the table already"):
+        with pytest.raises(DataDamaged, match="entry 2 of the transaction log does not fit"):
             replay(writer.known, log.read_after(1), SCHEMA)
+
+    def test_follows_entries_that_todays_rules_would_refuse(self, log, writer):
+        """They were committed, by a version with other rules: history is not judged again."""
+        claims = [claim("one", "a"), claim("two", "a")]
+        log.entries[2] = body_of(add("a", "job"), add("b", "job"), *claims)
+
+        replayed = replay(writer.known, log.read_after(1), SCHEMA)
+
+        assert [(ref.filename, ref.job_id) for ref in replayed.references()] == [
+            ("a", "two"),
+            ("b", None),
+        ]
+        for refused in (add("b"), claim("three", "a"), add("c", "job")):
+            with pytest.raises(CommitRefused):
+                refused.check(replayed)
 
     def test_names_an_entry_that_it_cannot_read(self, log, writer):
         """Damage has a place."""

@@ -1,43 +1,70 @@
-"""Work that is done here, piece after piece, or side by side in processes of its own."""
+"""Runs pieces of work in this process, one after the other, or at once in worker processes.
+
+A worker is a Python of its own with two pipes. It is no process of `multiprocessing`: that would
+run the script of the caller once more in each worker, with all that the script does unless it is
+written under `if __name__ == "__main__":`. And its processes are found in one list with those of
+everybody else in the program.
+
+A worker ends with the process that started it, however that one ends: an idle worker reads the
+end of its pipe, and a busy one asks every second for the id of its parent, which changes.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import logging
+import os
 import pickle
+import selectors
 import signal
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from typing import TypeVar
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain, islice
+from typing import Any, Self, TypeVar
 
 from sleeper.errors import SleeperError, StorageFailed
 
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
+_PARENT_CHECK_S = 1.0
+_BOOTSTRAP = (
+    "import json, sys\n"
+    "sys.path[:] = json.loads(sys.argv[1])\n"
+    f"from {__name__} import serve_pieces\n"
+    "serve_pieces(*map(int, sys.argv[2:]))\n"
+)
+_log = logging.getLogger(__name__)
+
 
 def run_pieces(
-    pieces: Sequence[Piece], run: Callable[[Piece], Result], *, workers: int
+    pieces: Iterable[Piece], run: Callable[[Piece], Result], *, workers: int
 ) -> Generator[tuple[Piece, Result | SleeperError], None, None]:
     """Run a function on each piece, and yield it with its result, or our error, as they end.
 
     One worker is this process. More are new processes, each with memory and threads of its own,
-    that end with the run; one that dies (out of memory, killed) takes its piece with it, and the
-    pieces that wait for a worker. Closing the iterator ends them at once.
+    that end with the run. When one dies (out of memory, killed), its piece fails, and another
+    process takes the next piece. Closing the iterator kills them at once.
 
     Args:
-        pieces: With more than one worker they, the function and its results go through pickle.
+        pieces: Each is taken when a worker is free for it. With more than one worker they, the
+            function and its results go through pickle, and what they name must be importable.
         run: What to do.
         workers: How many pieces at once.
 
     Raises:
         Others: what the function raised that is no error of ours.
     """
-    workers = min(workers, len(pieces))
-    if workers <= 1:
-        return ((piece, _outcome(run, piece)) for piece in pieces)
-    return _in_processes(pieces, partial(_outcome, run), workers)
+    coming = iter(pieces)
+    first = [*islice(coming, 2 if workers > 1 else 1)]
+    every = chain(first, coming)
+    if len(first) < 2:
+        return ((piece, _outcome(run, piece)) for piece in every)
+    return _in_processes(every, run, workers)
 
 
 def _outcome(run: Callable[[Piece], Result], piece: Piece) -> Result | SleeperError:
@@ -48,35 +75,129 @@ def _outcome(run: Callable[[Piece], Result], piece: Piece) -> Result | SleeperEr
 
 
 def _in_processes(
-    pieces: Sequence[Piece], run: Callable[[Piece], Result | SleeperError], workers: int
+    pieces: Iterator[Piece], run: Callable[[Piece], Result], workers: int
 ) -> Generator[tuple[Piece, Result | SleeperError], None, None]:
-    pickle.dumps(run)  # what cannot go there is told before any process is started
-    others = {*multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),  # Ctrl-C is for the process that waits
-    )
-    try:
-        started = {pool.submit(run, piece): piece for piece in pieces}
-        for future in as_completed(started):
-            yield started[future], _result(future)
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in {*multiprocessing.active_children()} - others:
-            process.kill()
-            process.join()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+    pickle.dumps(run)  # what cannot go there is refused before any process is started
+    idle: list[_Worker] = []
+    with ExitStack() as started, selectors.DefaultSelector() as busy:
+
+        def give_out() -> None:
+            for piece in islice(pieces, workers - len(busy.get_map())):
+                worker = idle.pop() if idle else started.enter_context(_Worker())
+                worker.send(run, piece)
+                busy.register(worker.results, selectors.EVENT_READ, (worker, piece))
+
+        give_out()
+        while busy.get_map():
+            for key, _ in busy.select():
+                worker, piece = key.data
+                result = worker.receive()
+                busy.unregister(key.fileobj)
+                if worker.alive:
+                    idle.append(worker)
+                give_out()
+                yield piece, result
 
 
-def _result(future: Future[Result | SleeperError]) -> Result | SleeperError:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        return StorageFailed(
-            "a worker process died, killed or out of memory, and the others were stopped with "
-            f"it: {error}. Try again with fewer workers."
+class _Worker:
+    """A worker process, as the process that started it sees it; killed at the end of `with`."""
+
+    def __init__(self) -> None:
+        pieces_out, pieces_in = os.pipe()
+        results_out, results_in = os.pipe()
+        numbers = (pieces_out, results_in, os.getpid())
+        options = [f"-W{option}" for option in sys.warnoptions]
+        paths = json.dumps(sys.path)
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, *options, "-c", _BOOTSTRAP, paths, *map(str, numbers)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(pieces_out, results_in),
         )
+        os.close(pieces_out)
+        os.close(results_in)
+        self._pieces = os.fdopen(pieces_in, "wb", buffering=0)
+        self.results = os.fdopen(results_out, "rb")
+        self.alive = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._pieces.close()
+        self.results.close()
+
+    def send(self, run: Callable[[Any], Any], piece: Any) -> None:
+        """Have the worker run a function on a piece."""
+        try:
+            pickle.dump(pickle.dumps((run, piece)), self._pieces)
+        except BrokenPipeError:
+            _log.debug("worker process %d died before its next piece", self._process.pid)
+
+    def receive(self) -> Any:
+        """Return the result of the last piece, or our error; raise the others."""
+        try:
+            answer = pickle.load(self.results)  # noqa: S301 - from a process of our own
+        except (EOFError, pickle.UnpicklingError):
+            self.alive = False
+            return self._died()
+        result, fault = pickle.loads(answer)  # noqa: S301
+        if fault is not None:
+            raise fault
+        return result
+
+    def _died(self) -> StorageFailed:
+        code = self._process.wait()
+        _log.warning("worker process %d died with code %d", self._process.pid, code)
+        if code == -signal.SIGKILL:
+            why = "it was killed, by somebody or by the kernel when memory ran out"
+            advice = "Try again, with fewer workers if memory is short."
+        elif code < 0:
+            why = f"it ended by {signal.Signals(-code).name}"
+            advice = "Try again."
+        else:
+            why = f"it ended by itself with code {code}"
+            advice = "What it wrote to stderr says why."
+        return StorageFailed(f"a worker process died: {why}. {advice}")
+
+
+def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
+    """Run pieces as a worker process, until the pipe that they come from is closed.
+
+    Args:
+        pieces_fd: Where functions and pieces are read.
+        results_fd: Where results are written.
+        parent_id: The process that this one ends with.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()
+    with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
+        while True:
+            try:
+                call = pickle.load(pieces)  # noqa: S301 - from the process that started this one
+            except EOFError:
+                return
+            results.write(pickle.dumps(_answer(call)))
+            results.flush()
+
+
+def _exit_with(parent_id: int) -> None:
+    """End this process at once when its parent has ended."""
+    woken = threading.Event()  # by nobody
+    while os.getppid() == parent_id:
+        woken.wait(_PARENT_CHECK_S)
+    os._exit(1)
+
+
+def _answer(call: bytes) -> bytes:
+    """Return the pickled result of a call, and the fault that it raised instead."""
+    try:
+        run, piece = pickle.loads(call)  # noqa: S301
+        return pickle.dumps((_outcome(run, piece), None))
+    except Exception as fault:  # noqa: BLE001 - it is raised where the result is awaited
+        fault.add_note(f"In a worker process:\n{traceback.format_exc()}")
+        try:
+            return pickle.dumps((None, fault))
+        except Exception:  # noqa: BLE001 - one that cannot be pickled
+            return pickle.dumps((None, RuntimeError(traceback.format_exc())))

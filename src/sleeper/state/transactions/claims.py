@@ -1,4 +1,4 @@
-"""The transactions by which compaction jobs take hold of files, and lose their hold of them."""
+"""The transactions that claim compaction inputs, and release them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound
 from sleeper.model.files import FileReference
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import TableState, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,18 +26,18 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimFiles:
+class ClaimFiles(Transaction):
     """Claims file references for compaction jobs, all or none (spec STS-7).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         FileReferenceNotFound: a partition does not reference one of the files.
         FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
     """
 
     assignments: tuple[Claim, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Claim the references."""
+    def check(self, state: TableState) -> None:
+        """Check that every reference is there and unclaimed."""
         claimed: dict[tuple[str, str], FileReference] = {}
         for assignment in self.assignments:
             for filename in dict.fromkeys(assignment.filenames):
@@ -47,6 +47,17 @@ class ClaimFiles:
                     raise FileReferenceNotFound(state.missing_reference(*where))
                 check_unclaimed(claimed.get(where, reference))
                 claimed[where] = replace(reference, job_id=assignment.job_id)
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Claim the references."""
+        claimed: dict[tuple[str, str], FileReference] = {}
+        for assignment in self.assignments:
+            for filename in assignment.filenames:
+                where = (filename, assignment.partition_id)
+                reference = state.files.reference(*where)
+                if reference is None:
+                    raise LookupError(state.missing_reference(*where))
+                claimed[where] = replace(reference, job_id=assignment.job_id)
         if not claimed:
             return state
         files = state.files.changed(removed=claimed, added=claimed.values(), at=at)
@@ -54,7 +65,7 @@ class ClaimFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseClaims:
+class ReleaseClaims(Transaction):
     """Frees file references that compaction jobs have claimed (ours: upstream's locks stay).
 
     What another job has claimed meanwhile, and what is gone, is left alone: to release twice
@@ -66,7 +77,10 @@ class ReleaseClaims:
 
     claims: tuple[Claim, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
+    def check(self, state: TableState) -> None:
+        """Refuse nothing."""
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
         """Free the references."""
         freed: dict[tuple[str, str], FileReference] = {}
         for claim in self.claims:

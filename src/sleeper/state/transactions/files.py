@@ -26,12 +26,12 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import PartitionTree
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
 from sleeper.state.file_references import FileReferences
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddFiles:
+class AddFiles(Transaction):
     """Adds new files, all or none, and with them the job that wrote them (spec STS-5).
 
     A partition that was split meanwhile still takes references (spec PRT-13). One that was merged
@@ -42,7 +42,7 @@ class AddFiles:
         unreferenced: New files that nobody references: they wait for garbage collection.
         job: Recorded with the files, so that the same job adds nothing when it comes again.
 
-    Raises (from `apply`):
+    Raises (from `check`):
         JobAlreadyCommitted: the job was committed before; its files are there.
         FileAlreadyExists: the table tracks one of the files.
         FileReferenceAlreadyExists: one file twice on a partition, or there and on its ancestor.
@@ -59,8 +59,8 @@ class AddFiles:
         if both:
             raise ValueError(f"files are added both with and without references: {sorted(both)}")
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Add the files and record the job."""
+    def check(self, state: TableState) -> None:
+        """Check that job and files are new, and that the files' places are in the tree."""
         self._check_job(state)
         references = _in_place(self.references, state.partitions)
         by_file = _by_filename(references)
@@ -73,12 +73,20 @@ class AddFiles:
         for of_one_file in by_file.values():
             _check_placement(of_one_file, state.partitions)
 
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Add the files and record the job."""
+        placed = _in_place(self.references, state.partitions)
+        for reference in placed:
+            if state.partitions is None or reference.partition_id not in state.partitions:
+                raise LookupError(
+                    f"there is no partition {reference.partition_id!r} for {reference.filename!r}"
+                )
         added = state
-        if references or self.unreferenced:
-            files = state.files.changed(added=references, unreferenced=self.unreferenced, at=at)
+        if placed or self.unreferenced:
+            files = state.files.changed(added=placed, unreferenced=self.unreferenced, at=at)
             added = replace(added, files=files)
         if self.job is not None:
-            record = self.job.record(number=state.number, at=at, files=len(by_file))
+            record = self.job.record(number=state.number, at=at, files=len(_by_filename(placed)))
             added = replace(added, jobs=state.jobs.with_job(self.job.job_id, record))
         return added
 
@@ -89,7 +97,7 @@ class AddFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceFiles:
+class ReplaceFiles(Transaction):
     """Commits a compaction: its input references go, one output reference comes (spec STS-8).
 
     An input that no partition references any longer starts its wait for garbage collection
@@ -106,7 +114,7 @@ class ReplaceFiles:
         NewReferenceSameAsOldReference: the output has the name of an input.
         ValueError: there is no input, or only one of `task_id` and `run_id`.
 
-    Raises (from `apply`):
+    Raises (from `check`):
         FileNotTracked: the table does not track an input (any longer).
         FileReferenceNotFound: an input has moved, or was already replaced.
         FileReferenceNotAssignedToJob: an input is not claimed by this job.
@@ -132,11 +140,10 @@ class ReplaceFiles:
                 "reads. Give its output a name of its own, such as the job's id."
             )
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put the output in the place of the inputs."""
+    def check(self, state: TableState) -> None:
+        """Check that this job has claimed the inputs, and that the output is new."""
         partition_id = self.output.partition_id
-        inputs = dict.fromkeys(self.inputs)
-        for filename in inputs:
+        for filename in dict.fromkeys(self.inputs):
             self._check_claim(_reference(state, filename, partition_id))
         if state.files.is_tracked(self.output.filename):
             raise FileAlreadyExists(
@@ -144,8 +151,10 @@ class ReplaceFiles:
                 f"table already: {state.whereabouts(self.output.filename)}. Leave that file alone."
             )
 
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put the output in the place of the inputs."""
         files = state.files.changed(
-            removed=[(filename, partition_id) for filename in inputs],
+            removed=[(filename, self.output.partition_id) for filename in self.inputs],
             added=[self.output],
             at=at,
         )
@@ -189,10 +198,10 @@ class ReferencePush:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitFileReferences:
+class SplitFileReferences(Transaction):
     """Pushes references of split partitions down the tree, all or none (spec STS-6).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         FileNotTracked: the table does not track the file.
         FileReferenceNotFound: the partition does not reference it (any longer).
         FileReferenceAssignedToJob: a job is about to replace the old reference.
@@ -202,10 +211,10 @@ class SplitFileReferences:
 
     pushes: tuple[ReferencePush, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put the new references in the place of the old."""
-        removed: dict[tuple[str, str], None] = {}
-        added: dict[tuple[str, str], FileReference] = {}
+    def check(self, state: TableState) -> None:
+        """Check that the old references are there and unclaimed, and the new ones below them."""
+        removed: set[tuple[str, str]] = set()
+        added: set[tuple[str, str]] = set()
         for push in self.pushes:
             where = (push.filename, push.partition_id)
             if where in removed:
@@ -217,17 +226,22 @@ class SplitFileReferences:
             _check_placement(push.into, state.partitions, below=push.partition_id)
             for new in push.into:
                 self._check_free(state, new, added)
-                added[(new.filename, new.partition_id)] = new
-            removed[where] = None
-        if not removed:
+                added.add((new.filename, new.partition_id))
+            removed.add(where)
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put the new references in the place of the old."""
+        if not self.pushes:
             return state
-        files = state.files.changed(removed=removed, added=added.values(), at=at)
+        removed = [(push.filename, push.partition_id) for push in self.pushes]
+        added = [new for push in self.pushes for new in push.into]
+        for new in added:
+            state.partition(new.partition_id)  # raises where there is none
+        files = state.files.changed(removed=removed, added=added, at=at)
         return replace(state, files=files)
 
     @staticmethod
-    def _check_free(
-        state: TableState, new: FileReference, added: dict[tuple[str, str], FileReference]
-    ) -> None:
+    def _check_free(state: TableState, new: FileReference, added: set[tuple[str, str]]) -> None:
         where = (new.filename, new.partition_id)
         if where in added or state.files.reference(*where) is not None:
             raise FileReferenceAlreadyExists(
@@ -237,18 +251,18 @@ class SplitFileReferences:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteFiles:
+class DeleteFiles(Transaction):
     """Forgets files that the garbage collector deletes, all or none (spec STS-9).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         FileNotTracked: the table does not track one of them.
         FileHasReferences: a partition references one of them.
     """
 
     filenames: tuple[str, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Forget the files."""
+    def check(self, state: TableState) -> None:
+        """Check that the files are tracked, and referenced by nobody."""
         for filename in self.filenames:
             if not state.files.is_tracked(filename):
                 raise FileNotTracked(
@@ -261,19 +275,25 @@ class DeleteFiles:
                     f"{filename!r} has {len(references)} references, so it is no garbage; "
                     f"{state.whereabouts(filename)}. Keep the file."
                 )
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Forget the files."""
         if not self.filenames:
             return state
         return replace(state, files=state.files.changed(forgotten=self.filenames, at=at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClearFiles:
+class ClearFiles(Transaction):
     """Drops every file, and every memory of the jobs that wrote them (spec STS-2).
 
     The jobs go as well: who loads a cleared table anew under the same job ids means it.
     """
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
+    def check(self, state: TableState) -> None:
+        """Refuse nothing."""
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
         """Forget all files and all jobs."""
         if state.has_no_files and state.jobs.horizon is None:
             return state

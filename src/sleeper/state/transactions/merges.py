@@ -8,13 +8,13 @@ from datetime import datetime
 from sleeper.errors import PartitionMergeRefused
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed
 from sleeper.state.transactions.files import unite_references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergePartitions:
+class MergePartitions(Transaction):
     """Makes the parent of two leaves a leaf in their place. Their references go to it.
 
     A file of which only one leaf references a part stands in the way: the other leaf's part of
@@ -24,7 +24,7 @@ class MergePartitions:
         parent_id: The parent.
         child_ids: Its children: (lower, upper).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         PartitionMergeRefused: they are no such leaves (any longer), or a file stands in the way.
         FileReferenceAssignedToJob: a compaction job is at work on one of them.
     """
@@ -32,14 +32,13 @@ class MergePartitions:
     parent_id: str
     child_ids: tuple[str, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put the parent in the place of its children."""
+    def check(self, state: TableState) -> None:
+        """Check that these are leaves that no job is at work on and no file divides."""
         lower, upper = self._children(state)
         lower_files, upper_files = (
             state.files.references_on(each.partition_id) for each in (lower, upper)
         )
-        references = (*lower_files, *upper_files)
-        for reference in references:
+        for reference in (*lower_files, *upper_files):
             check_unclaimed(reference)
         odd = unmatched_partial_reference(lower_files, upper_files)
         if odd is not None:
@@ -48,6 +47,12 @@ class MergePartitions:
                 f"only {odd.partition_id!r} references a part of {odd.filename!r}. "
                 "Compact all files of the table, then merge."
             )
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put the parent in the place of its children."""
+        if state.partition(self.parent_id).child_ids != self.child_ids:
+            raise ValueError(f"{self.child_ids} are not the children of {self.parent_id!r}")
+        references = [ref for each in self.child_ids for ref in state.files.references_on(each)]
         moved = unite_references(replace(ref, partition_id=self.parent_id) for ref in references)
         files = state.files
         if references:

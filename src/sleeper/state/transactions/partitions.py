@@ -7,17 +7,17 @@ are merged again: `merges`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sleeper.errors import InitialiseWithFilesPresent, PartitionSplitRefused, SplitInvalid
 from sleeper.model.partitions import Partition, PartitionTree, check_split
-from sleeper.state.table_state import TableState
+from sleeper.state.table_state import TableState, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitialisePartitions:
+class InitialisePartitions(Transaction):
     """Gives a table without files a partition tree, in place of any other (spec STS-1).
 
     Attributes:
@@ -27,7 +27,7 @@ class InitialisePartitions:
     Raises:
         SplitInvalid: the partitions are no tree (spec PRT-10).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         InitialiseWithFilesPresent: files are tracked, referenced or not.
     """
 
@@ -38,33 +38,36 @@ class InitialisePartitions:
         tree = PartitionTree.of(self.partitions) if self.partitions else None
         object.__setattr__(self, "tree", tree)
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put the new tree in the place of any other."""
+    def check(self, state: TableState) -> None:
+        """Check that the table tracks no file."""
         if not state.has_no_files:
             raise InitialiseWithFilesPresent(
                 f"the table's partitions cannot be replaced while it tracks "
                 f"{state.files.file_count} files. Clear its files first."
             )
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put the new tree in the place of any other."""
         return replace(state, partitions=self.tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitPartition:
+class SplitPartition(Transaction):
     """Makes a leaf a parent of two new leaves (spec STS-3). Its files stay where they are.
 
     Attributes:
         parent: The leaf as a parent: with child ids and dimension.
         children: (lower, upper).
 
-    Raises (from `apply`):
+    Raises (from `check`):
         PartitionSplitRefused: the leaf was split already, or the split does not fit.
     """
 
     parent: Partition
     children: tuple[Partition, Partition]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put the split leaf and its children into the tree."""
+    def check(self, state: TableState) -> None:
+        """Check that a leaf is split in two that divide its region."""
         tree = _initialised(state)
         name = self.parent.partition_id
         _check_becomes_parent(tree, self.parent)
@@ -76,28 +79,31 @@ class SplitPartition:
             if not child.is_leaf:
                 raise _refused(f"Child should be a leaf partition: {child.partition_id}")
         _check_divides(self.parent, self.children)
-        return replace(state, partitions=_with(tree, self.parent, *self.children))
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put the split leaf and its children into the tree."""
+        return replace(state, partitions=_with(state.tree, [self.parent], self.children))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendPartitionTree:
+class ExtendPartitionTree(Transaction):
     """Splits leaves into whole subtrees at once, as before a bulk import (spec STS-4).
 
     Attributes:
         updated: Leaves, as the parents they become.
         new: Every partition below them, in any order.
 
-    Raises (from `apply`):
+    Raises (from `check`):
         PartitionSplitRefused: a leaf was split already, or the new tree would not be one.
     """
 
     updated: tuple[Partition, ...]
     new: tuple[Partition, ...]
 
-    def apply(self, state: TableState, at: datetime) -> TableState:
-        """Put all updated and new partitions into the tree."""
+    def check(self, state: TableState) -> None:
+        """Check that leaves become whole subtrees."""
         if not self.updated and not self.new:
-            return state
+            return
         tree = _initialised(state)
         for parent in self.updated:
             _check_becomes_parent(tree, parent)
@@ -109,7 +115,12 @@ class ExtendPartitionTree:
         if len(updated) < len(self.updated) or len(added) < len(self.new):
             raise _refused("a partition is listed twice in one extension of the tree")
         _check_subtrees(updated, added)
-        return replace(state, partitions=_with(tree, *self.updated, *self.new))
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Put all updated and new partitions into the tree."""
+        if not self.updated and not self.new:
+            return state
+        return replace(state, partitions=_with(state.tree, self.updated, self.new))
 
 
 def _initialised(state: TableState) -> PartitionTree:
@@ -162,9 +173,26 @@ def _check_divides(parent: Partition, children: tuple[Partition, ...]) -> None:
         raise _refused(f"Failed to validate partition split: {error}") from None
 
 
-def _with(tree: PartitionTree, *changed: Partition) -> PartitionTree:
-    """Return a tree whose changed parts were checked; copies a dictionary, once."""
-    by_id = {partition.partition_id: partition for partition in changed}
+def _with(
+    tree: PartitionTree, parents: Sequence[Partition], new: Sequence[Partition]
+) -> PartitionTree:
+    """Return the tree with leaves as parents and new partitions; copies a dictionary, once.
+
+    Raises:
+        LookupError, ValueError: the result would be no tree. Regions are not looked at.
+    """
+    by_id = {partition.partition_id: partition for partition in (*parents, *new)}
+    for parent in parents:
+        if not tree.partition(parent.partition_id).is_leaf:
+            raise ValueError(f"partition {parent.partition_id!r} was split before")
+    for partition in new:
+        above = by_id.get(partition.parent_id or "")
+        if partition.partition_id in tree or above is None:
+            raise ValueError(f"partition {partition.partition_id!r} cannot hang where it should")
+        if partition.partition_id not in above.child_ids:
+            raise ValueError(f"partition {partition.partition_id!r} is no child of its parent")
+    if any(child not in by_id for each in by_id.values() for child in each.child_ids):
+        raise ValueError("a partition has a child that is not there")
     return replace(tree, partitions={**tree.partitions, **by_id})
 
 
