@@ -273,8 +273,8 @@ IN_DELETING = (
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
         module="table/maintenance.py",
-        right="        return self._context.now() - timedelta(minutes=kept)\n",
-        wrong="        return self._context.now() + 0 * timedelta(minutes=kept)\n",
+        right="    return now - timedelta(minutes=kept)\n",
+        wrong="    return now + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
     ),
     Bug(
@@ -368,4 +368,15 @@ IN_PROCESSING = (
     ),
 )
 
-BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_DELETING, *IN_PROCESSING)
+IN_HANDLES = (
+    Bug(
+        name="old-properties",
+        breaks="An open handle goes on with filters and aggregations that were changed since.",
+        module="table/handle.py",
+        right="        elif opened.record.properties != record.properties:\n",
+        wrong="        elif opened.record.table_id != record.table_id:\n",
+        tests=("tests/stories/test_changed_properties.py",),
+    ),
+)
+
+BUGS = (*IN_HANDLES, *IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_DELETING, *IN_PROCESSING)
