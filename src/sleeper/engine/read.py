@@ -233,7 +233,9 @@ def _write_temporary(
 ) -> None:
     """Write a sorted file that is read once and soon: small row groups, quick compression."""
     try:
-        with pq.ParquetWriter(path, arrow_schema, compression="lz4", use_dictionary=False) as file:
+        with pq.ParquetWriter(
+            path, arrow_schema, compression="lz4", use_dictionary=False, write_statistics=False
+        ) as file:
             for group in row_groups(batches, _TEMPORARY_ROW_GROUP_ROWS):
                 file.write_table(group)
     except OSError as error:

@@ -7,6 +7,7 @@ decides what a file's rows mean.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -17,7 +18,7 @@ from sleeper.model.formats.regions_json import regions_to_json
 from sleeper.model.keys import key_type, next_value, smallest_value, value_to_text
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region, whole_region
-from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.schema import Field, FieldType, Primitive, Schema
 from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.spark.data_source.open_table import TableFiles
 from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
@@ -134,12 +135,27 @@ def _read_parquet(
     regions: Sequence[Region],
     names: Sequence[str],
 ) -> DataFrame:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - an extra, and slow to import
 
     rows = spark.read.schema(to_spark_schema(schema)).options(**_AS_WRITTEN).parquet(*locations)
     if whole_region(schema) not in regions:
         rows = rows.filter(_in_any(schema, regions))
-    return rows.select(*[F.col(_quoted(name)) for name in names])
+    kinds = {field.name: field.type for field in schema.fields}
+    return rows.select(*[_selected(name, kinds[name]) for name in names])
+
+
+def _selected(name: str, kind: FieldType) -> Column:
+    """Return a column so that filters on it are not pushed down where NaN would be lost.
+
+    Spark skips a row group when a number lies outside its statistics, which leave NaN out, and
+    NaN is greater than every number to Spark. It pushes no filter through `nanvl`, which changes
+    no value: NaN becomes NaN. Files written since have no such statistics; older ones do.
+    """
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
+
+    column = F.col(_quoted(name))
+    if kind not in (Primitive.FLOAT, Primitive.DOUBLE):
+        return column
+    return F.nanvl(column, F.lit(math.nan).cast(to_spark_type(kind))).alias(name)
 
 
 def _in_any(schema: Schema, regions: Sequence[Region]) -> Column:

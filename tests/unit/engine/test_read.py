@@ -265,6 +265,26 @@ class TestHowLittleIsRead:
 
         assert self.bytes_read(path, BY_ID, *keys) < Path(path).stat().st_size / 10
 
+    def test_the_page_index_of_a_file_is_read_once(self, tmp_path):
+        """Later ranges read their pages alone, not what says where pages are."""
+        rows = [(n, str(n)) for n in range(100_000)]
+        path = write(tmp_path, BY_ID, rows, max_rows_per_page=10, row_group_size=100_000)
+        scanner, narrow = Scanner(BY_ID), (box(BY_ID, id=(7, 9)),)
+
+        def bytes_read():
+            before = _bytes_read_by_this_process()
+            assert sum(rows.num_rows for rows in scanner.merge([FileSlice(path, narrow)])) == 2
+            return _bytes_read_by_this_process() - before
+
+        assert bytes_read() > 200_000
+        assert bytes_read() < 50_000
+
+
+def _bytes_read_by_this_process():
+    """What read and pread returned so far, cached pages of the system included."""
+    counts = Path("/proc/self/io").read_text().split()
+    return int(counts[counts.index("rchar:") + 1])
+
 
 class TestFailures:
     """What is wrong with a file is told with its name."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from errno import EACCES, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, EPERM
 from typing import Any
 
-from sleeper.engine.scan.merge import FileMissing
+from sleeper.engine.scan.session import FileMissing
 from sleeper.errors import DataDamaged, SleeperError, StorageFailed
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")

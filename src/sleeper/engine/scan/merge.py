@@ -11,11 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sleeper.engine.scan.session import column
-
-
-class FileMissing(Exception):
-    """A file of a plan is not there, or has no bytes; the plan does not say which."""
+from sleeper.engine.scan.session import FileMissing, column
 
 
 def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[str]) -> Any:

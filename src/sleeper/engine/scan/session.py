@@ -26,8 +26,9 @@ _SETTINGS = {
     "datafusion.execution.parquet.max_predicate_cache_size": "0",
     # Bloom filters are read anew for every query; pages and their statistics do better.
     "datafusion.execution.parquet.bloom_filter_on_read": "false",
-    # Without statistics the page index is fetched anew for every query.
-    "datafusion.execution.collect_statistics": "true",
+    # With statistics a column whose least value is its greatest is not read, but taken for a
+    # constant. Parquet leaves NaN out of both, so NaN would become another row's value.
+    "datafusion.execution.collect_statistics": "false",
     # Strings come out as the schema has them.
     "datafusion.execution.parquet.schema_force_view_types": "false",
 }
@@ -58,6 +59,10 @@ def datafusion() -> Any:
 def column(name: str) -> Any:
     """Return the column of exactly this name; DataFusion reads names as SQL identifiers."""
     return datafusion().col('"' + name.replace('"', '""') + '"')
+
+
+class FileMissing(Exception):
+    """A file of a plan is not there, or has no bytes; the plan does not say which."""
 
 
 class Session:
@@ -106,6 +111,7 @@ class Session:
             if known is not None:
                 self._frames.move_to_end(url)
                 return known
+        self._cache_page_index(url)
         opened = self.open(url, self._arrow_schema)
         with self._lock:
             self._frames[url] = opened
@@ -113,16 +119,34 @@ class Session:
                 self._frames.popitem(last=False)
         return opened
 
+    def _cache_page_index(self, url: str) -> None:
+        """Put footer and page index of a file into DataFusion's cache, by asking for its schema.
+
+        A query whose file is not there caches the footer alone, and each later one reads the index
+        again.
+        """
+        try:
+            self._context.read_parquet(self._location(url), file_extension="")
+        except Exception as error:
+            if "No files found" in str(error):
+                raise FileMissing from error
+            raise
+
     def open(self, url: str, arrow_schema: pa.Schema) -> Any:
         """Return the DataFrame of a file that has these columns only, and do not keep it."""
-        if "://" in url:
-            location = url
-            self._make_known(url)
-        else:
-            location = Path(url).as_uri()  # a bare path would be a pattern
         return self._context.read_parquet(
-            location, file_extension="", schema=arrow_schema, file_sort_order=[self.order]
+            self._location(url),
+            file_extension="",
+            schema=arrow_schema,
+            file_sort_order=[self.order],
         )
+
+    def _location(self, url: str) -> str:
+        """Return where DataFusion finds a file, whose bucket is made known to it."""
+        if "://" not in url:
+            return Path(url).as_uri()  # a bare path would be a pattern
+        self._make_known(url)
+        return url
 
     def _make_known(self, url: str) -> None:
         """Tell DataFusion of the bucket of `url`, once."""

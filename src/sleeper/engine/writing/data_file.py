@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.sorting.key_order import key_at
+from sleeper.engine.writing.column_statistics import columns_with_statistics, parquet_paths
 from sleeper.engine.writing.sketch import SketchBuilder
 from sleeper.lookup.parquet.seal import SealedOutput
 from sleeper.model.keys import checked_value
@@ -247,6 +248,7 @@ def _parquet_options(
         "write_batch_size": min(1024, settings.page_rows),
         "data_page_version": settings.page_version,
         "use_dictionary": _dictionary_columns(schema, arrow_schema, settings) or False,
+        "write_statistics": columns_with_statistics(arrow_schema),
         "write_page_index": True,
         "write_page_checksum": True,
         "sorting_columns": [pq.SortingColumn(place) for place in range(len(schema.keys))],
@@ -261,12 +263,4 @@ def _dictionary_columns(
     wanted += schema.row_keys if settings.dictionary_row_keys else ()
     wanted += schema.sort_keys if settings.dictionary_sort_keys else ()
     wanted += schema.values if settings.dictionary_values else ()
-    return [path for field in wanted for path in _paths(arrow_schema.field(field.name))]
-
-
-def _paths(field: pa.Field) -> list[str]:
-    if pa.types.is_list(field.type):
-        return [f"{field.name}.list.element"]
-    if pa.types.is_map(field.type):
-        return [f"{field.name}.key_value.key", f"{field.name}.key_value.value"]
-    return [field.name]
+    return [path for field in wanted for path in parquet_paths(arrow_schema.field(field.name))]

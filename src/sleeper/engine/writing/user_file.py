@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
+from sleeper.engine.writing.column_statistics import columns_with_statistics
 from sleeper.errors import QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
 from sleeper.lookup.parquet.seal import ByteStream
 
@@ -72,7 +73,13 @@ def stream_rows(rows: Rows, file: ByteStream, output_format: OutputFormat) -> in
 
 def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     row_count = 0
-    with pq.ParquetWriter(file, schema, compression="zstd", write_page_index=True) as writer:
+    with pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        write_page_index=True,
+        write_statistics=columns_with_statistics(schema),
+    ) as writer:
         for group in row_groups(batches, _ROW_GROUP_ROWS):
             writer.write_table(group)
             row_count += group.num_rows
