@@ -3,8 +3,9 @@
     python -m tools.mutants                  all of them
     python -m tools.mutants entry-overwritten first-file-only
 
-The bugs are in bugs/, a module for each area. The tests that are to catch one also run on a copy without it: were they
-to fail there, it would mean nothing that they fail with it. The checkout is not touched.
+The bugs are in bugs/, a module for each area. The tests that are to catch one also run on a copy
+without it: were they to fail there, it would mean nothing that they fail with it. The checkout is
+not touched.
 """
 
 from __future__ import annotations

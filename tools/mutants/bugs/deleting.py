@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bug import Bug
+from tools.mutants.bug import Bug
 
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
@@ -61,9 +61,17 @@ BUGS = (
         name="lease-ignored",
         breaks="Files are taken from compaction jobs that still have time.",
         module="planning/leases.py",
-        right="reference.job_id is not None and claimed is not None and claimed < before:",
-        wrong="reference.job_id is not None and claimed is not None:",
+        right="            if max(claimed, renewed) < before:\n",
+        wrong="            if True:\n",
         tests=UPKEEP,
+    ),
+    Bug(
+        name="renewal-ignored",
+        breaks="Files are taken from compaction jobs that run longer than their first lease.",
+        module="planning/leases.py",
+        right="            renewed = record.renewed if record else claimed\n",
+        wrong="            renewed = claimed\n",
+        tests=("tests/unit/state/transactions/test_claims.py",),
     ),
     Bug(
         name="workers-outlive-their-parent",

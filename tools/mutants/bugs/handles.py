@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..bug import Bug
+from tools.mutants.bug import Bug
 
 
 BUGS = (

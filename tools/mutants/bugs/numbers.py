@@ -1,8 +1,8 @@
-"""Bugs in numbers that are special."""
+"""Bugs in special numbers."""
 
 from __future__ import annotations
 
-from ..bug import Bug
+from tools.mutants.bug import Bug
 
 NUMBERS = ("tests/stories/test_special_numbers.py",)
 
