@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
+from ..bug import Bug
 
 COMMITS = ("tests/any_order/test_state.py",)
 """Three processes commit to one table in any order."""

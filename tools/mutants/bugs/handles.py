@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
-
+from ..bug import Bug
 
 BUGS = (
     Bug(

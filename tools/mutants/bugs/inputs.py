@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
+from ..bug import Bug
 
+VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(

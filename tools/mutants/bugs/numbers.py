@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
+from ..bug import Bug
 
 NUMBERS = ("tests/stories/test_special_numbers.py",)
 

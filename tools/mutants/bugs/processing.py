@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
+from ..bug import Bug
 
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
 

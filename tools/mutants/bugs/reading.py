@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools.mutants.bug import Bug
+from ..bug import Bug
 
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
