@@ -11,7 +11,7 @@ from hashlib import sha256
 from sleeper.errors import CommitOverwritten
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,9 @@ class CommitChecks:
 NO_CHECKS = CommitChecks()
 
 
-def open_log(objects: Objects, prefix: str, checks: CommitChecks) -> TransactionLog:
+def open_log(
+    objects: Objects, prefix: str = TABLE_LOG, checks: CommitChecks = NO_CHECKS
+) -> TransactionLog:
     """Return the log whose entries' keys start with `prefix`, with checks if there are any."""
     log = ObjectTransactionLog(objects, prefix)
     return log if checks == NO_CHECKS else CheckedTransactionLog(log, checks)

@@ -65,6 +65,11 @@ class Client:
         self.settings = settings
         self._store: Any = None
 
+    @property
+    def is_amazon(self) -> bool:
+        """Whether the bucket is on Amazon's own S3."""
+        return self.bucket.scheme == "s3" and self.settings.is_amazon
+
     def store(self) -> Any:
         """Return obstore's store, opened at the first call.
 
