@@ -7,7 +7,8 @@ on the way in: a value that its column's type cannot hold exactly refuses the in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from sleeper.columns.exact_cast import (
     outside_years,
     plain_type,
 )
-from sleeper.errors import InputSchemaMismatch, SchemaInvalid
+from sleeper.errors import BadRequest, InputSchemaMismatch, SchemaInvalid
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -36,7 +37,7 @@ from sleeper.model.schema import (
 
 
 def to_arrow(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of a table's rows (spec 2.2, 2.3)."""
+    """Return the Arrow schema of a table's rows (rule FMT-2)."""
     return pa.schema(
         [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
     )
@@ -53,7 +54,7 @@ def from_arrow(
 
     Raises:
         SchemaInvalid: a key names no column, a column has a type that no field can have, or
-            the schema breaks a rule (spec SCH-1 to SCH-6).
+            the schema breaks a rule (rules SCH-1 to SCH-6).
     """
     _refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
     missing = [name for name in (*row_keys, *sort_keys) if name not in arrow.names]
@@ -129,7 +130,7 @@ def conform(
 ) -> pa.Table:
     """Return input rows as a table of exactly `arrow_schema`; `origin` names them in errors.
 
-    Columns are taken by name. A nullable column may be missing and becomes null (spec SCH-5).
+    Columns are taken by name. A nullable column may be missing and becomes null (rule SCH-5).
     Casts are exact. Nulls in key columns are left for `split_null_keys` to judge.
 
     Raises:
@@ -266,3 +267,25 @@ def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
         raise InputSchemaMismatch(
             f"key column {field.name!r} of {origin} has {outside}. Correct them first"
         )
+
+
+def schema_of(
+    schema: Schema | pa.Schema | str | Mapping[str, Any],
+    row_keys: Sequence[str] | None,
+    sort_keys: Sequence[str],
+) -> Schema:
+    """Return the schema that a user gave, in one of the forms that `create_table` takes.
+
+    Raises:
+        BadRequest: the fields that are keys are named twice, or not at all.
+        SchemaInvalid: it cannot be a table's schema.
+    """
+    if isinstance(schema, pa.Schema):
+        if not row_keys:
+            raise BadRequest(
+                "a pyarrow.Schema does not say which fields are keys: give row_keys=[...]"
+            )
+        return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
+    if row_keys or sort_keys:
+        raise BadRequest("row_keys and sort_keys go with a pyarrow.Schema; this schema has its own")
+    return schema if isinstance(schema, Schema) else Schema.from_json(schema)
