@@ -127,7 +127,7 @@ def bulk_import(
         CommitUnknown: storage gave no answer; run the same job id again.
         StorageFailed, TableNotFound: as for `ingest`.
 
-    Source: spec BLK-5 to BLK-10.
+    Source: rules BLK-5, BLK-7 and BLK-10.
     """
     opened = self._current()
     request = _Request(

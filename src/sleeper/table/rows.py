@@ -51,7 +51,7 @@ def ingest(
         StorageFailed: the storage did not do its part; nothing was changed.
         TableNotFound: the table was deleted.
 
-    Source: spec ING-1 to ING-8.
+    Source: rules ING-1, ING-2 and ING-5 to ING-8.
     """
     opened = self._current()
     request = IngestRequest(
@@ -107,7 +107,7 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: spec QRY-1 to QRY-6.
+    Source: rules QRY-1 to QRY-6.
     """
     if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
         raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
