@@ -109,8 +109,7 @@ def bulk_import(
 
     Args:
         data: As for `ingest`, or a Spark DataFrame.
-        job_id: Names this work. Repeating a job that was committed changes nothing. Where it
-            is None or blank, one is made; the result has it, and so has CommitUnknown.
+        job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
         spark: A session to use, Spark Connect included; without it one is started on this
             machine when Spark is needed, and left running.
