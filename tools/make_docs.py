@@ -3,8 +3,9 @@
     python tools/make_docs.py            writes what has changed
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
 
-The CLI's page comes from its commands, the properties' page from their definitions, and the
-outputs in README.md and docs/guide from running what stands above them (shown_runs.py).
+The CLI's page comes from its commands, those of properties and Spark's options from their
+definitions, and the outputs in README.md and docs/guide from running what stands above them
+(shown_runs.py).
 """
 
 from __future__ import annotations
@@ -18,11 +19,26 @@ import click
 from shown_runs import ROOT, RunFailed, run_page
 
 from sleeper.interfaces.cli.main import cli
+from sleeper.interfaces.spark_options import OPTIONS
 from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 from sleeper.model.properties import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 
 GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
 HELP_WIDTH = 90
+PROPERTIES_INTRODUCTION = """\
+# Properties
+
+Names are those of `instance.properties` and `table.properties`. Where the default names a second
+property, that is the instance's property with the default of all tables. *Fixed* means that it
+cannot change once its table or instance exists. *Ours* means that upstream Sleeper does not have
+it.
+
+Values are checked wherever they are set. From Python they may be `str`, `int` or `bool`. A name
+that differs from a known one in a single character, or belongs to the other of table and
+instance, is refused. Any other unknown name is stored, with a warning in the log. Why:
+[0034](../decisions/0034-misspelt-properties-are-refused.md).
+"""
 
 
 def main() -> int:
@@ -54,6 +70,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     """Each page that this tool writes, with the function that makes it from the old one."""
     yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
     yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
+    yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "README.md", run_page
     for path in sorted((ROOT / "docs/guide").rglob("*.md")):
         yield path, run_page
@@ -99,23 +116,39 @@ def help_of(context: click.Context) -> str:
 
 
 def properties_page() -> str:
-    """Every property: name, default and meaning, in its group."""
-    text = (
-        f"{GENERATED}# Properties\n\n"
-        "Names are those of `instance.properties` and `table.properties`. Where a table property\n"
-        "names an instance property, that one gives the default of all tables. *Fixed* means\n"
-        "that it cannot change once its table or instance exists; *ours* that upstream Sleeper\n"
-        "does not know it.\n"
+    """Every property: name, default and meaning, in its group; those without effect apart."""
+    listed = {"instance": INSTANCE_PROPERTIES, "table": TABLE_PROPERTIES}
+    families = "".join(f"- `{family}*`\n" for family in OPEN_FAMILIES)
+    text = f"{GENERATED}{PROPERTIES_INTRODUCTION}"
+    for owner, properties in listed.items():
+        text += f"\n## Properties of {a_or_an(owner)}\n"
+        text += groups([known for known in properties if known.used])
+        if owner == "instance":
+            text += (
+                f"\n### Settings of Spark\n\nAny name in these families is passed on:\n\n{families}"
+            )
+    text += (
+        "\n## Kept, not used yet\n\n"
+        "Upstream Sleeper has these properties. They are checked and stored, so that its files\n"
+        "can be used as they are, but nothing here reads them.\n"
     )
-    for title, properties in (
-        ("Instance properties", INSTANCE_PROPERTIES),
-        ("Table properties", TABLE_PROPERTIES),
-    ):
-        text += f"\n## {title}\n"
-        for group in dict.fromkeys(known.group for known in properties):
-            text += f"\n### {group}\n\n| property | default | meaning |\n|---|---|---|\n"
-            text += "".join(property_row(known) for known in properties if known.group == group)
+    for owner, properties in listed.items():
+        text += groups([known for known in properties if not known.used], f"Of {a_or_an(owner)}: ")
     return text
+
+
+def groups(properties: list[Property], prefix: str = "") -> str:
+    """Properties under the headings of their groups."""
+    text = ""
+    for group in dict.fromkeys(known.group for known in properties):
+        text += f"\n### {prefix}{group}\n\n| property | default | meaning |\n|---|---|---|\n"
+        text += "".join(property_row(known) for known in properties if known.group == group)
+    return text
+
+
+def a_or_an(noun: str) -> str:
+    """A noun with its article."""
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def property_row(known: Property) -> str:
@@ -125,6 +158,18 @@ def property_row(known: Property) -> str:
         default += f"<br>or `{known.instance_default}`"
     marks = ["*Fixed.*"] * (not known.editable) + ["*Ours.*"] * (known.since == "ours")
     return f"| `{known.name}` | {default} | {' '.join([cell(known.description), *marks])} |\n"
+
+
+def spark_options_page() -> str:
+    """Every option of Spark's `format("sleeper")`: where it may be given, and its meaning."""
+    text = (
+        f"{GENERATED}# Options of the Spark data source\n\n"
+        'Of `spark.read.format("sleeper")` and its kind: see [tables in Spark](../spark/tables.md).'
+        "\n\n| option | for | meaning |\n|---|---|---|\n"
+    )
+    for option in OPTIONS:
+        text += f"| `{option.name}` | {', '.join(option.uses)} | {cell(option.text)} |\n"
+    return text
 
 
 def cell(text: str) -> str:

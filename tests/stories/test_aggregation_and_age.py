@@ -23,7 +23,7 @@ EVENTS = pa.schema([pa.field("id", pa.string()), pa.field("at_ms", pa.int64(), n
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_rows_of_equal_keys_become_one(parts):
-    """Sums and maxima are the same however the rows arrive (spec PRC-1 to PRC-5)."""
+    """Sums and maxima are the same however the rows arrive (rules PRC-1 to PRC-5)."""
     table = sleeper.connect("memory://").create_table(
         "hits",
         SCHEMA,
@@ -65,7 +65,7 @@ def test_an_ingest_says_how_many_rows_are_left():
 
 
 def test_old_rows_are_forgotten():
-    """A row older than the limit is no longer found, and not taken in either (spec PRC-2)."""
+    """A row older than the limit is no longer found, and not taken in either (rule PRC-2)."""
     hour_ms = 3_600_000
     now_ms = int(time.time() * 1000)
     table = sleeper.connect("memory://").create_table(

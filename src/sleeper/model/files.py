@@ -1,4 +1,4 @@
-"""Data files as a table's state knows them: by reference."""
+"""Data files as a table's state knows them: by reference, and claimed by whom."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FileReference:
     """The rows of one data file that belong to one partition.
 
     Partitions that reference the same file must have disjoint regions, or the
-    rows in the overlap would be read twice (spec FRF-3).
+    rows in the overlap would be read twice (rule FRF-3).
 
     Attributes:
         filename: Path of the Parquet file inside the table's folder (`model.paths`).
@@ -21,12 +21,12 @@ class FileReference:
         whole_file: True when this is the only reference to the file, so that every row of
             it belongs here; False when readers must select by the partition's region.
         job_id: The compaction job that has claimed this reference, if any.
-        updated: When the state last changed this reference; set by the state (spec STS-5).
+        updated: When the state last changed this reference; set by the state (rule STS-5).
 
     Raises:
         ValueError: `row_count` is negative.
 
-    Source: spec FRF-1, FRF-2.
+    Source: rules FRF-1, FRF-2.
     """
 
     filename: str
@@ -40,3 +40,36 @@ class FileReference:
     def __post_init__(self) -> None:
         if self.row_count < 0:
             raise ValueError(f"row_count must be 0 or more, not {self.row_count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOwner:
+    """The process that runs a compaction job. It is shown to people, and no secret.
+
+    Attributes:
+        host: The name of its machine.
+        pid: Its process id there.
+        worker_id: A random id of the run.
+    """
+
+    host: str
+    pid: int
+    worker_id: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """What is known of a compaction job that has claimed files.
+
+    Attributes:
+        owner: Who runs it.
+        since: When it claimed them.
+        renewed: When it last renewed its claims; the lease counts from here.
+    """
+
+    owner: ClaimOwner
+    since: datetime
+    renewed: datetime

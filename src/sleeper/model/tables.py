@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.model.known_properties.kinds import BOOLEAN
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"
 ONLINE: Final = "sleeper.table.online"
+SCHEMA: Final = "sleeper.table.schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,11 @@ class TableRecord:
     Attributes:
         table_id: Eight hex characters, made once; a rename never changes it.
         name: Unique within the instance.
-        online: False stops background operations (spec TBL-6); ingest and queries go on.
+        online: False stops background operations (rule TBL-6); ingest and queries go on.
         properties: The other values that were set, by full property name (`sleeper.table...`),
             among them the schema's JSON. Defaults are not stored.
 
-    Source: spec TBL-1 to TBL-3, TBL-6.
+    Source: rules TBL-1 to TBL-3, TBL-6.
     """
 
     table_id: str
@@ -39,9 +41,9 @@ class TableRecord:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TableRecord:
-        """Return the record of what `all_properties` wrote."""
+        """Return the record of values that were checked, such as `all_properties` returns."""
         others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
-        online = properties.get(ONLINE, "true").strip().lower() == "true"
+        online = BOOLEAN.parse(properties.get(ONLINE, "").strip() or "true")
         return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
 
 

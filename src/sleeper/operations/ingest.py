@@ -2,7 +2,7 @@
 
 Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
 in one transaction that carries the job's id, so a job that is run twice changes nothing the
-second time (spec ING-1 to ING-8; design sections 3 and 9).
+second time (rules ING-1, ING-2 and ING-5 to ING-8).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class IngestSettings:
 
     Attributes:
         one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
-            that all these leaves reference (spec ING-5, ING-6).
+            that all these leaves reference (rules ING-5, ING-6).
         sort: Memory and folder of the sort.
         write: How data files are written.
         processing: The table's filters and aggregations.

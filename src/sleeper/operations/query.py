@@ -1,7 +1,7 @@
 """Answer a question from one state of a table.
 
 Exact keys go to the look-up reader, ranges to DataFusion; both read only the pages that can
-hold an answer. Rows come in key order over the whole answer (spec QRY-1 to QRY-6).
+hold an answer. Rows come in key order over the whole answer (rules QRY-1 to QRY-6).
 """
 
 from __future__ import annotations

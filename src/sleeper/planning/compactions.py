@@ -1,4 +1,4 @@
-"""Which files of a leaf are merged into one, and why others are not (spec 1.12, 3.1).
+"""Which files of a leaf are merged into one, and why others are not (rules CMP-3 to CMP-8).
 
 Sizes are row counts. A strategy looks at one leaf at a time: at the references there that no job
 has claimed, the smallest first. References of partitions that were split are pushed down before.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
@@ -33,6 +34,17 @@ class CompactionSettings:
     size_ratio: int
     partition_jobs_max: int
     creation_limit: int
+
+    @classmethod
+    def of(cls, properties: CompactionProperties) -> CompactionSettings:
+        """Take them from a table's properties."""
+        return cls(
+            strategy=properties.strategy,
+            batch_files=properties.batch_files,
+            size_ratio=properties.size_ratio,
+            partition_jobs_max=properties.partition_jobs_max,
+            creation_limit=properties.creation_limit,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +99,7 @@ def plan_compactions(
         all_files: Merge what the strategy leaves as well, a single file included (CMP-8).
         new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
 
-    Source: spec CMP-3 to CMP-8.
+    Source: rules CMP-3 to CMP-8.
     """
     outstanding: set[str] = set()
     leaves = []

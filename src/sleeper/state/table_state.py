@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
@@ -24,14 +24,17 @@ class TableState:
         partitions: The partition tree; None until it is initialised.
         files: Every file the table tracks, by reference, and those that wait for collection.
         jobs: The ingest jobs that it has committed.
+        claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
+            claimed theirs before claims had owners are not in it.
 
-    Source: spec STS-10.
+    Source: rule STS-10.
     """
 
     number: int
     partitions: PartitionTree | None
     files: FileReferences
     jobs: CommittedJobs
+    claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> TableState:
@@ -98,13 +101,13 @@ class TableState:
     def unreferenced_up_to(self, limit: int) -> tuple[list[tuple[str, datetime]], bool]:
         """Return at most `limit` files that wait for collection, and whether there are more.
 
-        Each comes with the time at which its last reference went (spec FRF-6, FRF-7).
+        Each comes with the time at which its last reference went (rules FRF-6, FRF-7).
         """
         found = list(islice(self.files.unreferenced(), limit + 1))
         return found[:limit], len(found) > limit
 
     def is_assigned(self, job_id: str, partition_id: str, filenames: Iterable[str]) -> bool:
-        """Tell whether every one of these references is claimed by this job (spec STS-11).
+        """Tell whether every one of these references is claimed by this job (rule STS-11).
 
         Raises:
             FileReferenceNotFound: the partition does not reference one of them (any longer).

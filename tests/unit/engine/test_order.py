@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.engine.arrow_schema import arrow_type
+from sleeper.columns.arrow_types import arrow_type
 from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.model.schema import KEY_TYPES, Primitive
 
@@ -76,7 +76,7 @@ def statistics_of(column: pa.Array) -> tuple:
 
 @pytest.mark.parametrize("kind", KEY_TYPES)
 class TestKeysOfEachType:
-    """Every type that a key may have (spec SCH-8)."""
+    """Every type that a key may have (rule SCH-8)."""
 
     def test_are_ordered_by_every_engine_as_by_python(self, kind):
         """The same values, sorted five ways, are the same list."""

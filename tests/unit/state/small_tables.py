@@ -65,4 +65,5 @@ def contents(state):
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
         "horizon": state.jobs.horizon,
+        "claims": dict(state.claims),
     }

@@ -1,6 +1,6 @@
 """Rows that belong together become one.
 
-It makes no difference when rows meet (spec PRC-5): sums of integers wrap around as two's complement
+It makes no difference when rows meet (rule PRC-5): sums of integers wrap around as two's complement
 does, those of decimals are exact (`decimal_sums`), minima and maxima go by the types' own order,
 maps are united entry by entry, first and last go by sort keys, and a count is a number from the
 moment when rows come in.

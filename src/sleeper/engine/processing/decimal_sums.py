@@ -1,7 +1,7 @@
 """Sums of decimals: exact while rows meet, and what becomes of one that its field cannot hold.
 
 Rows of several files meet long after they came in, so a sum that is too large cannot always be
-refused where it is made, and reads must not fail for it (docs/decisions, 0035).
+refused where it is made, and reads must not fail for it (docs/decisions, 0036).
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ class DecimalSums:
             self._warned = True
             _log.warning(
                 "the sum of field %r does not fit its type %s: the limit of the type is shown "
-                "instead. The rows are kept; read them into a table with a type of more digits.",
+                "instead. No row is lost: ingest rows that correct it, or make a table whose field "
+                "has more digits, from the sources of this one.",
                 field.name,
                 field.type,
             )

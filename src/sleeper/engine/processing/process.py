@@ -1,7 +1,7 @@
 """A table's filters, aggregations and function, applied to a stream of rows in key order.
 
 Ingest, compaction, query and export all do it here, so that it makes no difference when rows
-meet (spec PRC-1). Memory is bounded by one batch, the values of one group, and what a function
+meet (rule PRC-1). Memory is bounded by one batch, the values of one group, and what a function
 of the user's own holds.
 """
 

@@ -37,7 +37,7 @@ class CompactionOutput:
     """What a compaction wrote, to be committed.
 
     Attributes:
-        reference: The new file, with its exact number of rows; it may have none (spec CMP-14).
+        reference: The new file, with its exact number of rows; it may have none (rule CMP-14).
         rows_read: Rows of the inputs that lie in the partition, before filters and aggregations.
         size_bytes: The new file's length.
     """
@@ -68,7 +68,7 @@ def compact_files(
         DataDamaged: an input is missing or damaged; the message names it.
         StorageFailed: memory, disk or the storage gave out.
 
-    Source: spec CMP-14.
+    Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
     verified = {name: verify_pages(files, name) for name in job.inputs}

@@ -1,4 +1,4 @@
-"""The properties of an instance (spec 1.1): typed groups, and the rest by name alone.
+"""The properties of an instance: typed groups, and the rest by name alone.
 
 A default for tables is no property of its own: every `sleeper.default.table.<name>` is known
 through the table property `sleeper.table.<name>`.
@@ -53,6 +53,7 @@ class CommitProperties:
         "PER_IMPLEMENTATION",
         one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
         "Which state stores commit through the committer, where one runs.",
+        used=False,
     )
 
 
@@ -61,7 +62,11 @@ class SplittingRunProperties:
     """One run of partition splitting."""
 
     period_minutes: int = setting(
-        "partition.splitting.period.minutes", "30", POSITIVE, "How often leaves are looked at."
+        "partition.splitting.period.minutes",
+        "30",
+        POSITIVE,
+        "How often leaves are looked at.",
+        used=False,
     )
     sketch_files_max: int = setting(
         "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
@@ -73,11 +78,13 @@ class GarbageRunProperties:
     """One run of the garbage collector."""
 
     period_minutes: int = setting(
-        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected.", used=False
     )
     batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
     files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
-    offline_tables: bool = setting("run.gc.offline", "false", BOOLEAN, "Offline tables too.")
+    offline_tables: bool = setting(
+        "run.gc.offline", "false", BOOLEAN, "Offline tables too.", used=False
+    )
 
 
 INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(

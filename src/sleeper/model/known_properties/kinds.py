@@ -47,8 +47,9 @@ class Property:
         since: Whether upstream Sleeper has it, or we added it.
         editable: False when it is fixed once its table or instance exists.
         required: True when a value must be given.
+        used: False when it is checked and stored, but nothing reads it yet.
         instance_default: The instance property that stands between a table's own value and
-            the built-in default (spec INS-8), or None.
+            the built-in default (rule INS-8), or None.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Property:
     since: Literal["upstream", "ours"] = "upstream"
     editable: bool = True
     required: bool = False
+    used: bool = True
     instance_default: str | None = None
 
     def parse(self, text: str, source: str | None = None) -> Any:
@@ -107,13 +109,14 @@ def family(
     members: Sequence[tuple[str, str | None, Kind[Any], str]],
     *,
     inherits: bool = False,
+    used: bool = False,
 ) -> tuple[Property, ...]:
     """Return properties known by name alone.
 
     Each is (name after `sleeper.` and prefix, default, kind, description).
     """
     made = (
-        Property(PREFIX + prefix + name, default, kind, description)
+        Property(PREFIX + prefix + name, default, kind, description, used=used)
         for name, default, kind, description in members
     )
     return tuple(_listed(known, title, inherits=inherits) for known in made)
@@ -208,7 +211,7 @@ def class_of(*allowed: str) -> Kind[str]:
 
 
 def list_of(kind: Kind[T], wanted: str) -> Kind[tuple[T, ...]]:
-    """Return the kind of comma separated lists; spaces around items are ignored (spec INS-9)."""
+    """Return the kind of comma separated lists; spaces around items are ignored (rule INS-9)."""
 
     def parse(text: str) -> tuple[T, ...]:
         items = [item.strip() for item in text.split(",")]
