@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
@@ -79,7 +80,14 @@ def compact_files(
     ]
     batches: Any = reading.scanner.merge(slices)
     merged = _Counted(batches)
-    processed = process(merged, reading.processing, reading.schema, now_ms=claimed.claimed_ms)
+    processed = process(
+        merged,
+        reading.processing,
+        reading.schema,
+        now_ms=claimed.claimed_ms,
+        # A function of the user's own gets united rows alone.
+        overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
+    )
     with closing(batches), files.open_output(job.output) as output:
         writer = DataFileWriter(output, reading.schema, reading.arrow_schema, settings)
         for chunk in row_groups(processed, _CHUNK_ROWS):
