@@ -143,10 +143,9 @@ def bulk_import(
     )
     started = self._context.now()
     state = opened.store.refresh()
-    given_id = request.job_id
-    if given_id is not None and (done := state.jobs.find(given_id)) is not None:
+    if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         choice = EngineChoice("local", "the job was committed before")
-        return _done_before(given_id, done, choice, state.tree.leaf_count)
+        return _done_before(request.job_id, done, choice, state.tree.leaf_count)
     if _is_frame(data):
         return _import_frame(self, opened, data, request, started)
     return _import_source(self, opened, data, request, started)
