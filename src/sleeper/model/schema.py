@@ -182,7 +182,9 @@ class Schema:
 _GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueFields": "values"}
 
 
-_KEY_ADVICE = {DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType"}
+_KEY_ADVICE: Mapping[object, str] = {
+    DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType"
+}
 
 
 def _check_keys(kind: str, fields: Iterable[Field]) -> None:
