@@ -253,6 +253,7 @@ class Instance:
             properties=self.properties,
             url=self.url,
             new_id=context.new_id,
+            now=context.now,
         )
 
     def _record(self, name: str) -> TableRecord:
