@@ -8,6 +8,14 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="misspelt-ignored",
+        breaks="A column whose name has a letter too many is left out, and nulls are stored.",
+        module="engine/arrow_schema.py",
+        right="_NEAR = 0.8\n",
+        wrong="_NEAR = 1.0\n",
+        tests=("tests/stories/test_bad_input.py", "-k", "misspelt"),
+    ),
+    Bug(
         name="blank-id-counts",
         breaks="A blank job id is an id: the second job of that name adds nothing.",
         module="ports/ids.py",
