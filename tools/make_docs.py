@@ -38,7 +38,7 @@ it.
 Values are checked wherever they are set. From Python they may be `str`, `int` or `bool`. A name
 that differs from a known one in a single character, or belongs to the other of table and
 instance, is refused. Any other unknown name is stored, with a warning in the log. Why:
-[0034](../decisions/0034-misspelt-properties-are-refused.md).
+[0039](../decisions/0039-misspelt-properties-are-refused.md).
 """
 
 

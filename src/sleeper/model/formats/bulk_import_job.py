@@ -25,7 +25,7 @@ class BulkImportJob:
     """What a bulk import job says; read it with `read_bulk_import_job`.
 
     Attributes:
-        id: Names the work: a repeated job changes nothing. None or blank until one is chosen.
+        id: Names the work: a repeated job changes nothing. None or blank: one is made (ING-9).
         table_name: The table, unless `table_id` names it.
         table_id: The table; wins over the name (rule ING-9).
         files: Paths or URLs of Parquet files or folders; None when the message has none.
