@@ -36,6 +36,7 @@ _AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
     "recursiveFileLookup": "true",  # otherwise a folder named a=b would become a column
 }
 
