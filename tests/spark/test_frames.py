@@ -206,7 +206,7 @@ def test_a_table_without_rows_has_its_columns(spark, instance):
     ids=lambda given: given.name if isinstance(given, Primitive) else "",
 )
 def test_keys_of_every_type_are_found(spark, instance, kind, values):
-    """Keys and ranges mean to Spark what they mean to a query, at every type's ends too."""
+    """Keys and ranges mean to Spark what they mean to a query, at every type's ends too (rule QRY-20)."""
     table = instance.create_table("t", Schema(row_keys=[Field("k", kind)]))
     table.ingest([{"k": value} for value in values])
 
