@@ -28,7 +28,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.objects import Objects
-from sleeper.state.added_files import add_files, committed_job
+from sleeper.state.added_files import SweepGuard, add_files, committed_job
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
@@ -71,6 +71,7 @@ class IngestSettings:
         write: How data files are written.
         processing: The table's filters and aggregations.
         job_id_kept: How long a job id is remembered.
+        orphan_age: How old a file must be that a sweep deletes.
     """
 
     one_file_per_leaf: bool
@@ -78,6 +79,7 @@ class IngestSettings:
     write: WriteSettings
     processing: Processing
     job_id_kept: timedelta
+    orphan_age: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,7 @@ def ingest(
     Raises:
         InputRefused: the input does not fit; the table is as it was.
         CommitRefused, CommitContended: the table is as it was.
+        ClockTooFarAhead: this machine's clock is wrong; the table is as it was.
         CommitUnknown: storage gave no answer; run the same job id again.
         StorageFailed: the table is as it was; files already written were deleted if possible.
     """
@@ -127,6 +130,7 @@ def ingest(
     arrow_schema = to_arrow(schema)
     source = open_source(data, arrow_schema, remote)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
+    guard = SweepGuard(files=files, started=store.time(), orphan_age=settings.orphan_age)
     intake = ValidatedInput(
         source,
         schema,
@@ -151,7 +155,7 @@ def ingest(
         transaction=state.number,
         job_id=job_id,
     )
-    result = _commit(result, store, leaf_files, now() + settings.job_id_kept)
+    result = _commit(result, store, leaf_files, guard, settings.job_id_kept)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -181,18 +185,24 @@ def _write(
 
 
 def _commit(
-    result: IngestResult, store: StateStore, leaf_files: LeafFiles, keep_until: datetime
+    result: IngestResult,
+    store: StateStore,
+    leaf_files: LeafFiles,
+    guard: SweepGuard,
+    job_id_kept: timedelta,
 ) -> IngestResult:
     """Make what was written visible; delete it where it certainly is not."""
     if not result.files and result.job_id is None:
         return result
     job = committed_job(
         result.job_id,
-        keep_until,
+        store.time() + job_id_kept,
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
-    added = add_files(result.files, job, store=store, discard=lambda: _delete(leaf_files))
+    added = add_files(
+        result.files, job, store=store, guard=guard, discard=lambda: _delete(leaf_files)
+    )
     if isinstance(added, JobRecord):
         assert result.job_id is not None
         return _done_before(result.job_id, added)

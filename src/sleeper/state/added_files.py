@@ -1,20 +1,75 @@
-"""Files that a job has written become part of the table, once, or are given up."""
+"""Files that a job has written become part of the table, once, or are given up.
+
+Every commit of new files goes through here, because here it is made sure that no sweep of orphans
+has deleted them, or will before they are committed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from logging import getLogger
 
 from sleeper.errors import (
     CommitContended,
     CommitRefused,
     JobAlreadyCommitted,
+    NewFilesTooOld,
     StorageFailed,
 )
 from sleeper.model.files import FileReference
+from sleeper.ports.objects import Objects
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
-from sleeper.state.transactions.files import AddFiles
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+
+_LOG = getLogger(__name__)
+# A sweep deletes files of the whole orphan age. What lies between these shares and the whole is
+# time for a commit that is slow, and for a sweep that has listed files and not yet deleted them.
+_LOOK_AFTER_SHARE = 1 / 2
+_OLDEST_SHARE = 3 / 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepGuard:
+    """Refuses to commit files that a sweep of orphans may have deleted, or is about to.
+
+    A job that began lately commits without a look at storage: its files are younger still.
+
+    Attributes:
+        files: The table's folder.
+        started: When the job began, before its first file, by the storage's clock (aware, UTC).
+        orphan_age: How old a file must be that a sweep deletes.
+    """
+
+    files: Objects
+    started: datetime
+    orphan_age: timedelta
+
+    def check(self, filenames: Iterable[str], now: datetime) -> None:
+        """Look at each file, if the job began long ago.
+
+        Raises:
+            NewFilesTooOld: a file is gone, or nearly as old as the orphan age.
+            StorageFailed: the storage cannot be listed.
+        """
+        if now - self.started <= self.orphan_age * _LOOK_AFTER_SHARE:
+            return
+        oldest = now - self.orphan_age * _OLDEST_SHARE
+        _LOG.info("a job that began at %s looks at its files before it commits", self.started)
+        for filename in dict.fromkeys(filenames):
+            listed = self.files.listing(filename)
+            modified = next((info.modified for info in listed if info.key == filename), None)
+            if modified is None or modified < oldest:
+                found = "is gone" if modified is None else f"was written at {modified}"
+                raise NewFilesTooOld(
+                    f"{filename!r} {found}, and a sweep deletes files that no commit names once "
+                    f"they are {self.orphan_age} old. The job began at {self.started} and comes "
+                    f"to its commit at {now}: nothing was committed. Run it again, in smaller "
+                    "jobs or with a larger sleeper.table.gc.orphan.age.minutes."
+                )
 
 
 def add_files(
@@ -22,6 +77,7 @@ def add_files(
     job: CommittedJob | None,
     *,
     store: StateStore,
+    guard: SweepGuard,
     discard: Callable[[], None],
 ) -> int | JobRecord:
     """Commit references to new files, and return the transaction's number.
@@ -32,6 +88,7 @@ def add_files(
         references: Of files that are written and durable.
         job: The job that wrote them, if it has an id; its work is done once.
         store: The table's state.
+        guard: Makes sure that the files are there and stay.
         discard: Deletes the files; called when they are certainly not in the table.
 
     Raises:
@@ -39,6 +96,7 @@ def add_files(
         CommitUnknown: they may be in the table, so they stay where they are.
     """
     try:
+        guard.check((reference.filename for reference in references), store.time())
         return store.commit(AddFiles(references=tuple(references), job=job)).number
     except JobAlreadyCommitted:
         discard()
@@ -49,6 +107,17 @@ def add_files(
     except (CommitRefused, CommitContended, StorageFailed):
         discard()
         raise
+
+
+def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
+    """Commit what a compaction job wrote, and return the state after it.
+
+    Raises:
+        CommitRefused, CommitContended, StorageFailed: the table is as it was.
+        CommitUnknown: it may have been committed, so the file stays.
+    """
+    guard.check([transaction.output.filename], store.time())
+    return store.commit(transaction)
 
 
 def committed_job(

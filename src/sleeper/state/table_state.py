@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
@@ -13,6 +13,8 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
+
+_ENTRY_GAP = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class TableState:
         partitions: The partition tree; None until it is initialised.
         files: Every file the table tracks, by reference, and those that wait for collection.
         jobs: The ingest jobs that it has committed.
+        at: When its entry was written, by the storage's clock (aware, UTC); None before the
+            first, and for a snapshot that an older version wrote.
 
     Source: spec STS-10.
     """
@@ -32,11 +36,16 @@ class TableState:
     partitions: PartitionTree | None
     files: FileReferences
     jobs: CommittedJobs
+    at: datetime | None = None
 
     @classmethod
     def empty(cls) -> TableState:
         """Return the state before any transaction."""
         return cls(0, None, FileReferences.empty(), CommittedJobs())
+
+    def next_entry_time(self, storage_time: datetime) -> datetime:
+        """Return the time of the next entry: the storage's, but always after the last entry's."""
+        return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
 
     @property
     def tree(self) -> PartitionTree:

@@ -64,7 +64,7 @@ class LogEntry:
 
     Attributes:
         entry_id: Fresh for every attempt to append, so that a writer knows its own entry.
-        at: When it was written, by its writer's clock (aware, UTC).
+        at: When it was written, by the storage's clock (aware, UTC): after the entry before it.
         transactions: In the order they are applied; each was accepted by its writer.
     """
 

@@ -64,5 +64,5 @@ def contents(state):
         "references": state.references(),
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
-        "horizon": state.jobs.horizon,
+        "at": state.at,
     }

@@ -7,14 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from logging import getLogger
 
 from sleeper.errors import CommitRefused
 from sleeper.model import paths
+from sleeper.planning.garbage import collectable
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
 from sleeper.storage.deletion import delete_groups
+
+_LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ def garbage(
 
     Source: spec GC-1.
     """
-    names = (name for name, _ in state.files.unreferenced(before) if name > after)
+    names = (name for name in collectable([state], before) if name > after)
     return [*islice(names, files_max)]
 
 
@@ -71,6 +75,8 @@ def collect_garbage(
     names = garbage(state, before, after=after, files_max=files_max)
     failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
     gone = [name for name in names if name not in failures]
+    for name in gone:
+        _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
     number = _forget(gone, store) if gone else state.number
     return GcBatch(
         deleted=tuple(gone),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from logging import getLogger
 
-from sleeper.errors import TableNotFound
-from sleeper.model import paths
 from sleeper.planning.orphans import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
+_ANY_AGE = datetime.max.replace(tzinfo=UTC)
+_LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,25 +38,25 @@ class SweepResult:
 
 
 def sweep_orphans(
-    age: timedelta, *, delete: bool, store: StateStore, files: Objects
+    age: timedelta | None, *, delete: bool, store: StateStore, files: Objects
 ) -> SweepResult:
     """List the table's folder, compare it with the table's state, and delete what is left over.
 
-    A file counts as old by the clock of the storage, whatever this machine's clock says. To ask
-    for that time, an empty object `sweep.marker` is written.
+    A file counts as old by the clock of the storage, whatever this machine's clock says.
 
     Args:
-        age: How old an orphan must be: longer than any ingest, import or compaction takes. What
-            such a job wrote longer ago than this would be deleted before it is committed.
+        age: How old an orphan must be: longer than any ingest, import or compaction takes. A job
+            that took nearly as long is refused when it commits. None deletes orphans of any age,
+            and so the files of jobs that are under way.
         delete: False only looks.
         store: The table's state.
         files: The table's folder.
 
     Raises:
-        TableNotFound: the table was deleted meanwhile.
+        ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are told in the result.
     """
-    before = _time_of(files) - age
+    before = _ANY_AGE if age is None else store.time() - age
     found: list[ObjectInfo] = []
     failures: dict[str, str] = {}
     listing = files.listing("data/")
@@ -65,13 +66,6 @@ def sweep_orphans(
         found += [batch[name] for name in names]
         if delete:
             failures |= delete_groups({name: [name] for name in names}, files)
+            for name in names:
+                _LOG.info("deleted %s, which no commit names", name)
     return SweepResult(orphans=tuple(found), deleted=delete, failures=failures)
-
-
-def _time_of(files: Objects) -> datetime:
-    """What time it is where the files are."""
-    files.put(paths.SWEEP_MARKER, b"")
-    marker = next(files.listing(paths.SWEEP_MARKER), None)
-    if marker is None:
-        raise TableNotFound(f"{files.url(paths.SWEEP_MARKER)} is gone: the table was deleted")
-    return marker.modified

@@ -295,7 +295,7 @@ class ClearFiles(Transaction):
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Forget all files and all jobs."""
-        if state.has_no_files and state.jobs.horizon is None:
+        if state.has_no_files and state.jobs.last is None:
             return state
         return replace(state, files=FileReferences.empty(), jobs=CommittedJobs())
 

@@ -10,7 +10,7 @@ import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sleeper.ports.objects import Output
 from sleeper.storage.keys import TEMPORARY
@@ -72,6 +72,21 @@ def discard(path: str) -> None:
     """Remove an unfinished file. If that fails, `sweep_unfinished` does it another day."""
     with suppress(OSError):
         os.unlink(path)
+
+
+def write_time(root: str) -> datetime:
+    """Return the time (UTC) that the file system gives to a hidden file written now.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor, path = open_unfinished(root)
+    try:
+        write_all(descriptor, b".")
+        return datetime.fromtimestamp(os.fstat(descriptor).st_mtime, UTC)
+    finally:
+        os.close(descriptor)
+        discard(path)
 
 
 def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
