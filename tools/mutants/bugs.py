@@ -288,6 +288,34 @@ IN_NUMBERS = (
     ),
 )
 
+VALUES = ("tests/stories/test_values_unchanged.py",)
+IN_INPUTS = (
+    Bug(
+        name="classes-unchecked",
+        breaks="pyarrow cuts 1.5 down to 1, in rows and in keys.",
+        module="columns/python_values.py",
+        right="        if not holds(cls, kind):\n",
+        wrong="        if cls is object:\n",
+        tests=VALUES,
+    ),
+    Bug(
+        name="nanoseconds-dropped",
+        breaks="A pandas timestamp loses its nanoseconds.",
+        module="model/keys.py",
+        right='    if getattr(value, "nanosecond", 0):\n',
+        wrong='    if getattr(value, "nanoseconds", 0):\n',
+        tests=VALUES,
+    ),
+    Bug(
+        name="zone-ignored",
+        breaks="A clock time without a zone is taken for UTC.",
+        module="columns/python_values.py",
+        right="        if None in offsets:\n",
+        wrong="        if None in present:\n",
+        tests=VALUES,
+    ),
+)
+
 IN_DELETING = (
     Bug(
         name="delay-ignored",
@@ -339,9 +367,17 @@ IN_DELETING = (
         name="lease-ignored",
         breaks="Files are taken from compaction jobs that still have time.",
         module="planning/leases.py",
-        right="reference.job_id is not None and claimed is not None and claimed < before:",
-        wrong="reference.job_id is not None and claimed is not None:",
+        right="            if max(claimed, renewed) < before:\n",
+        wrong="            if True:\n",
         tests=UPKEEP,
+    ),
+    Bug(
+        name="renewal-ignored",
+        breaks="Files are taken from compaction jobs that run longer than their first lease.",
+        module="planning/leases.py",
+        right="            renewed = record.renewed if record else claimed\n",
+        wrong="            renewed = claimed\n",
+        tests=("tests/unit/state/transactions/test_claims.py",),
     ),
     Bug(
         name="workers-outlive-their-parent",
@@ -388,4 +424,13 @@ IN_PROCESSING = (
     ),
 )
 
-BUGS = (*IN_COMMITS, *IN_TREES, *IN_WRITING, *IN_READING, *IN_NUMBERS, *IN_DELETING, *IN_PROCESSING)
+BUGS = (
+    *IN_COMMITS,
+    *IN_TREES,
+    *IN_WRITING,
+    *IN_READING,
+    *IN_NUMBERS,
+    *IN_INPUTS,
+    *IN_DELETING,
+    *IN_PROCESSING,
+)

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.engine.inputs.exact_cast import (
+from sleeper.columns.arrow_types import arrow_type
+from sleeper.columns.exact_cast import (
     castable,
     exact_cast,
     is_bytes,
     is_list,
     is_text,
+    outside_years,
     plain_type,
 )
 from sleeper.errors import InputSchemaMismatch, SchemaInvalid
@@ -32,43 +34,12 @@ from sleeper.model.schema import (
     type_to_text,
 )
 
-_ARROW_TYPES: dict[Primitive, pa.DataType] = {
-    Primitive.INT: pa.int32(),
-    Primitive.LONG: pa.int64(),
-    Primitive.STRING: pa.string(),
-    Primitive.BYTES: pa.binary(),
-    Primitive.DATE: pa.date32(),
-    Primitive.TIMESTAMP: pa.timestamp("us", "UTC"),
-    Primitive.TIMESTAMP_NTZ: pa.timestamp("us"),
-    Primitive.FLOAT: pa.float32(),
-    Primitive.DOUBLE: pa.float64(),
-    Primitive.BOOLEAN: pa.bool_(),
-}
-
-
-# Years 1 to 9999, counted from 1970.
-_DAYS = (-719_162, 2_932_896)
-_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-
 
 def to_arrow(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of a table's rows (spec 2.2, 2.3)."""
     return pa.schema(
         [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
     )
-
-
-def arrow_type(kind: FieldType) -> pa.DataType:
-    """Return the Arrow type of a field type; what lists and maps hold is never null."""
-    match kind:
-        case Primitive():
-            return _ARROW_TYPES[kind]
-        case DecimalType(precision, scale):
-            return pa.decimal128(precision, scale)
-        case ListType(element):
-            return pa.list_(pa.field("element", arrow_type(element), False))
-        case MapType(key, value):
-            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), False))
 
 
 def from_arrow(
@@ -251,8 +222,6 @@ def _cast(chunk: pa.Array, want: pa.DataType, name: str, origin: str) -> pa.Arra
     """Return an array as exactly the wanted type, every value unchanged."""
     try:
         cast = exact_cast(chunk, want)
-        if _holds_text(want):
-            cast.validate(full=True)  # Arrow reads text from Parquet without looking at it
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InputSchemaMismatch(
             f"column {name!r} of {origin} does not fit: from {chunk.type} to {want}: "
@@ -260,14 +229,6 @@ def _cast(chunk: pa.Array, want: pa.DataType, name: str, origin: str) -> pa.Arra
         ) from None
     _check_elements(cast, name, origin)
     return cast
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return is_text(kind.value_type)
-    if pa.types.is_map(kind):
-        return is_text(kind.key_type) or is_text(kind.item_type)
-    return is_text(kind)
 
 
 def _check_elements(chunk: pa.Array, name: str, origin: str) -> None:
@@ -300,17 +261,8 @@ def _check_nulls(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
 
 def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
     """Refuse date and timestamp keys that Python has no value for: partitions need one."""
-    if len(column) == column.null_count:
-        return
-    if pa.types.is_date(field.type):
-        limits, unit, counted = _DAYS, "days", column.cast(pa.int32())
-    elif pa.types.is_timestamp(field.type):
-        limits, unit, counted = _MICROSECONDS, "microseconds", column.cast(pa.int64())
-    else:
-        return
-    least, most = pc.min_max(counted).as_py().values()
-    if least < limits[0] or most > limits[1]:
+    outside = outside_years(column)
+    if outside is not None:
         raise InputSchemaMismatch(
-            f"key column {field.name!r} of {origin} has values outside the years 1 to 9999: "
-            f"from {least} to {most}, counted in {unit} from 1970. Correct them first"
+            f"key column {field.name!r} of {origin} has {outside}. Correct them first"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from struct import pack
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.columns.any_values import checked_column
 from sleeper.errors import QueryInvalid
 from sleeper.model.keys import Key
-from sleeper.model.queries import exact_key
+from sleeper.model.queries import key_values
 from sleeper.model.schema import Schema
 
 
@@ -66,37 +67,41 @@ def key_rows(batch: pa.RecordBatch) -> list[Key]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def _columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[Any]:
-    """The values of each key field; the fast way first, the way with exact messages after."""
-    if len(fields) == 1 and not _has_parts(keys):
-        try:
-            return [_single_column(keys, fields[0].type)]
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            if not isinstance(keys, Sequence) or isinstance(keys, str | bytes):
-                raise QueryInvalid(f"keys must be a sequence of row keys: {error}") from None
-    if not isinstance(keys, Sequence) or isinstance(keys, str | bytes):
-        raise QueryInvalid(f"keys must be a sequence of row keys, not {type(keys).__name__}")
-    whole = []
-    for key in keys:
-        exact = exact_key(schema, key)
-        if exact is None:
-            raise QueryInvalid(
-                f"keys=[...] wants whole row keys ({', '.join(schema.row_key_names)}), unlike "
-                f"{key!r}; ask for a prefix by key=, or for several by regions=[...]"
-            )
-        whole.append(exact)
-    return [pa.array([key[place] for key in whole], f.type) for place, f in enumerate(fields)]
-
-
-def _single_column(keys: object, kind: pa.DataType) -> Any:
+def _columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[pa.ChunkedArray]:
+    """The values of each key field, as exactly its type."""
     if isinstance(keys, str | bytes):
-        raise TypeError(f"{keys!r} is one key; did you mean key={keys!r}?")
-    if not isinstance(keys, pa.Array | pa.ChunkedArray):
-        return pa.array(keys, kind)
-    if keys.type == kind:
-        return keys
-    return pa.array(keys.to_pylist(), kind)
+        raise QueryInvalid(f"{keys!r} is one key; did you mean key={keys!r}?")
+    given = [keys] if len(fields) == 1 and not _has_parts(keys) else _parts(keys, schema)
+    return [_column(values, field) for values, field in zip(given, fields, strict=True)]
+
+
+def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
+    try:
+        return checked_column(values, field.type)
+    except TypeError as error:
+        raise QueryInvalid(f"keys must be a sequence of row keys: {error}") from None
+    except ValueError as error:
+        raise QueryInvalid(
+            f"keys=[...] has values that do not fit key field {field.name!r}: {error}"
+        ) from None
+
+
+def _parts(keys: object, schema: Schema) -> list[list[Any]]:
+    """Whole keys, tuples or mappings, taken apart into the values of each field."""
+    if not isinstance(keys, Iterable) or isinstance(keys, Mapping):
+        raise QueryInvalid(f"keys must be a sequence of row keys, not {type(keys).__name__}")
+    whole = [key_values(schema, key) for key in keys]
+    names = schema.row_key_names
+    for place, values in enumerate(whole):
+        if len(values) < len(names):
+            raise QueryInvalid(
+                f"keys=[...] wants whole row keys ({', '.join(names)}), unlike number {place}: "
+                f"{values!r}; ask for a prefix by key=, or for several by regions=[...]"
+            )
+    return [[values[name] for values in whole] for name in names]
 
 
 def _has_parts(keys: object) -> bool:
-    return isinstance(keys, Sequence) and bool(keys) and isinstance(keys[0], Mapping | tuple | list)
+    if isinstance(keys, pa.Array | pa.ChunkedArray) or not isinstance(keys, Sequence):
+        return False
+    return any(issubclass(cls, Mapping | tuple | list) for cls in set(map(type, keys)))

@@ -1,4 +1,4 @@
-"""Data files as a table's state knows them: by reference."""
+"""Data files as a table's state knows them: by reference, and claimed by whom."""
 
 from __future__ import annotations
 
@@ -40,3 +40,36 @@ class FileReference:
     def __post_init__(self) -> None:
         if self.row_count < 0:
             raise ValueError(f"row_count must be 0 or more, not {self.row_count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOwner:
+    """The process that runs a compaction job. It is shown to people, and no secret.
+
+    Attributes:
+        host: The name of its machine.
+        pid: Its process id there.
+        worker_id: A random id of the run.
+    """
+
+    host: str
+    pid: int
+    worker_id: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """What is known of a compaction job that has claimed files.
+
+    Attributes:
+        owner: Who runs it.
+        since: When it claimed them.
+        renewed: When it last renewed its claims; the lease counts from here.
+    """
+
+    owner: ClaimOwner
+    since: datetime
+    renewed: datetime

@@ -1,4 +1,7 @@
-"""Values of key fields: what is allowed, how they are ordered, how they are written down.
+"""Values of fields: which Python objects fit; how key values are ordered and written as text.
+
+No kind of value becomes another: a float is no integer, bytes are no text, a `datetime` is no
+`date`, and a clock time without a zone is no instant. Rows and keys follow the same rule.
 
 Order is the same everywhere: integers, dates and timestamps by value, strings by code point
 (which is the order of their UTF-8 bytes), bytes unsigned, a shorter prefix first. Python's
@@ -10,11 +13,13 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, date, datetime, timedelta
-from numbers import Integral
+from decimal import Decimal
+from numbers import Integral, Real
+from operator import index
 from typing import Any
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.schema import Field, Primitive
+from sleeper.model.schema import DecimalType, Field, Primitive
 
 KeyValue = int | str | bytes | date | datetime
 Key = tuple[Any, ...]
@@ -78,15 +83,37 @@ def checked_value(field: Field, value: object) -> Any:
         QueryInvalid: the value is of another type, or out of the type's limits.
     """
     kind = key_type(field)
-    checked = _checked(kind, value)
-    if checked is None:
-        raise QueryInvalid(
-            f"{value!r} is no value for key field {field.name!r}: it wants {_WANTED[kind]}"
-        )
-    return checked
+    try:
+        if holds(type(value), kind):
+            return _plain(kind, value)
+        reason = ""
+    except (ValueError, OverflowError) as error:
+        reason = f" ({error})"
+    raise QueryInvalid(
+        f"{value!r} is no value for key field {field.name!r}: it wants {WANTED[kind]}{reason}"
+    )
 
 
-_WANTED = {
+def _plain(kind: Primitive, value: Any) -> Any:
+    match kind:
+        case Primitive.INT | Primitive.LONG:
+            limit = _INTEGER_LIMITS[kind]
+            number = index(value)
+            if not -limit <= number < limit:
+                raise ValueError("it is beyond that")
+            return number
+        case Primitive.STRING:
+            return plain_text(value)
+        case Primitive.BYTES:
+            return bytes(value)
+        case Primitive.TIMESTAMP:
+            return plain_instant(value)
+        case Primitive.TIMESTAMP_NTZ:
+            return plain_clock(value)
+    return value
+
+
+WANTED: dict[Primitive, str] = {
     Primitive.INT: "an integer of 32 bits",
     Primitive.LONG: "an integer of 64 bits",
     Primitive.STRING: "a string that UTF-8 can hold",
@@ -94,42 +121,113 @@ _WANTED = {
     Primitive.DATE: "a datetime.date",
     Primitive.TIMESTAMP: "a datetime with a time zone",
     Primitive.TIMESTAMP_NTZ: "a datetime without a time zone",
+    Primitive.FLOAT: "a number that a float of 32 bits can hold",
+    Primitive.DOUBLE: "a number that a float of 64 bits can hold",
+    Primitive.BOOLEAN: "True or False",
 }
+"""What a value must be, for messages."""
 
 
-def _checked(kind: Primitive, value: object) -> Any:
-    match kind, value:
-        case ((Primitive.INT | Primitive.LONG), bool()):
-            return None
-        case ((Primitive.INT | Primitive.LONG), Integral()):
-            limit = _INTEGER_LIMITS[kind]
-            return int(value) if -limit <= int(value) < limit else None
-        case Primitive.STRING, str() if value.isascii() or _is_utf8(value):
-            return str(value)
-        case Primitive.BYTES, bytes() | bytearray() | memoryview():
-            return bytes(value)
-        case Primitive.DATE, date() if not isinstance(value, datetime):
-            return value
-        case Primitive.TIMESTAMP, datetime() if value.tzinfo is not None:
-            return _in_utc(value)
-        case Primitive.TIMESTAMP_NTZ, datetime() if value.tzinfo is None:
-            return value
-    return None
+def wanted_of(kind: Primitive | DecimalType) -> str:
+    """Return what a value of a type must be, for messages."""
+    if isinstance(kind, DecimalType):
+        return (
+            f"a Decimal or int of at most {kind.precision} digits, {kind.scale} of them after "
+            "the point"
+        )
+    return WANTED[kind]
 
 
-def _is_utf8(value: str) -> bool:
+def is_null_class(cls: type) -> bool:
+    """Return whether objects of this class mean null: None, and pandas' NA and NaT."""
+    return cls is type(None) or (
+        cls.__name__ in ("NAType", "NaTType") and cls.__module__.partition(".")[0] == "pandas"
+    )
+
+
+def holds(cls: type, kind: Primitive | DecimalType) -> bool:
+    """Return whether objects of a class can be values of a type; their values are not checked."""
+    match kind:
+        case Primitive.INT | Primitive.LONG:
+            return is_integer(cls)
+        case Primitive.FLOAT | Primitive.DOUBLE:
+            return is_integer(cls) or _is_float(cls)
+        case Primitive.STRING:
+            return issubclass(cls, str)
+        case Primitive.BYTES:
+            return issubclass(cls, bytes | bytearray | memoryview)
+        case Primitive.BOOLEAN:
+            return issubclass(cls, bool) or _is_numpy_bool(cls)
+        case Primitive.DATE:
+            return issubclass(cls, date) and not issubclass(cls, datetime)
+        case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
+            return issubclass(cls, datetime) and not is_null_class(cls)
+        case DecimalType():
+            return issubclass(cls, Decimal) or is_integer(cls)
+
+
+def is_integer(cls: type) -> bool:
+    """Return whether objects of a class are integers; booleans and NumPy's durations are none."""
+    return cls is not bool and issubclass(cls, Integral) and hasattr(cls, "__index__")
+
+
+def _is_float(cls: type) -> bool:
+    """True for float, and for NumPy's floats but those that are longer than 64 bits."""
+    if issubclass(cls, float):
+        return True
+    return issubclass(cls, Real) and cls.__module__ == "numpy" and cls.__name__ in _NUMPY_FLOATS
+
+
+_NUMPY_FLOATS = ("float16", "float32")  # numpy.float64 is a float
+
+
+def _is_numpy_bool(cls: type) -> bool:
+    return cls.__module__ == "numpy" and cls.__name__ in ("bool", "bool_")
+
+
+def plain_text(value: str) -> str:
+    """Return the text itself, also of an enum's member.
+
+    Raises:
+        ValueError: UTF-8 cannot hold it: it has half of a surrogate pair.
+    """
+    text = str.__str__(value)
+    if not text.isascii():
+        text.encode()
+    return text
+
+
+def plain_instant(value: datetime) -> datetime:
+    """Return an instant in UTC, as `datetime` itself.
+
+    Raises:
+        ValueError: the value has no time zone, has nanoseconds, or UTC cannot hold it in the
+            years 1 to 9999.
+    """
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise ValueError("it has no time zone")
+    plain = plain_clock(value.replace(tzinfo=None)).replace(tzinfo=value.tzinfo, fold=value.fold)
     try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
+        return plain.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("in UTC it lies outside the years 1 to 9999") from None
 
 
-def _in_utc(value: datetime) -> datetime | None:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:  # before the year 1, or after 9999
-        return None
+def plain_clock(value: datetime) -> datetime:
+    """Return a clock time without a time zone, as `datetime` itself.
+
+    Raises:
+        ValueError: the value has a time zone, has nanoseconds, or a year that Python has not.
+    """
+    if value.tzinfo is not None:
+        raise ValueError("it has a time zone")
+    if type(value) is datetime:
+        return value
+    if getattr(value, "nanosecond", 0):
+        raise ValueError("it has nanoseconds, and timestamps count microseconds")
+    day = (value.year, value.month, value.day)
+    time = (value.hour, value.minute, value.second, value.microsecond)
+    return datetime(*day, *time, fold=value.fold)  # noqa: DTZ001 - a clock time has no zone
 
 
 def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) -> Any:

@@ -67,21 +67,28 @@ def exact_key(schema: Schema, key: object) -> Key | None:
     Raises:
         QueryInvalid: an unknown field, a value of the wrong type, or too many values.
     """
-    fields = schema.row_keys
+    given = key_values(schema, key)
+    if len(given) < len(schema.row_keys):
+        return None
+    return tuple([checked_value(field, given[field.name]) for field in schema.row_keys])
+
+
+def key_values(schema: Schema, key: object) -> Mapping[str, Any]:
+    """Return the values of a row key, or of a part of it, by field; they are not checked.
+
+    Raises:
+        QueryInvalid: an unknown field, or too many values.
+    """
+    names = schema.row_key_names
     if isinstance(key, Mapping):
         _check_names(schema, key)
-        if len(key) < len(fields):
-            return None
-        return tuple([checked_value(field, key[field.name]) for field in fields])
+        return key
     values = tuple(key) if isinstance(key, tuple | list) else (key,)
-    if len(values) > len(fields):
+    if len(values) > len(names):
         raise QueryInvalid(
-            f"a row key has {len(fields)} values ({', '.join(schema.row_key_names)}), "
-            f"not {len(values)}: {key!r}"
+            f"a row key has {len(names)} values ({', '.join(names)}), not {len(values)}: {key!r}"
         )
-    if len(values) < len(fields):
-        return None
-    return tuple([checked_value(field, value) for field, value in zip(fields, values, strict=True)])
+    return dict(zip(names, values, strict=False))
 
 
 def key_region(schema: Schema, key: object) -> Region:
@@ -90,14 +97,7 @@ def key_region(schema: Schema, key: object) -> Region:
     Raises:
         QueryInvalid: as for `exact_key`; also when no value is given at all.
     """
-    if isinstance(key, Mapping):
-        _check_names(schema, key)
-        given = dict(key)
-    else:
-        values = tuple(key) if isinstance(key, tuple | list) else (key,)
-        if len(values) > len(schema.row_keys):
-            exact_key(schema, key)
-        given = dict(zip(schema.row_key_names, values, strict=False))
+    given = key_values(schema, key)
     if not given:
         raise QueryInvalid(f"a key needs a value for {' or '.join(schema.row_key_names)}")
     ranges = {f.name: exact_range(f, given[f.name]) for f in schema.row_keys if f.name in given}

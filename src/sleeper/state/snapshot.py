@@ -15,12 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
-from sleeper.state.value_json import RegionJson, time_from_json, time_to_json
+from sleeper.state.value_json import (
+    RegionJson,
+    claims_from_json,
+    claims_to_json,
+    time_from_json,
+    time_to_json,
+)
 
 FORMAT = 1
 JOBS = "jobs.parquet"
@@ -30,6 +37,7 @@ FILES = "files.parquet"  # the last part, by which a snapshot counts
 _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
 _AT_KEY = b"sleeper.transaction.at"  # not there in snapshots of older versions
+_CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner has claims
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
 _TIME = pa.timestamp("us", "UTC")
@@ -61,10 +69,12 @@ def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     at = {_AT_KEY: time_to_json(state.at).encode()} if state.at else {}
     merged_into = dict(state.partitions.merged) if state.partitions else {}
     merged = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
+    claimed_by = claims_to_json(state.claims)
+    claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
     return {
         JOBS: _to_parquet(_jobs_table(state.jobs), state.number, at),
         PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number, merged),
-        FILES: _to_parquet(state.files.to_arrow(), state.number),
+        FILES: _to_parquet(state.files.to_arrow(), state.number, claims),
     }
 
 
@@ -84,8 +94,8 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
     partitions = _from_parquet(
         number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
     )
-    files = _from_parquet(number, FILES, load, FileReferences.from_arrow)
-    return TableState(number, partitions, files, jobs, at)
+    files, claims = _from_parquet(number, FILES, load, _files_of)
+    return TableState(number, partitions, files, jobs, claims, at)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -153,6 +163,11 @@ def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None]:
     )
     jobs = CommittedJobs.of(zip(job_ids, records, strict=True))
     return jobs, time_from_json(at.decode()) if at else None
+
+
+def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
+    claims = dict(json.loads(table.schema.metadata.get(_CLAIMS_KEY, b"{}")))
+    return FileReferences.from_arrow(table), claims_from_json(claims)
 
 
 def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:

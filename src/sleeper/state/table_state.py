@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
@@ -26,6 +26,8 @@ class TableState:
         partitions: The partition tree; None until it is initialised.
         files: Every file the table tracks, by reference, and those that wait for collection.
         jobs: The ingest jobs that it has committed.
+        claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
+            claimed theirs before claims had owners are not in it.
         at: When its entry was written, by the storage's clock (aware, UTC); None before the
             first, and for a snapshot that an older version wrote.
 
@@ -36,6 +38,7 @@ class TableState:
     partitions: PartitionTree | None
     files: FileReferences
     jobs: CommittedJobs
+    claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
     at: datetime | None = None
 
     @classmethod

@@ -16,7 +16,7 @@ from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew,
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
+from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -33,6 +33,8 @@ from sleeper.state.transactions.partitions import (
 )
 from sleeper.state.value_json import (
     Document,
+    owner_from_json,
+    owner_to_json,
     partitions_from_json,
     partitions_to_json,
     read,
@@ -196,6 +198,13 @@ def _claims_to_json(claims: tuple[Claim, ...]) -> dict[str, Any]:
     return {"requests": requests}
 
 
+def _claim_to_json(transaction: ClaimFiles, schema: Schema) -> dict[str, Any]:
+    document = _claims_to_json(transaction.assignments)
+    if transaction.owner is not None:
+        document["owner"] = owner_to_json(transaction.owner)
+    return document
+
+
 def _claims_from_json(document: Document) -> tuple[Claim, ...]:
     return tuple(
         Claim(
@@ -289,8 +298,11 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
     "ADD_FILES": (AddFiles, _add_to_json, _add_from_json),
     "ASSIGN_JOB_IDS": (
         ClaimFiles,
-        lambda transaction, _: _claims_to_json(transaction.assignments),
-        lambda document, _: ClaimFiles(assignments=_claims_from_json(document)),
+        _claim_to_json,
+        lambda document, _: ClaimFiles(
+            assignments=_claims_from_json(document),
+            owner=owner_from_json(document["owner"]) if "owner" in document else None,
+        ),
     ),
     "CLEAR_FILES": (ClearFiles, lambda _, __: {}, lambda _, __: ClearFiles()),
     "DELETE_FILES": (
@@ -314,6 +326,11 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         ReleaseClaims,
         lambda transaction, _: _claims_to_json(transaction.claims),
         lambda document, _: ReleaseClaims(claims=_claims_from_json(document)),
+    ),
+    "RENEW_JOB_IDS": (
+        RenewClaims,
+        lambda transaction, _: {"jobIds": list(transaction.job_ids)},
+        lambda document, _: RenewClaims(job_ids=tuple(read_list(document, "jobIds", str))),
     ),
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),

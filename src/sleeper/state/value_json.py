@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.model.keys import key_type, value_from_json, value_to_json
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range, Region
@@ -137,6 +137,44 @@ def time_from_json(text: str) -> datetime:
     if at.tzinfo is None:
         raise ValueError(f"the time {text!r} has no time zone")
     return at.astimezone(UTC)
+
+
+def owner_to_json(owner: ClaimOwner) -> dict[str, Any]:
+    """Write who runs a compaction job."""
+    return {"host": owner.host, "pid": owner.pid, "workerId": owner.worker_id}
+
+
+def owner_from_json(document: Document) -> ClaimOwner:
+    """Read what `owner_to_json` wrote."""
+    return ClaimOwner(
+        host=read(document, "host", str),
+        pid=read(document, "pid", int),
+        worker_id=read(document, "workerId", str),
+    )
+
+
+def claims_to_json(claims: Mapping[str, ClaimRecord]) -> dict[str, Any]:
+    """Write the records of jobs that have claimed files, by job id."""
+    return {
+        job_id: {
+            "owner": owner_to_json(record.owner),
+            "since": time_to_json(record.since),
+            "renewed": time_to_json(record.renewed),
+        }
+        for job_id, record in sorted(claims.items())
+    }
+
+
+def claims_from_json(document: Document) -> dict[str, ClaimRecord]:
+    """Read what `claims_to_json` wrote."""
+    return {
+        job_id: ClaimRecord(
+            owner=owner_from_json(read(each, "owner", dict)),
+            since=time_from_json(read(each, "since", str)),
+            renewed=time_from_json(read(each, "renewed", str)),
+        )
+        for job_id, each in document.items()
+    }
 
 
 def read(document: Document, name: str, kind: type[T], default: T | None = None) -> T:

@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime
 
 from hypothesis import strategies as st
 
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimOwner, FileReference
 from sleeper.model.keys import next_value
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.files import (
     AddFiles,
     ClearFiles,
@@ -97,9 +97,16 @@ def pushes(draw):
 
 
 assignments = st.builds(Claim, job_id=NAMES, partition_id=NAMES, filenames=names)
+owners = st.builds(ClaimOwner, host=NAMES, pid=st.integers(1, 2**22), worker_id=NAMES)
 file_transactions = st.one_of(
     additions(),
-    st.builds(ClaimFiles, assignments=st.lists(assignments, max_size=3).map(tuple)),
+    st.builds(
+        ClaimFiles,
+        assignments=st.lists(assignments, max_size=3).map(tuple),
+        owner=st.none() | owners,
+    ),
+    st.builds(RenewClaims, job_ids=names),
+    st.builds(ReleaseClaims, claims=st.lists(assignments, max_size=3).map(tuple)),
     st.just(ClearFiles()),
     st.builds(DeleteFiles, filenames=names),
     replacements(),

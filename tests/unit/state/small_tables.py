@@ -65,4 +65,6 @@ def contents(state):
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
         "at": state.at,
+        "horizon": state.jobs.horizon,
+        "claims": dict(state.claims),
     }

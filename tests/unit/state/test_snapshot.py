@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
+from sleeper.model.files import ClaimOwner
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import schemas, transactions, trees
@@ -53,6 +55,17 @@ class TestSnapshot:
     def test_holds_the_whole_state(self, table):
         """References, waiting files, partitions and jobs, with their times."""
         assert contents(read_back(table)) == contents(table)
+
+    def test_holds_who_claims_files(self, table):
+        """The owner of a job, and the times of its claim."""
+        claim = ClaimFiles(
+            assignments=(Claim(job_id="c-2", partition_id="L", filenames=("a",)),),
+            owner=ClaimOwner(host="here", pid=7, worker_id="w-1"),
+        )
+        claimed = after(table, claim, at=MUCH_LATER)
+
+        assert read_back(claimed).claims == claimed.claims
+        assert claimed.claims["c-2"].since == MUCH_LATER
 
     def test_holds_the_state_before_any_transaction(self):
         """No partitions, no files, no jobs."""

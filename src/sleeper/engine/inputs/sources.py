@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeGuard
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import check_columns, conform
-from sleeper.engine.inputs.dict_rows import batches_of_dicts
+from sleeper.engine.inputs.dict_rows import batches_of_dicts, field_array
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
 from sleeper.errors import BadRequest, InputSchemaMismatch
 from sleeper.ports.input_store import InputStore
@@ -234,15 +234,37 @@ def _pandas(data: Any, arrow_schema: pa.Schema) -> Source:
     def read() -> Iterator[pa.RecordBatch]:
         for start in range(0, max(1, len(data)), _BATCH_ROWS_MAX):
             rows = data.iloc[start : start + _BATCH_ROWS_MAX]
+            objects = _object_columns(rows, arrow_schema, start)
             try:
-                table = pa.Table.from_pandas(rows, preserve_index=bool(names), nthreads=1)
+                table = pa.Table.from_pandas(
+                    rows.drop(columns=[*objects]), preserve_index=bool(names), nthreads=1
+                )
             except (pa.ArrowException, TypeError, ValueError) as error:
                 raise InputSchemaMismatch(
                     f"the DataFrame cannot become Arrow: {error}. Give each column one type"
                 ) from None
+            for name, column in objects.items():
+                table = table.append_column(name, column)
             yield from table.replace_schema_metadata(None).to_batches()
 
     return _Batches("the DataFrame", arrow_schema, None, len(data), read)
+
+
+def _object_columns(rows: Any, arrow_schema: pa.Schema, start: int) -> dict[str, pa.Array]:
+    """The columns of a DataFrame that hold Python objects, converted to the table's types.
+
+    pandas has no type for them, and whatever it takes for missing in them is null.
+    """
+    if not rows.columns.is_unique:
+        return {}  # refused by name, once the columns are compared
+    found = {}
+    for field in arrow_schema:
+        if field.name not in rows.columns or rows[field.name].dtype != object:
+            continue
+        column = rows[field.name]
+        values = column.where(column.notna(), None).tolist()
+        found[field.name] = field_array(values, field, "the DataFrame", start)
+    return found
 
 
 def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:

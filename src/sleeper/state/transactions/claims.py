@@ -1,12 +1,13 @@
-"""The transactions that claim compaction inputs, and release them."""
+"""The transactions that claim compaction inputs, renew claims, and release them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.state.table_state import TableState, Transaction
 
 
@@ -29,12 +30,17 @@ class Claim:
 class ClaimFiles(Transaction):
     """Claims file references for compaction jobs, all or none (spec STS-7).
 
+    Attributes:
+        assignments: The jobs and their files.
+        owner: Who runs the jobs; None in entries of before claims had owners.
+
     Raises (from `check`):
         FileReferenceNotFound: a partition does not reference one of the files.
         FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
     """
 
     assignments: tuple[Claim, ...]
+    owner: ClaimOwner | None = None
 
     def check(self, state: TableState) -> None:
         """Check that every reference is there and unclaimed."""
@@ -61,7 +67,36 @@ class ClaimFiles(Transaction):
         if not claimed:
             return state
         files = state.files.changed(removed=claimed, added=claimed.values(), at=at)
-        return replace(state, files=files)
+        if self.owner is None:
+            return replace(state, files=files)
+        record = ClaimRecord(owner=self.owner, since=at, renewed=at)
+        jobs = {each.job_id: record for each in self.assignments if each.filenames}
+        return replace(state, files=files, claims={**state.claims, **jobs})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewClaims(Transaction):
+    """Renews the leases of compaction jobs that still run (ours).
+
+    Jobs that have lost their claims are left out: they are refused when they commit.
+
+    Attributes:
+        job_ids: The jobs.
+    """
+
+    job_ids: tuple[str, ...]
+
+    def check(self, state: TableState) -> None:
+        """Refuse nothing."""
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Note the time in the records of the jobs."""
+        renewed = {
+            job_id: replace(state.claims[job_id], renewed=at)
+            for job_id in self.job_ids
+            if job_id in state.claims
+        }
+        return replace(state, claims={**state.claims, **renewed}) if renewed else state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +124,20 @@ class ReleaseClaims(Transaction):
                 reference = state.files.reference(*where)
                 if reference is not None and reference.job_id == claim.job_id:
                     freed[where] = replace(reference, job_id=None)
-        if not freed:
+        claims = without_jobs(state.claims, {claim.job_id for claim in self.claims})
+        if not freed and claims is state.claims:
             return state
         files = state.files.changed(removed=freed, added=freed.values(), at=at)
-        return replace(state, files=files)
+        return replace(state, files=files, claims=claims)
+
+
+def without_jobs(
+    claims: Mapping[str, ClaimRecord], job_ids: Collection[str]
+) -> Mapping[str, ClaimRecord]:
+    """Return records without those of jobs that have no claims any longer."""
+    if claims.keys().isdisjoint(job_ids):
+        return claims
+    return {job_id: record for job_id, record in claims.items() if job_id not in job_ids}
 
 
 def check_unclaimed(reference: FileReference) -> None:

@@ -27,7 +27,7 @@ from sleeper.model.partitions import PartitionTree
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transactions.claims import check_unclaimed
+from sleeper.state.transactions.claims import check_unclaimed, without_jobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ class ReplaceFiles(Transaction):
             added=[self.output],
             at=at,
         )
-        return replace(state, files=files)
+        return replace(state, files=files, claims=without_jobs(state.claims, {self.job_id}))
 
     def _check_claim(self, reference: FileReference) -> None:
         if reference.job_id != self.job_id:
@@ -297,7 +297,7 @@ class ClearFiles(Transaction):
         """Forget all files and all jobs."""
         if state.has_no_files and state.jobs.last is None:
             return state
-        return replace(state, files=FileReferences.empty(), jobs=CommittedJobs())
+        return replace(state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={})
 
 
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.engine.arrow_schema import arrow_type, to_arrow
+from sleeper.columns.arrow_types import arrow_type
+from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.sketch import (
     SKETCHED_ROWS_MAX,
     SketchBuilder,

@@ -1,4 +1,4 @@
-"""Compaction jobs lose their hold of files (design section 9: a lock has a lease)."""
+"""Claims of compaction jobs have an owner and a lease: they are renewed, released, and end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.errors import FileReferenceNotAssignedToJob
-from sleeper.model.files import FileReference
+from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.leases import expired_claims
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
-from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)
 LATER = AT + timedelta(hours=1)
+LATER_STILL = AT + timedelta(hours=2)
+OWNER = ClaimOwner(host="here", pid=7, worker_id="w-1")
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
 
 
@@ -71,3 +73,44 @@ def test_claims_expire_by_when_they_were_made(state):
         claim("one", "a", "b"),
         claim("two", "c"),
     )
+
+
+class TestOwner:
+    """Who holds a claim, since when, and until when."""
+
+    @pytest.fixture
+    def owned(self, state):
+        """Job three has claimed d, and its owner is known."""
+        added = AddFiles(
+            references=(FileReference(filename="d", partition_id="root", row_count=1),)
+        )
+        claimed = ClaimFiles(assignments=(claim("three", "d"),), owner=OWNER)
+        return claimed.apply(added.apply(state, AT), AT)
+
+    def test_is_kept_by_job(self, owned):
+        """Entries of before claims had owners leave no record."""
+        assert owned.claims == {"three": ClaimRecord(owner=OWNER, since=AT, renewed=AT)}
+
+    def test_a_claim_that_is_renewed_expires_later(self, owned):
+        """The lease counts from the last renewal; jobs without a record keep their time."""
+        renewed = RenewClaims(job_ids=("three", "one", "gone")).apply(owned, LATER)
+
+        assert renewed.claims["three"] == ClaimRecord(owner=OWNER, since=AT, renewed=LATER)
+        assert expired_claims(renewed, LATER) == (claim("one", "a", "b"),)
+        assert claim("three", "d") in expired_claims(renewed, LATER_STILL)
+        assert claim("three", "d") in expired_claims(owned, LATER)
+
+    def test_nothing_is_renewed_for_a_job_that_lost_its_files(self, owned):
+        """It holds no claims any longer, and is refused when it commits."""
+        released = ReleaseClaims(claims=(claim("three", "d"),)).apply(owned, LATER)
+
+        assert released.claims == {}
+        assert RenewClaims(job_ids=("three",)).apply(released, LATER) is released
+
+    def test_goes_with_the_claim(self, owned):
+        """When the job commits, and when the table is cleared."""
+        output = FileReference(filename="out", partition_id="root", row_count=1)
+        committed = ReplaceFiles(job_id="three", inputs=("d",), output=output).apply(owned, LATER)
+
+        assert committed.claims == {}
+        assert ClearFiles().apply(owned, LATER).claims == {}

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+DAYS = (-719_162, 2_932_896)
+"""The years 1 to 9999, in days counted from 1970."""
+MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The years 1 to 9999, in microseconds counted from 1970."""
+
 
 def castable(given: pa.DataType, want: pa.DataType) -> bool:
     """True when some values of one type are exactly values of another, and mean the same."""
@@ -45,8 +50,33 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     """Return an array as exactly the wanted type, every value unchanged.
 
     Raises:
-        pa.ArrowInvalid: a value would change; the message shows one.
+        pa.ArrowInvalid: a value would change, or is no UTF-8; the message shows one.
     """
+    cast = _cast(chunk, want)
+    if _holds_text(want):
+        cast.validate(full=True)  # Arrow reads text from Parquet without looking at it
+    return cast
+
+
+def outside_years(column: pa.ChunkedArray) -> str | None:
+    """Return which dates or timestamps lie outside the years 1 to 9999, which Python has not."""
+    if len(column) == column.null_count:
+        return None
+    if pa.types.is_date(column.type):
+        limits, unit, counted = DAYS, "days", column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        limits, unit, counted = MICROSECONDS, "microseconds", column.cast(pa.int64())
+    else:
+        return None
+    least, most = pc.min_max(counted).as_py().values()
+    if limits[0] <= least and most <= limits[1]:
+        return None
+    return (
+        f"values outside the years 1 to 9999: from {least} to {most}, counted in {unit} from 1970"
+    )
+
+
+def _cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     chunk = _decoded(chunk)
     have, is_ = chunk.type, pa.types
     if have == want:
@@ -56,6 +86,14 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     if have == pa.float64() and want == pa.float32():
         return _shorter_floats(chunk)
     return chunk.cast(want)
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return is_text(kind.value_type)
+    if pa.types.is_map(kind):
+        return is_text(kind.key_type) or is_text(kind.item_type)
+    return is_text(kind)
 
 
 def _decoded(chunk: pa.Array) -> pa.Array:

@@ -1,0 +1,1 @@
+"""Values of Python, NumPy and Arrow become columns of exactly a field's type, or are refused."""

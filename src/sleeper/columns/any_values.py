@@ -1,0 +1,66 @@
+"""Values of one field as users hand them in: Arrow, NumPy or pandas arrays, or Python objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.columns.exact_cast import castable, exact_cast, outside_years
+from sleeper.columns.python_values import MISFITS, first_misfit, python_array
+
+
+def checked_column(values: Any, want: pa.DataType) -> pa.ChunkedArray:
+    """Return values as a column of exactly the type wanted, none of them changed.
+
+    Raises:
+        TypeError: `values` holds no values one after another.
+        ValueError: a value does not fit; the message has its place, itself, and the reason.
+    """
+    arrow = _as_arrow(values)
+    if arrow is None:
+        listed = _listed(values)
+        try:
+            return pa.chunked_array([python_array(listed, want)], want)
+        except MISFITS:
+            place, value, reason = first_misfit(listed, want)
+            raise ValueError(f"number {place}, {value!r}: {reason}") from None
+    if not castable(arrow.type, want):
+        raise ValueError(f"they are {arrow.type}, not {want}")
+    try:
+        column = pa.chunked_array([exact_cast(chunk, want) for chunk in arrow.chunks], want)
+    except pa.ArrowException as error:
+        raise ValueError(str(error).splitlines()[0]) from None
+    outside = outside_years(column)
+    if outside is not None:
+        raise ValueError(f"there are {outside}")
+    return column
+
+
+def _as_arrow(values: Any) -> pa.ChunkedArray | None:
+    """An array whose type its library says; None where it holds Python objects."""
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    if isinstance(values, pa.Array):
+        return pa.chunked_array([values])
+    given = getattr(values, "dtype", None)
+    if str(given) == "object":
+        return None
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    if given is None:
+        return None
+    try:
+        found = pa.array(values, from_pandas=True)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TypeError(f"an array of {given} has no values of Arrow: {error}") from None
+    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def _listed(values: Any) -> Sequence[Any]:
+    if isinstance(values, str | bytes | bytearray | memoryview | Mapping) or not isinstance(
+        values, Iterable
+    ):
+        raise TypeError(f"a {type(values).__name__} is not a sequence")
+    return values if isinstance(values, list | tuple) else list(values)

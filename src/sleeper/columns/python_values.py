@@ -1,0 +1,162 @@
+"""Python objects become an Arrow array of exactly the type wanted, every value unchanged.
+
+pyarrow alone changes values in silence, even where the type is given: 1.5 becomes 1, text
+becomes bytes, a `datetime` its day, 1e39 infinity; a clock time is taken for UTC, nanoseconds
+are dropped. Here the classes of all objects are checked first, as a set, then pyarrow converts
+them, then what it may have changed is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from itertools import accumulate, chain
+from operator import attrgetter, index, methodcaller
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.columns.arrow_types import plain_kind
+from sleeper.columns.exact_cast import outside_years
+from sleeper.model.keys import (
+    holds,
+    is_integer,
+    is_null_class,
+    plain_clock,
+    plain_instant,
+    wanted_of,
+)
+from sleeper.model.schema import Primitive
+
+MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""What `python_array` raises for values that do not fit."""
+
+
+def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
+    """Return values as an array of type `want`; None, and pandas' NA and NaT, are null.
+
+    A float takes the nearest number that it has. `first_misfit` says which value is refused.
+
+    Raises:
+        MISFITS: a value is of another class, or its type cannot hold it.
+    """
+    classes = set(map(type, values))
+    nulls = {cls for cls in classes if is_null_class(cls)}
+    if not nulls <= {type(None)}:
+        values = [None if type(value) in nulls else value for value in values]
+    classes -= nulls
+    if pa.types.is_list(want):
+        return _lists(values, classes, want)
+    if pa.types.is_map(want):
+        return _maps(values, classes, want)
+    kind = plain_kind(want)
+    for cls in classes:
+        if not holds(cls, kind):
+            raise TypeError(f"a {cls.__name__} is not {wanted_of(kind)}")
+    odd_integers = {cls for cls in classes if is_integer(cls)} - {int}
+    if odd_integers:  # pyarrow reads large unsigned integers of NumPy as negative
+        values = [index(value) if type(value) in odd_integers else value for value in values]
+    match kind:
+        case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
+            return _timestamps(values, classes, want, kind)
+        case Primitive.FLOAT:
+            return _floats(values, want)
+        case Primitive.BYTES if memoryview in classes:
+            values = [None if value is None else bytes(value) for value in values]
+    return pa.array(values, want, from_pandas=False)
+
+
+def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, str]:
+    """Return place, value and reason of the first value that `python_array` refuses."""
+    for place, value in enumerate(values):
+        try:
+            python_array([value], want)
+        except MISFITS as error:
+            return place, value, str(error).splitlines()[0]
+    return 0, values[0], f"it does not fit {want} together with the other values"
+
+
+def _floats(values: Sequence[Any], want: pa.DataType) -> pa.Array:
+    found = pa.array(values, want, from_pandas=False)
+    given = pa.array(values, pa.float64(), from_pandas=False)
+    too_large = pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(given)))
+    too_small = pc.and_(pc.equal(found, 0), pc.not_equal(given, 0))
+    if pc.any(pc.or_(too_large, too_small)).as_py():
+        raise ValueError("it is beyond the range of a float of 32 bits; declare DoubleType")
+    return found
+
+
+def _timestamps(
+    values: Sequence[Any], classes: Collection[type], want: pa.DataType, kind: Primitive
+) -> pa.Array:
+    """Convert datetimes; those that pyarrow may misread are made plain by Python first."""
+    with_zone = kind is Primitive.TIMESTAMP
+    present = [value for value in values if value is not None]
+    offsets = set(map(methodcaller("utcoffset"), present))
+    plain = all(cls is datetime for cls in classes) and not any(
+        offset is not None and offset.microseconds for offset in offsets
+    )
+    if with_zone:
+        if None in offsets:
+            raise ValueError(_NOT_AWARE)
+    elif any(zone is not None for zone in map(attrgetter("tzinfo"), present)):
+        raise ValueError(_AWARE)
+    if not plain:
+        make = plain_instant if with_zone else plain_clock
+        values = [None if value is None else make(value) for value in values]
+    found = pa.array(values, want, from_pandas=False)
+    outside = outside_years(pa.chunked_array([found]))
+    if outside is not None:
+        raise ValueError(f"it has {outside}")
+    return found
+
+
+_NOT_AWARE = (
+    "it has no time zone, so it is no instant; give it one, such as "
+    "value.replace(tzinfo=datetime.UTC)"
+)
+_AWARE = (
+    "it has a time zone, but a clock time has none; take it away by value.replace(tzinfo=None), "
+    "or declare TimestampType"
+)
+
+
+def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    for cls in classes:
+        if issubclass(cls, str | bytes | bytearray | memoryview | Mapping) or not (
+            hasattr(cls, "__len__") and hasattr(cls, "__iter__")
+        ):
+            raise TypeError(f"a {cls.__name__} is not a list")
+    elements = list(chain.from_iterable(value for value in values if value is not None))
+    held = python_array(elements, want.value_type)
+    offsets, mask = _layout(values)
+    return pa.ListArray.from_arrays(offsets, held, type=want, mask=mask)
+
+
+def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
+    """Convert mappings, and lists of pairs as Arrow has maps."""
+    for cls in classes:
+        if not issubclass(cls, Mapping | list | tuple):
+            raise TypeError(f"a {cls.__name__} is not a dict")
+    listed = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
+    pairs = list(chain.from_iterable(value for value in listed if value is not None))
+    for cls in set(map(type, pairs)):
+        if not issubclass(cls, list | tuple):
+            raise TypeError(f"a {cls.__name__} is not a pair of key and value")
+    if set(map(len, pairs)) - {2}:
+        raise ValueError("a map wants pairs of key and value")
+    keys = python_array([pair[0] for pair in pairs], want.key_type)
+    items = python_array([pair[1] for pair in pairs], want.item_type)
+    if keys.null_count:
+        raise ValueError("a key of a map is null")
+    offsets, mask = _layout(listed)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=want, mask=mask)
+
+
+def _layout(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None]:
+    """Where each list begins and ends among all elements, and which lists are null."""
+    lengths = (0 if value is None else len(value) for value in values)
+    offsets = pa.array([0, *accumulate(lengths)], pa.int32())
+    nulls = [value is None for value in values]
+    return offsets, pa.array(nulls) if any(nulls) else None
