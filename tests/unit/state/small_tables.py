@@ -65,6 +65,5 @@ def contents(state):
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
         "at": state.at,
-        "horizon": state.jobs.horizon,
         "claims": dict(state.claims),
     }
