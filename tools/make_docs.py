@@ -19,10 +19,24 @@ from shown_runs import ROOT, RunFailed, run_page
 
 from sleeper.interfaces.cli.main import cli
 from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 from sleeper.model.properties import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 
 GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
 HELP_WIDTH = 90
+PROPERTIES_INTRODUCTION = """\
+# Properties
+
+Names are those of `instance.properties` and `table.properties`. Where the default names a second
+property, that is the instance's property with the default of all tables. *Fixed* means that it
+cannot change once its table or instance exists. *Ours* means that upstream Sleeper does not have
+it.
+
+Values are checked wherever they are set. From Python they may be `str`, `int` or `bool`. A name
+that differs from a known one in a single character, or belongs to the other of table and
+instance, is refused. Any other unknown name is stored, with a warning in the log. Why:
+[0034](../decisions/0034-misspelt-properties-are-refused.md).
+"""
 
 
 def main() -> int:
@@ -99,23 +113,39 @@ def help_of(context: click.Context) -> str:
 
 
 def properties_page() -> str:
-    """Every property: name, default and meaning, in its group."""
-    text = (
-        f"{GENERATED}# Properties\n\n"
-        "Names are those of `instance.properties` and `table.properties`. Where a table property\n"
-        "names an instance property, that one gives the default of all tables. *Fixed* means\n"
-        "that it cannot change once its table or instance exists; *ours* that upstream Sleeper\n"
-        "does not know it.\n"
+    """Every property: name, default and meaning, in its group; those without effect apart."""
+    listed = {"instance": INSTANCE_PROPERTIES, "table": TABLE_PROPERTIES}
+    families = "".join(f"- `{family}*`\n" for family in OPEN_FAMILIES)
+    text = f"{GENERATED}{PROPERTIES_INTRODUCTION}"
+    for owner, properties in listed.items():
+        text += f"\n## Properties of {a_or_an(owner)}\n"
+        text += groups([known for known in properties if known.used])
+        if owner == "instance":
+            text += (
+                f"\n### Settings of Spark\n\nAny name in these families is passed on:\n\n{families}"
+            )
+    text += (
+        "\n## Kept, not used yet\n\n"
+        "Upstream Sleeper has these properties. They are checked and stored, so that its files\n"
+        "can be used as they are, but nothing here reads them.\n"
     )
-    for title, properties in (
-        ("Instance properties", INSTANCE_PROPERTIES),
-        ("Table properties", TABLE_PROPERTIES),
-    ):
-        text += f"\n## {title}\n"
-        for group in dict.fromkeys(known.group for known in properties):
-            text += f"\n### {group}\n\n| property | default | meaning |\n|---|---|---|\n"
-            text += "".join(property_row(known) for known in properties if known.group == group)
+    for owner, properties in listed.items():
+        text += groups([known for known in properties if not known.used], f"Of {a_or_an(owner)}: ")
     return text
+
+
+def groups(properties: list[Property], prefix: str = "") -> str:
+    """Properties under the headings of their groups."""
+    text = ""
+    for group in dict.fromkeys(known.group for known in properties):
+        text += f"\n### {prefix}{group}\n\n| property | default | meaning |\n|---|---|---|\n"
+        text += "".join(property_row(known) for known in properties if known.group == group)
+    return text
+
+
+def a_or_an(noun: str) -> str:
+    """A noun with its article."""
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def property_row(known: Property) -> str:

@@ -35,17 +35,16 @@ from sleeper.errors import (
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import read_properties, write_properties
+from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
 from sleeper.model.properties import (
     KNOWN_INSTANCE_PROPERTIES,
-    SCHEMA,
     InstanceProperties,
-    validate_instance_properties,
-    validate_table_properties,
 )
 from sleeper.model.schema import Schema
-from sleeper.model.tables import ID, NAME, TableRecord
-from sleeper.operations.create_table import create_table
+from sleeper.model.tables import TableRecord
+from sleeper.operations.create_instance import log_mistakes, new_instance_values
+from sleeper.operations.create_table import create_table, new_table_record
 from sleeper.operations.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -113,22 +112,23 @@ def _connect(place: _Place, *, create: bool = False) -> Instance:
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
     place.sweep(_now())
     values = _checked_format(read_properties(text.decode()), place.url)
+    log_mistakes(values, place.url)
     return Instance(place.objects, values, url=place.url, stores=place.stores)
 
 
 def create_instance(
-    url: str | os.PathLike[str], properties: Mapping[str, str] | None = None
+    url: str | os.PathLike[str], properties: Mapping[str, PropertyValue | None] | None = None
 ) -> Instance:
     """Make a new instance.
 
     Args:
         url: As for `connect`.
-        properties: Instance properties by full name; `sleeper.id` is the folder's name, if
-            it is not given (spec INS-1).
+        properties: Instance properties by full name; values are str, int or bool. `sleeper.id`
+            is the folder's name, if it is not given (spec INS-1).
 
     Raises:
         InstanceAlreadyExists: an instance is there.
-        PropertiesInvalid: every property with a value that is not allowed.
+        PropertiesInvalid: every property with a name or value that is not allowed.
         StorageFailed: the storage cannot be written.
     """
     place = _Place.of(url, ObjectStoreSettings.of(os.environ))
@@ -202,7 +202,7 @@ class Instance:
         row_keys: Sequence[str] | None = None,
         sort_keys: Sequence[str] = (),
         split_points: Sequence[Any] = (),
-        properties: Mapping[str, str] | None = None,
+        properties: Mapping[str, PropertyValue | None] | None = None,
     ) -> Table:
         """Make a table.
 
@@ -212,7 +212,8 @@ class Instance:
             row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
             sort_keys: With a `pyarrow.Schema`: the fields that order rows of equal row key.
             split_points: Where leaf partitions meet, values of the first row key, ascending.
-            properties: Table properties by full name (docs/reference/properties.md).
+            properties: Table properties by full name (docs/reference/properties.md); values are
+                str, int or bool.
 
         Raises:
             TableAlreadyExists: the name is taken.
@@ -222,10 +223,8 @@ class Instance:
         """
         ours = _schema_of(schema, row_keys, sort_keys)
         around = self._context
-        record = TableRecord.of(
-            {**(properties or {}), ID: around.new_id()[:8], NAME: name, SCHEMA: ours.to_json()}
-        )
-        validate_table_properties(record.all_properties(), ours)
+        table_id = around.new_id()[:8]
+        record = new_table_record(name, ours, properties or {}, table_id=table_id)
         table = Table(record, around)
         files = around.objects.under(record.table_id)
         create_table(
@@ -335,10 +334,10 @@ class _Place:
             self.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=now)
 
 
-def _make(place: _Place, properties: Mapping[str, str]) -> bool:
+def _make(place: _Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
-    values = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT), **properties}
-    validate_instance_properties(values)
+    fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
+    values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
     made = place.objects.create(paths.INSTANCE_PROPERTIES, body)
     if made and isinstance(place.objects, BucketObjects):

@@ -24,6 +24,7 @@ KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 UPKEEP = ("tests/stories/test_maintenance.py",)
 NUMBERS = ("tests/stories/test_special_numbers.py",)
 PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
+SETTINGS = ("tests/stories/test_setting_properties.py", "tests/unit/model/test_given_properties.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,13 +425,33 @@ IN_PROCESSING = (
     ),
 )
 
+IN_PROPERTIES = (
+    Bug(
+        name="slip-accepted",
+        breaks="A property's name with a letter too many is stored, without effect.",
+        module="model/known_properties/given.py",
+        right="left[1:] == right or left == right[1:]",
+        wrong="left == right[1:]",
+        tests=SETTINGS,
+    ),
+    Bug(
+        name="stored-name-judged",
+        breaks="A misspelt name that is stored stops every other change of the table.",
+        module="operations/change_table.py",
+        right="given=set_now)",
+        wrong="given=after)",
+        tests=SETTINGS,
+    ),
+)
+
 BUGS = (
     *IN_COMMITS,
     *IN_TREES,
     *IN_WRITING,
     *IN_READING,
-    *IN_NUMBERS,
-    *IN_INPUTS,
     *IN_DELETING,
     *IN_PROCESSING,
+    *IN_PROPERTIES,
+    *IN_NUMBERS,
+    *IN_INPUTS,
 )

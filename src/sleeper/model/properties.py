@@ -1,8 +1,8 @@
 """Properties as the rest of the code reads them: `table.properties.parquet.page_rows`.
 
 A property's value is the table's own, else the instance's default for tables, else the built-in
-default (spec INS-8). A value of nothing but spaces counts as not set. Properties that nobody
-knows are kept: `unknown_table_properties` names them.
+default (spec INS-8). A value of nothing but spaces counts as not set. Unknown properties are
+stored too, unless their name is a known one misspelt: `unknown_table_properties` returns them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,12 @@ from functools import cached_property
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid, SchemaInvalid
+from sleeper.model.known_properties.given import (
+    is_known,
+    misplaced_names,
+    unbuilt_state_stores,
+    without_effect,
+)
 from sleeper.model.known_properties.instance import (
     INSTANCE_PROPERTIES,
     ClockProperties,
@@ -46,6 +52,7 @@ from sleeper.model.processing import (
     parse_processing,
 )
 from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA
 
 __all__ = (
     "INSTANCE_PROPERTIES",
@@ -55,13 +62,14 @@ __all__ = (
     "InstanceProperties",
     "TableProperties",
     "check_editable",
+    "instance_property_warnings",
+    "table_property_warnings",
     "unknown_instance_properties",
     "unknown_table_properties",
     "validate_instance_properties",
     "validate_table_properties",
 )
 
-SCHEMA: Final = "sleeper.table.schema"
 _INSTEAD: Final = {
     "sleeper.table.name": "Rename the table instead.",
     SCHEMA: "Make a new table with the other schema instead.",
@@ -257,13 +265,20 @@ class TableProperties:
         return behaviour == "ALL_IMPLEMENTATIONS"
 
 
-def validate_table_properties(values: Mapping[str, str], schema: Schema) -> None:
+def validate_table_properties(
+    values: Mapping[str, str], schema: Schema, *, given: Mapping[str, str | None] | None = None
+) -> None:
     """Check a table's properties, all together (spec INS-6).
 
+    Args:
+        values: All that is set, by full name.
+        schema: The table's.
+        given: What a caller sets now. A stored name that is misspelt may stay; a new one may not.
+
     Raises:
-        PropertiesInvalid: one or more values are not allowed; unknown names are no failure.
+        PropertiesInvalid: one or more values or names are not allowed; each is in `failures`.
     """
-    failures = _failures(values, TABLE_PROPERTIES)
+    failures = _refused(given or {}, _TABLE, _INSTANCE) | _failures(values, TABLE_PROPERTIES)
     for check in (
         lambda: _read_schema(_given(values, SCHEMA) or schema.to_json()),
         lambda: parse_processing(
@@ -277,13 +292,16 @@ def validate_table_properties(values: Mapping[str, str], schema: Schema) -> None
     _raise_in_order(failures, _TABLE)
 
 
-def validate_instance_properties(values: Mapping[str, str]) -> None:
+def validate_instance_properties(
+    values: Mapping[str, str], *, given: Mapping[str, str | None] | None = None
+) -> None:
     """Check an instance's properties, all together, its defaults for tables among them.
 
     Raises:
-        PropertiesInvalid: one or more values are not allowed; unknown names are no failure.
+        PropertiesInvalid: one or more values are not allowed, or names of those given now.
     """
-    _raise_in_order(_failures(values, _INSTANCE.values()), _INSTANCE)
+    failures = _refused(given or {}, _INSTANCE, _TABLE) | _failures(values, _INSTANCE.values())
+    _raise_in_order(failures, _INSTANCE)
 
 
 def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
@@ -305,13 +323,23 @@ def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
 
 
 def unknown_table_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of a table's properties that nobody knows, sorted. They are kept."""
-    return tuple(sorted(set(values) - set(_TABLE)))
+    """Return the names of a table's properties that are unknown, sorted. They are stored."""
+    return tuple(sorted(name for name in values if not is_known(name, _TABLE)))
 
 
 def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of an instance's properties that nobody knows, sorted. They are kept."""
-    return tuple(sorted(set(values) - set(_INSTANCE)))
+    """Return the names of an instance's properties that are unknown, sorted. They are stored."""
+    return tuple(sorted(name for name in values if not is_known(name, _INSTANCE)))
+
+
+def table_property_warnings(given: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each of a table's properties that is stored without effect."""
+    return without_effect(given, _TABLE)
+
+
+def instance_property_warnings(given: Mapping[str, str | None]) -> list[str]:
+    """Return a warning for each of an instance's properties that is stored without effect."""
+    return without_effect(given, _INSTANCE)
 
 
 def _read_schema(text: str) -> Schema:
@@ -336,6 +364,16 @@ def _failures(values: Mapping[str, str], known: Iterable[Property]) -> dict[str,
     return failures
 
 
+def _refused(
+    given: Mapping[str, str | None],
+    known: Mapping[str, Property],
+    elsewhere: Mapping[str, Property],
+) -> dict[str, str]:
+    """Failures of what is set now: names that are misspelt, and stores that are not built."""
+    return unbuilt_state_stores(given) | misplaced_names(given, known, elsewhere)
+
+
 def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> None:
     if failures:
-        raise PropertiesInvalid({name: failures[name] for name in order if name in failures})
+        names = [*(name for name in order if name in failures), *sorted(failures.keys() - order)]
+        raise PropertiesInvalid({name: failures[name] for name in names})

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.model.known_properties.kinds import BOOLEAN
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"
 ONLINE: Final = "sleeper.table.online"
+SCHEMA: Final = "sleeper.table.schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,9 @@ class TableRecord:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TableRecord:
-        """Return the record of what `all_properties` wrote."""
+        """Return the record of values that were checked, such as `all_properties` returns."""
         others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
-        online = properties.get(ONLINE, "true").strip().lower() == "true"
+        online = BOOLEAN.parse(properties.get(ONLINE, "").strip() or "true")
         return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
 
 

@@ -6,16 +6,24 @@ else it is made again to the newer record, so two people who set two properties 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from sleeper.errors import CommitContended, TableChanged, TableNotFound
-from sleeper.model.properties import SCHEMA, check_editable, validate_table_properties
+from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.properties import (
+    SCHEMA,
+    check_editable,
+    table_property_warnings,
+    validate_table_properties,
+)
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, checked_table_name
 from sleeper.ports.table_index import TableIndex
 
 _ATTEMPTS = 20
+_log = logging.getLogger(__name__)
 
 
 def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
@@ -40,26 +48,31 @@ def set_table_online(table_id: str, *, online: bool, index: TableIndex) -> Table
 
 def set_table_properties(
     table_id: str,
-    changes: Mapping[str, str | None],
+    changes: Mapping[str, PropertyValue | None],
     *,
     index: TableIndex,
 ) -> TableRecord:
     """Set properties by full name; None takes a value back to its default.
 
     Raises:
-        PropertiesInvalid: every value that is not allowed, and every property that is not
-            editable; nothing was changed.
+        PropertiesInvalid: every name and value that is not allowed, and every property that is
+            not editable; nothing was changed.
         TableNotFound: the table is gone.
     """
+    texts = property_texts(changes)
 
     def change(record: TableRecord) -> TableRecord:
         before = record.all_properties()
-        after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        after = {name: value for name, value in {**before, **texts}.items() if value is not None}
         check_editable(before, after)
-        validate_table_properties(after, Schema.from_json(after[SCHEMA]))
+        set_now = {name: texts[name] for name in texts if name in after or name not in before}
+        validate_table_properties(after, Schema.from_json(after[SCHEMA]), given=set_now)
         return TableRecord.of(after)
 
-    return _change(table_id, change, index)
+    changed = _change(table_id, change, index)
+    for warning in table_property_warnings(texts):
+        _log.warning("%s", warning)
+    return changed
 
 
 def _change(

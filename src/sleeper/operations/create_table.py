@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sleeper.errors import TableAlreadyExists
+from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.partitions import tree_from_split_points
+from sleeper.model.properties import SCHEMA, table_property_warnings, validate_table_properties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import ID, NAME, TableRecord, checked_table_name
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
+
+_log = logging.getLogger(__name__)
+
+
+def new_table_record(
+    name: str, schema: Schema, given: Mapping[str, PropertyValue | None], *, table_id: str
+) -> TableRecord:
+    """Return the record of a table that is to be created, with the properties given for it.
+
+    Raises:
+        PropertiesInvalid: every property name and value that is not allowed.
+        BadRequest: the table's name is not allowed.
+    """
+    texts = property_texts(given)
+    set_now = {name: text for name, text in texts.items() if text is not None}
+    fixed = {ID: table_id, NAME: checked_table_name(name), SCHEMA: schema.to_json()}
+    values = {**set_now, **fixed}
+    validate_table_properties(values, schema, given=set_now)
+    for warning in table_property_warnings(set_now):
+        _log.warning("%s", warning)
+    return TableRecord.of(values)
 
 
 def create_table(

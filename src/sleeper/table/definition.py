@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sleeper.model.files import FileReference
+from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.partitions import split_points_of
 from sleeper.operations.change_table import rename_table, set_table_online, set_table_properties
 from sleeper.operations.reinitialise_table import reinitialise_table
@@ -52,11 +53,14 @@ class TableDefinition(TableHandle):
         index = self._context.index
         self._take(set_table_online(self.table_id, online=online, index=index))
 
-    def set_properties(self, changes: Mapping[str, str | None]) -> None:
+    def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
         """Set properties by their full names; None goes back to the default.
 
+        Args:
+            changes: Values are str, int or bool.
+
         Raises:
-            PropertiesInvalid: a value is not allowed, or the property cannot be changed.
+            PropertiesInvalid: a name or value is not allowed, or the property cannot be changed.
         """
         index = self._context.index
         self._take(set_table_properties(self.table_id, changes, index=index))

@@ -53,13 +53,21 @@ class TestInit:
         assert "Failure 1 of 2" in done.stderr
         assert not (tmp_path / "x").exists()
 
-    def test_an_unknown_property_is_kept_and_told(self, tmp_path):
-        """A slip of the pen is seen, and nothing is lost (spec INS-5)."""
+    def test_a_misspelt_property_is_refused(self, tmp_path):
+        """One letter too many: the right name is in the message, and nothing is made."""
         done = sleeper("init", tmp_path / "x", "--set", "sleeper.gc.batch.sizes=5")
 
+        assert done.exit_code == 1
+        assert "Did you mean sleeper.gc.batch.size?" in done.stderr
+        assert not (tmp_path / "x").exists()
+
+    def test_an_unknown_property_is_kept_with_a_warning(self, tmp_path, caplog):
+        """Upstream, or a later version, may know it (spec INS-5)."""
+        done = sleeper("init", tmp_path / "x", "--set", "sleeper.gc.batch.colour=5")
+
         assert done.exit_code == 0
-        assert "did you mean sleeper.gc.batch.size?" in done.stderr
-        assert "sleeper.gc.batch.sizes" in (tmp_path / "x/instance.properties").read_text()
+        assert "sleeper.gc.batch.colour is stored, but no property has this name" in caplog.text
+        assert "sleeper.gc.batch.colour" in (tmp_path / "x/instance.properties").read_text()
 
     def test_an_instance_needs_a_place(self, tmp_path, monkeypatch):
         """An empty URL is not the working directory."""

@@ -9,10 +9,8 @@ from sleeper.interfaces.cli.options import (
     instance_option,
     json_option,
     split_pairs,
-    warn_unknown,
 )
 from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
-from sleeper.model.properties import KNOWN_INSTANCE_PROPERTIES, unknown_instance_properties
 
 
 @click.command()
@@ -27,7 +25,6 @@ def init(url: str, settings: tuple[str, ...]) -> None:
     """
     properties = dict(split_pairs(settings, "--set"))
     instance = create_instance(url, properties)
-    warn_unknown(unknown_instance_properties(properties), KNOWN_INSTANCE_PROPERTIES)
     say(f"made instance {instance.instance_id} at {instance.url}")
 
 

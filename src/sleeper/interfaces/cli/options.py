@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,6 @@ import click
 
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.model.keys import value_from_text
-from sleeper.model.known_properties.kinds import Property
 from sleeper.model.schema import Field, Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,17 +67,6 @@ def text_of(path: Path) -> str:
         return path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise BadRequest(f"{str(path)!r} is not UTF-8 text: {error}") from None
-
-
-def warn_unknown(names: Iterable[str], known: Iterable[Property]) -> None:
-    """Say on stderr which properties nobody knows; they are kept all the same (spec INS-5)."""
-    candidates = [each.name for each in known]
-    for name in names:
-        near = get_close_matches(name, candidates, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        click.echo(
-            f"sleeper: {name} is kept, but no property of this name is known{hint}", err=True
-        )
 
 
 def row_key_field(schema: Schema, name: str) -> Field:

@@ -16,15 +16,12 @@ from sleeper.interfaces.cli.options import (
     json_option,
     split_pairs,
     text_of,
-    warn_unknown,
 )
 from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.properties import (
     SCHEMA,
-    TABLE_PROPERTIES,
-    unknown_table_properties,
 )
 from sleeper.model.schema import Schema, type_to_text
 from sleeper.operations.estimate_split_points import estimate_split_points
@@ -82,7 +79,6 @@ def add(
         splits_file, splits_base64 = Path(named), encoded.strip().lower() == "true"
     points = _split_points(splits_file, schema, base64_encoded=splits_base64) or []
     made = connect(instance).create_table(name, schema, split_points=points, properties=properties)
-    warn_unknown(unknown_table_properties(properties), TABLE_PROPERTIES)
     leaves = counted(len(points) + 1, "leaf partition")
     say(f"made table {made.name} ({made.table_id}) with {leaves}")
 
@@ -268,8 +264,6 @@ def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
     """
     changes = {key: value or None for key, value in split_pairs(settings, "K=V")}
     connect(instance).table(name).set_properties(changes)
-    given = {key: value for key, value in changes.items() if value is not None}
-    warn_unknown(unknown_table_properties(given), TABLE_PROPERTIES)
     for key, value in changes.items():
         say(f"{key} = {value}" if value is not None else f"{key} is back to its default")
 

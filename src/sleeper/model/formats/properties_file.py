@@ -51,7 +51,8 @@ def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> st
         if each.group != heading:
             heading = each.group
             parts.append(f"## {heading}\n")
-        comment = javaproperties.to_comment(f" {each.description}")
+        unused = "" if each.used else " Kept, not used yet."
+        comment = javaproperties.to_comment(f" {each.description}{unused}")
         entry = javaproperties.join_key_value(each.name, values[each.name])
         parts.append(f"{comment}\n{entry}\n")
     unknown = sorted(set(values) - {each.name for each in described})

@@ -53,6 +53,7 @@ class CommitProperties:
         "PER_IMPLEMENTATION",
         one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
         "Which state stores commit through the committer, where one runs.",
+        used=False,
     )
 
 
@@ -74,7 +75,11 @@ class SplittingRunProperties:
     """One run of partition splitting."""
 
     period_minutes: int = setting(
-        "partition.splitting.period.minutes", "30", POSITIVE, "How often leaves are looked at."
+        "partition.splitting.period.minutes",
+        "30",
+        POSITIVE,
+        "How often leaves are looked at.",
+        used=False,
     )
     sketch_files_max: int = setting(
         "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
@@ -86,11 +91,13 @@ class GarbageRunProperties:
     """One run of the garbage collector."""
 
     period_minutes: int = setting(
-        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected.", used=False
     )
     batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
     files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
-    offline_tables: bool = setting("run.gc.offline", "false", BOOLEAN, "Offline tables too.")
+    offline_tables: bool = setting(
+        "run.gc.offline", "false", BOOLEAN, "Offline tables too.", used=False
+    )
 
 
 INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(

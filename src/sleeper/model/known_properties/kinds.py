@@ -50,6 +50,7 @@ class Property:
         since: Whether upstream Sleeper has it, or we added it.
         editable: False when it is fixed once its table or instance exists.
         required: True when a value must be given.
+        used: False when it is checked and stored, but nothing reads it yet.
         instance_default: The instance property that stands between a table's own value and
             the built-in default (spec INS-8), or None.
     """
@@ -62,6 +63,7 @@ class Property:
     since: Literal["upstream", "ours"] = "upstream"
     editable: bool = True
     required: bool = False
+    used: bool = True
     instance_default: str | None = None
 
     def parse(self, text: str, source: str | None = None, *, stored: bool = False) -> Any:
@@ -113,13 +115,14 @@ def family(
     members: Sequence[tuple[str, str | None, Kind[Any], str]],
     *,
     inherits: bool = False,
+    used: bool = False,
 ) -> tuple[Property, ...]:
     """Return properties known by name alone.
 
     Each is (name after `sleeper.` and prefix, default, kind, description).
     """
     made = (
-        Property(PREFIX + prefix + name, default, kind, description)
+        Property(PREFIX + prefix + name, default, kind, description, used=used)
         for name, default, kind, description in members
     )
     return tuple(_listed(known, title, inherits=inherits) for known in made)

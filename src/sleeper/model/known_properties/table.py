@@ -6,7 +6,7 @@ An instance may set another default for most of them, as `sleeper.default.table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -30,12 +30,15 @@ from sleeper.model.known_properties.maintenance import (
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
-STATE_STORE: Final = class_of(
-    "TransactionLogStateStore",
-    "DynamoDBTransactionLogStateStore",
-    "DynamoDBTransactionLogStateStoreNoSnapshots",
-    "DynamoDBStateStore",
-    "S3StateStore",
+STATE_STORE: Final = replace(
+    class_of(
+        "TransactionLogStateStore",
+        "DynamoDBTransactionLogStateStore",
+        "DynamoDBTransactionLogStateStoreNoSnapshots",
+        "DynamoDBStateStore",
+        "S3StateStore",
+    ),
+    wanted="TransactionLogStateStore; upstream's other state stores are not built yet",
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
@@ -69,7 +72,7 @@ class DefinitionProperties:
         "Upstream's processing in Java, which is refused here: see sleeper.table.function.",
     )
     iterator_config: str | None = setting(
-        "table.iterator.config", None, TEXT, "Upstream's, for its iterators."
+        "table.iterator.config", None, TEXT, "Upstream's, for its iterators.", used=False
     )
     filters: str | None = setting(
         "table.filters", None, TEXT, "Which rows are dropped when read: ageOff(field,ms)."
@@ -168,6 +171,7 @@ class QueryProperties:
         "60",
         NOT_NEGATIVE,
         "How old the state may be that a query reads, where looking costs a request.",
+        used=False,
     )
 
 
@@ -179,7 +183,8 @@ class StateStoreProperties:
         "table.statestore.classname",
         "TransactionLogStateStore",
         STATE_STORE,
-        "Which state store: the place's own transaction log, or one of upstream's by name.",
+        "The state store: TransactionLogStateStore keeps the log beside the table's files. Others "
+        "of upstream's are refused: they are not built yet.",
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",
@@ -192,48 +197,56 @@ class StateStoreProperties:
         "200",
         NOT_NEGATIVE,
         "Longest wait before the first retry; doubles with each.",
+        used=False,
     )
     max_retry_ceiling_ms: int = setting(
         "table.statestore.transactionlog.add.transaction.max.retry.wait.ceiling.ms",
         "30000",
         NOT_NEGATIVE,
         "Longest wait before any retry.",
+        used=False,
     )
     snapshot_check_s: int = setting(
         "table.statestore.transactionlog.time.between.snapshot.checks.seconds",
         "60",
         NOT_NEGATIVE,
         "How often an open table looks for a newer snapshot.",
+        used=False,
     )
     transaction_check_ms: int = setting(
         "table.statestore.transactionlog.time.between.transaction.checks.ms",
         "0",
         NOT_NEGATIVE,
         "How stale a read may be.",
+        used=False,
     )
     snapshot_ahead_min: int = setting(
         "table.statestore.transactionlog.snapshot.load.min.transactions.ahead",
         "10",
         POSITIVE,
         "A snapshot is loaded when it is this far ahead of what is known.",
+        used=False,
     )
     snapshot_expiry_days: int = setting(
         "table.statestore.transactionlog.snapshot.expiry.days",
         "2",
         POSITIVE,
         "How long old snapshots are kept.",
+        used=False,
     )
     delete_behind_age_minutes: int = setting(
         "table.statestore.transactionlog.delete.behind.snapshot.min.age.minutes",
         "2",
         NOT_NEGATIVE,
         "A snapshot must be this old before log entries behind it are deleted.",
+        used=False,
     )
     delete_behind_count: int = setting(
         "table.statestore.transactionlog.delete.number.behind.latest.snapshot",
         "200",
         NOT_NEGATIVE,
         "Log entries kept behind that snapshot.",
+        used=False,
     )
     job_id_retention_days: int = setting(
         "table.job.id.retention.days",
@@ -249,24 +262,37 @@ class AsyncCommitProperties:
     """Which commits go through the committer, where one runs (`TableProperties.async_commits`)."""
 
     ingest: bool = setting(
-        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs."
+        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs.", used=False
     )
     bulk_import: bool = setting(
-        "table.bulk.import.job.files.commit.async", "true", BOOLEAN, "Files of bulk import jobs."
+        "table.bulk.import.job.files.commit.async",
+        "true",
+        BOOLEAN,
+        "Files of bulk import jobs.",
+        used=False,
     )
     compaction_assignment: bool = setting(
         "table.compaction.job.id.assignment.commit.async",
         "true",
         BOOLEAN,
         "Locks of compaction jobs on their files.",
+        used=False,
     )
     compaction: bool = setting(
-        "table.compaction.job.commit.async", "true", BOOLEAN, "Results of compaction jobs."
+        "table.compaction.job.commit.async",
+        "true",
+        BOOLEAN,
+        "Results of compaction jobs.",
+        used=False,
     )
     splitting: bool = setting(
-        "table.partition.splitting.commit.async", "true", BOOLEAN, "Splits of partitions."
+        "table.partition.splitting.commit.async",
+        "true",
+        BOOLEAN,
+        "Splits of partitions.",
+        used=False,
     )
-    garbage: bool = setting("table.gc.commit.async", "true", BOOLEAN, "Deleted files.")
+    garbage: bool = setting("table.gc.commit.async", "true", BOOLEAN, "Deleted files.", used=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,31 +315,45 @@ class BatcherProperties:
     """How submitted files are gathered into jobs."""
 
     job_min_bytes: int = setting(
-        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for."
+        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for.", used=False
     )
     job_max_bytes: int = setting(
-        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most."
+        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most.", used=False
     )
     job_min_files: int = setting(
-        "table.ingest.batcher.job.min.files", "1", NOT_NEGATIVE, "Files a job waits for."
+        "table.ingest.batcher.job.min.files",
+        "1",
+        NOT_NEGATIVE,
+        "Files a job waits for.",
+        used=False,
     )
     job_max_files: int = setting(
-        "table.ingest.batcher.job.max.files", "100", POSITIVE, "Files in a job, at most."
+        "table.ingest.batcher.job.max.files",
+        "100",
+        POSITIVE,
+        "Files in a job, at most.",
+        used=False,
     )
     file_age_max_s: int = setting(
-        "table.ingest.batcher.file.max.age.seconds", "300", POSITIVE, "No file waits longer."
+        "table.ingest.batcher.file.max.age.seconds",
+        "300",
+        POSITIVE,
+        "No file waits longer.",
+        used=False,
     )
     ingest_queue: str = setting(
         "table.ingest.batcher.ingest.queue",
         "bulk_import_emr_serverless",
         INGEST_QUEUE,
         "Where jobs are sent.",
+        used=False,
     )
     tracking_minutes: int = setting(
         "table.ingest.batcher.file.tracking.ttl.minutes",
         "10080",
         POSITIVE,
         "How long one can ask which job a file went to.",
+        used=False,
     )
 
 

@@ -1,7 +1,7 @@
-"""Properties of upstream Sleeper that nothing here looks at: known by name, kept and checked.
+"""Properties of upstream Sleeper that are known by name alone: checked and stored.
 
-Most of them size parts of an AWS deployment. They are accepted so that upstream's own files can
-be used as they are (spec 1.1).
+Some are passed on to a cluster. The others are not used: most of them size parts of an AWS
+deployment. They are accepted so that upstream's own files can be used as they are (spec 1.1).
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ from sleeper.model.known_properties.kinds import (
     family,
     list_of,
     one_of,
+)
+
+# Any name in these families is a setting of Spark, and is passed on to it.
+OPEN_FAMILIES: Final = (
+    "sleeper.bulk.import.spark.",
+    "sleeper.bulk.import.eks.spark.",
+    "sleeper.bulk.import.emr.spark.",
+    "sleeper.bulk.import.emr.serverless.spark.",
 )
 
 _ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
@@ -103,7 +111,7 @@ ASYNC_COMMIT_SWITCH: Final[tuple[Property, ...]] = family(
     "Asynchronous commits", "table.statestore.", _TABLE_ASYNC
 )
 UPSTREAM_TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
-    *family("Bulk import on EMR", "table.bulk.import.emr.", _TABLE_EMR, inherits=True),
+    *family("Bulk import on EMR", "table.bulk.import.emr.", _TABLE_EMR, inherits=True, used=True),
     *family("Kept for upstream", "table.", _TABLE, inherits=True),
 )
 
@@ -201,6 +209,15 @@ _BULK_IMPORT = (
         TEXT,
         "Which of upstream's algorithms; there is one here.",
     ),
+    ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
+)
+_CLUSTERS = (
+    ("eks.k8s.endpoint", None, TEXT, "Address of the Kubernetes cluster's API."),
+    ("eks.k8s.namespace", None, TEXT, "Namespace for its pods; `default` if none is set."),
+    ("emr.role.name", None, TEXT, "Service role; EMR_DefaultRole_V2 if none is set."),
+    ("emr.ec2.role.name", None, TEXT, "Role of machines; EMR_EC2_DefaultRole if none is set."),
+    ("emr.serverless.application.id", None, TEXT, "Application of EMR Serverless."),
+    ("emr.serverless.role.arn", None, TEXT, "Role of its jobs."),
     ("emr.spark.executor.instances", "29", POSITIVE, "Executors."),
     ("emr.spark.executor.cores", "5", POSITIVE, "Cores of one."),
     ("emr.spark.executor.memory", "6g", TEXT, "Heap of one; workers in Python have the overhead."),
@@ -213,7 +230,6 @@ _BULK_IMPORT = (
     ("emr.serverless.spark.executor.cores", "4", POSITIVE, "Cores of one, serverless."),
     ("emr.serverless.spark.executor.memory", "6G", TEXT, "Memory of one, serverless."),
     ("emr.serverless.spark.default.parallelism", "288", POSITIVE, "Tasks, serverless."),
-    ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
 )
 _EXPORT = (
     ("max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."),
@@ -229,6 +245,7 @@ UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
     *family("Compaction", "compaction.", _COMPACTION),
     *family("Partition splitting", "partition.splitting.", _SPLITTING),
     *family("Queries", "", _QUERY),
+    *family("Bulk import on Spark", "bulk.import.", _CLUSTERS, used=True),
     *family("Bulk import on Spark", "bulk.import.", _BULK_IMPORT),
     *family("Bulk export", "bulk.export.", _EXPORT),
 )
