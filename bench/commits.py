@@ -68,7 +68,7 @@ def race(folder: str, writers: int, seconds: float) -> str:
 def write(folder: str, number: str, seconds: float) -> None:
     """Commit for so many seconds, and print how long each commit took."""
     table = sleeper.connect(folder).table("bench")
-    store = table._open().store
+    store = table._current().store
     root = store.refresh().tree.root_id
     print("ready", flush=True)
     sys.stdin.readline()

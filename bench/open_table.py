@@ -52,7 +52,7 @@ def make_table(folder: str, reference_count: int) -> None:
     table = instance.create_table("bench", SCHEMA, row_keys=["key"], split_points=points)
     table.ingest([{"key": "a00000", "n": 1}])
     leaves = [leaf.partition_id for leaf in table.state().tree.leaves()][1:]
-    store = table._open().store
+    store = table._current().store
     per_commit = 1_000
     for start in range(0, reference_count, per_commit):
         names = range(start, min(start + per_commit, reference_count))

@@ -11,32 +11,27 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import from_arrow
+from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import (
     BadRequest,
     FormatTooNew,
     InstanceAlreadyExists,
     InstanceNotFound,
     TableNotFound,
-    UrlInvalid,
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import read_properties, write_properties
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
+from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.properties import (
     KNOWN_INSTANCE_PROPERTIES,
     InstanceProperties,
@@ -52,10 +47,11 @@ from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
-from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.table.handle import InstanceContext, open_state_store
+from sleeper.storage.places import Place, place_of
+from sleeper.table.handle import open_state_store
+from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 FORMAT = 1
@@ -97,10 +93,10 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
         MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
-    return _connect(_Place.of(url, ObjectStoreSettings.of(os.environ)), create=create)
+    return _connect(place_of(url, ObjectStoreSettings.of(os.environ), _now), create=create)
 
 
-def _connect(place: _Place, *, create: bool = False) -> Instance:
+def _connect(place: Place, *, create: bool = False) -> Instance:
     text = place.objects.read(paths.INSTANCE_PROPERTIES)
     if text is None:
         if not create and place.scheme != "memory":
@@ -110,7 +106,7 @@ def _connect(place: _Place, *, create: bool = False) -> Instance:
             )
         _make(place, {})
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
-    place.sweep(_now())
+    _sweep(place)
     values = _checked_format(read_properties(text.decode()), place.url)
     log_mistakes(values, place.url)
     return Instance(place.objects, values, url=place.url, stores=place.stores)
@@ -131,7 +127,7 @@ def create_instance(
         PropertiesInvalid: every property with a name or value that is not allowed.
         StorageFailed: the storage cannot be written.
     """
-    place = _Place.of(url, ObjectStoreSettings.of(os.environ))
+    place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
     if not _make(place, properties or {}):
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
     values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
@@ -170,6 +166,7 @@ class Instance:
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
         self._context = InstanceContext(
+            url=url,
             objects=objects,
             index=object_table_index(objects, new_id=new_id, pause=pause),
             properties=self.properties,
@@ -221,19 +218,19 @@ class Instance:
 
         Source: spec TBL-1.
         """
-        ours = _schema_of(schema, row_keys, sort_keys)
-        around = self._context
-        table_id = around.new_id()[:8]
+        ours = schema_of(schema, row_keys, sort_keys)
+        context = self._context
+        table_id = context.new_id()[:8]
         record = new_table_record(name, ours, properties or {}, table_id=table_id)
-        table = Table(record, around)
-        files = around.objects.under(record.table_id)
+        table = Table(record, context)
+        files = context.objects.under(record.table_id)
         create_table(
             record,
             ours,
             split_points,
-            index=around.index,
-            store=open_state_store(files, ours, table.properties, around),
-            new_id=around.new_id,
+            index=context.index,
+            store=open_state_store(files, ours, table.properties, context),
+            new_id=context.new_id,
         )
         return table
 
@@ -243,19 +240,19 @@ class Instance:
         Raises:
             TableNotFound: there is no table of this name.
         """
-        around = self._context
-        delete_table(self._record(name).table_id, index=around.index, objects=around.objects)
+        context = self._context
+        delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
 
     @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
-        around = self._context
+        context = self._context
         return SubmittedJobs(
-            objects=around.objects,
-            index=around.index,
+            objects=context.objects,
+            index=context.index,
             properties=self.properties,
             url=self.url,
-            new_id=around.new_id,
+            new_id=context.new_id,
         )
 
     def _record(self, name: str) -> TableRecord:
@@ -283,58 +280,13 @@ class Instance:
         return f"<Instance {self.instance_id!r} at {self.url}>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where an instance is: its URL made plain, the adapter for it, and how buckets are reached."""
-
-    scheme: str
-    url: str
-    objects: Objects
-    stores: ObjectStoreSettings
-
-    @classmethod
-    def of(cls, url: str | os.PathLike[str], stores: ObjectStoreSettings) -> _Place:
-        text = os.fsdecode(url)
-        if not text.strip():
-            raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
-        scheme, separator, _ = text.partition("://")
-        if not separator:
-            return cls._folder(Path(text), stores)
-        if scheme == "file":
-            return cls._folder(Path(unquote(urlsplit(text).path)), stores)
-        if scheme == "memory":
-            return cls("memory", "memory://", MemoryObjects(now=_now), stores)
-        if is_bucket_url(text):
-            return cls._bucket(text, stores)
-        raise UrlInvalid(
-            f"cannot open {text!r}: an instance is a folder, file:// and a path, "
-            "s3://bucket/folder, or memory://"
-        )
-
-    @classmethod
-    def _folder(cls, path: Path, stores: ObjectStoreSettings) -> _Place:
-        root = path.expanduser().absolute()
-        return cls("file", str(root), FolderObjects(root), stores)
-
-    @classmethod
-    def _bucket(cls, text: str, stores: ObjectStoreSettings) -> _Place:
-        bucket, folder = split_url(text)
-        objects = BucketObjects(Client(bucket, stores)).under(folder)
-        return cls(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
-
-    @property
-    def default_id(self) -> str:
-        """An instance id from the folder's name (spec INS-1: at most 20 characters)."""
-        name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
-        return name[:20] or "sleeper"
-
-    def sweep(self, now: datetime) -> None:
-        """Delete what killed processes left half written, once it is a day old."""
-        if isinstance(self.objects, FolderObjects):
-            self.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=now)
+def _sweep(place: Place) -> None:
+    """Delete what killed processes left half written, once it is a day old."""
+    if isinstance(place.objects, FolderObjects):
+        place.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=_now())
 
 
-def _make(place: _Place, properties: Mapping[str, PropertyValue | None]) -> bool:
+def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
     fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
@@ -347,7 +299,7 @@ def _make(place: _Place, properties: Mapping[str, PropertyValue | None]) -> bool
 
 def _connect_again(url: str, stores: ObjectStoreSettings) -> Instance:
     """Open an instance that was pickled, by the settings it had; credentials are found here."""
-    return _connect(_Place.of(url, stores))
+    return _connect(place_of(url, stores, _now))
 
 
 def _reopen_table(instance: Instance, table_id: str) -> Table:
@@ -363,22 +315,6 @@ def _refuse_to_copy_memory(url: str) -> None:
         raise BadRequest(
             "a memory:// instance lives in one process and cannot be pickled; use a folder"
         )
-
-
-def _schema_of(
-    schema: Schema | pa.Schema | str | Mapping[str, Any],
-    row_keys: Sequence[str] | None,
-    sort_keys: Sequence[str],
-) -> Schema:
-    if isinstance(schema, pa.Schema):
-        if not row_keys:
-            raise BadRequest(
-                "a pyarrow.Schema does not say which fields are keys: give row_keys=[...]"
-            )
-        return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
-    if row_keys or sort_keys:
-        raise BadRequest("row_keys and sort_keys go with a pyarrow.Schema; this schema has its own")
-    return schema if isinstance(schema, Schema) else Schema.from_json(schema)
 
 
 def _checked_format(values: dict[str, str], url: str) -> dict[str, str]:

@@ -96,14 +96,14 @@ def one_reference_per_leaf(instance):
 
 def come_to_the_eve_of_a_snapshot(instance):
     """Commit what has no rows, so that a snapshot is due after the next commit."""
-    store = instance.table("t")._open().store
+    store = instance.table("t")._current().store
     for number in range(store.state().number, 99):
         job = CommittedJob(job_id=f"empty-{number}", keep_until=NOON, rows_read=0, rows_written=0)
         store.commit(AddFiles(job=job))
 
 
 def split_the_upper_leaf(instance):
-    store = instance.table("t")._open().store
+    store = instance.table("t")._current().store
     leaf = store.refresh().tree.leaf_of((15,))
     parent, lower, upper = split_partition(leaf, 20, new_id=instance._context.new_id)
     return store.commit(SplitPartition(parent=parent, children=(lower, upper)))

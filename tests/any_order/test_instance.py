@@ -341,7 +341,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             _, other, where = data.draw(st.sampled_from(inner))
             middle, *below = split_partition(lower, where, dimension=other, new_id=new_id)
             transaction = ExtendPartitionTree(updated=(parent,), new=(middle, upper, *below))
-        table._open().store.commit(transaction)
+        table._current().store.commit(transaction)
         model.advance()
         self.note(f"split on {dimension}")
 
@@ -374,7 +374,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
             self.pushed(reference, state.partition(place).child_ids)
             for reference in state.files.references_on(place)
         )
-        table._open().store.commit(SplitFileReferences(pushes=pushes))
+        table._current().store.commit(SplitFileReferences(pushes=pushes))
         model.advance()
         self.note("push down")
 
@@ -526,7 +526,7 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         name, model = self.choose(data)
         if rare or model.number >= 30:
             return
-        store = self.handle(who, name)._open().store
+        store = self.handle(who, name)._current().store
         for number in range(101):
             keep_until = self.now + timedelta(days=30)
             job = CommittedJob(

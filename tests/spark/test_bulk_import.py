@@ -139,7 +139,7 @@ def split_leaf(table, at) -> None:
         keys = leaf.region.ranges[0]
         if keys.min < at and (keys.max is None or at < keys.max):
             parent, *children = split_partition(leaf, at, new_id=lambda: f"s{next(ids)}")
-            table._open().store.commit(SplitPartition(parent=parent, children=tuple(children)))
+            table._current().store.commit(SplitPartition(parent=parent, children=tuple(children)))
             return
 
 

@@ -191,11 +191,11 @@ class TestWhatIsWritten:
 
 def in_parts(table, folder, part_rows):
     """Export in parts of few rows."""
-    opened = table._open()
+    opened = table._current()
     state = opened.store.refresh()
     plan = plan_export(state, table.schema, [whole_region(table.schema)], part_rows=part_rows)
     target = ExportTarget(place=FolderObjects(folder), export_id="e")
-    return export(opened.reading, plan, target, now_ms=0)
+    return export(opened.reader, plan, target, now_ms=0)
 
 
 class TestTheWayBack:

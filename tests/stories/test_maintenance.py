@@ -17,8 +17,10 @@ from sleeper.model.paths import sketch_file
 from sleeper.operations.maintenance.compact import compact, write_output
 from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
 from sleeper.operations.maintenance.worker_processes import run_pieces
+from sleeper.planning.compactions import CompactionSettings
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
+from sleeper.table.maintenance import _push_down
 from tests.any_order.whole_instance import open_instance
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])
@@ -54,10 +56,10 @@ def world():
 
 def run_job(table, job):
     """Run one job that somebody has claimed files for."""
-    opened = table._open()
+    opened = table._current()
     write = partial(
         write_output,
-        reading=lambda: opened.reading,
+        reading=lambda: opened.reader,
         files=opened.files,
         settings=WriteSettings(),
     )
@@ -187,7 +189,9 @@ class TestCompaction:
         for _ in range(4):
             table.ingest(rows(range(10)))
         (job,) = create_compaction_jobs(
-            table._compaction_settings(), store=table._open().store, new_id=lambda: "again"
+            CompactionSettings.of(table.properties.compaction),
+            store=table._current().store,
+            new_id=lambda: "again",
         ).plan.jobs
         world.files(table).put(job.output, b"half of the first attempt")
 
@@ -201,9 +205,11 @@ class TestCompaction:
         table = world.table()
         for _ in range(4):
             table.ingest(rows(range(10)))
-        opened = table._open()
+        opened = table._current()
         late = create_compaction_jobs(
-            table._compaction_settings(), store=opened.store, new_id=lambda: "late"
+            CompactionSettings.of(table.properties.compaction),
+            store=opened.store,
+            new_id=lambda: "late",
         ).plan.jobs[0]
 
         world.waits(minutes=119)
@@ -223,7 +229,7 @@ class TestCompaction:
         """A job whose claims were given to another reads nothing."""
         table = world.table()
         table.ingest(rows(range(10)))
-        opened = table._open()
+        opened = table._current()
         (reference,) = table.references()
         claim = Claim(job_id="theirs", partition_id="root", filenames=(reference.filename,))
         opened.store.commit(ClaimFiles(assignments=(claim,)))
@@ -397,7 +403,7 @@ class TestMerging:
         table.split_partitions()
         assert table.split_points() == [2, 5, 7]
         table.set_properties({THRESHOLD: "1000"})
-        table._push_down()
+        _push_down(table._current(), table.schema)
         return table
 
     def test_small_leaves_become_one_up_the_tree(self, world):
@@ -440,7 +446,7 @@ class TestMerging:
         """The other part was compacted; once both are, nothing stands in the way."""
         table = self.four_leaves(world)
         first = table.state().leaf_partitions()[0].partition_id
-        opened = table._open()
+        opened = table._current()
         (reference,) = opened.store.state().files.references_on(first)
         job = CompactionJob(job_id="one", partition_id=first, inputs=(reference.filename,))
         claim = Claim(job_id="one", partition_id=first, filenames=job.inputs)
@@ -515,9 +521,9 @@ class TestOrphans:
     def test_a_job_that_may_be_run_again_keeps_its_output(self, world, table):
         """Until its lease has ended and its files are free: then it can never be committed."""
         table.ingest(rows([1]))
-        opened = table._open()
+        opened = table._current()
         (job,) = create_compaction_jobs(
-            table._compaction_settings(),
+            CompactionSettings.of(table.properties.compaction),
             all_files=True,
             store=opened.store,
             new_id=lambda: "dead",

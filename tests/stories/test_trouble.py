@@ -227,8 +227,6 @@ class TestOthersAtWork:
         table.ingest([{"id": "zz", "n": 26}])
 
         assert table.query(key="zz").to_pylist() == [{"id": "zz", "n": 26}]
-        assert table.name == "letters"
-        table.refresh()
         assert table.name == "signs"
         assert instance.table("signs").query().to_arrow().num_rows == 27
 

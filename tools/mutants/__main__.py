@@ -3,8 +3,9 @@
     python -m tools.mutants                  all of them
     python -m tools.mutants entry-overwritten first-file-only
 
-The bugs are in bugs.py. The tests that are to catch one also run on a copy without it: were they
-to fail there, it would mean nothing that they fail with it. The checkout is not touched.
+The bugs are in bugs/, a module for each area. The tests that are to catch one also run on a copy
+without it: were they to fail there, it would mean nothing that they fail with it. The checkout is
+not touched.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from .bugs import BUGS, Bug
+from .bug import Bug, all_bugs
 from .one_source import BROKEN, MODULE, SOURCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,11 +65,11 @@ class Outcome:
 
 def main(names: Sequence[str]) -> int:
     """Run all bugs, or those that are named. Return the exit code."""
-    unknown = {*names} - {bug.name for bug in BUGS}
+    unknown = {*names} - {bug.name for bug in all_bugs()}
     if unknown:
-        print(f"no such bugs: {', '.join(sorted(unknown))}. See tools/mutants/bugs.py")
+        print(f"no such bugs: {', '.join(sorted(unknown))}. See tools/mutants/bugs/")
         return 2
-    bugs = [bug for bug in BUGS if bug.name in names or not names]
+    bugs = [bug for bug in all_bugs() if bug.name in names or not names]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sleeper-mutants-") as folder:
         caught = run_all(bugs, Path(folder))

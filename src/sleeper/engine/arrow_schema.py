@@ -7,7 +7,8 @@ on the way in: a value that its column's type cannot hold exactly refuses the in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,7 @@ from sleeper.columns.exact_cast import (
     outside_years,
     plain_type,
 )
-from sleeper.errors import InputSchemaMismatch, SchemaInvalid
+from sleeper.errors import BadRequest, InputSchemaMismatch, SchemaInvalid
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -266,3 +267,25 @@ def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
         raise InputSchemaMismatch(
             f"key column {field.name!r} of {origin} has {outside}. Correct them first"
         )
+
+
+def schema_of(
+    schema: Schema | pa.Schema | str | Mapping[str, Any],
+    row_keys: Sequence[str] | None,
+    sort_keys: Sequence[str],
+) -> Schema:
+    """Return the schema that a user gave, in one of the forms that `create_table` takes.
+
+    Raises:
+        BadRequest: the fields that are keys are named twice, or not at all.
+        SchemaInvalid: it cannot be a table's schema.
+    """
+    if isinstance(schema, pa.Schema):
+        if not row_keys:
+            raise BadRequest(
+                "a pyarrow.Schema does not say which fields are keys: give row_keys=[...]"
+            )
+        return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
+    if row_keys or sort_keys:
+        raise BadRequest("row_keys and sort_keys go with a pyarrow.Schema; this schema has its own")
+    return schema if isinstance(schema, Schema) else Schema.from_json(schema)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
@@ -33,6 +34,17 @@ class CompactionSettings:
     size_ratio: int
     partition_jobs_max: int
     creation_limit: int
+
+    @classmethod
+    def of(cls, properties: CompactionProperties) -> CompactionSettings:
+        """Take them from a table's properties."""
+        return cls(
+            strategy=properties.strategy,
+            batch_files=properties.batch_files,
+            size_ratio=properties.size_ratio,
+            partition_jobs_max=properties.partition_jobs_max,
+            creation_limit=properties.creation_limit,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

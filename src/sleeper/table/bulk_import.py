@@ -31,7 +31,8 @@ from sleeper.spark.bulk_import import Imported, Target, import_files, import_fra
 from sleeper.spark.session import local_session
 from sleeper.state.added_files import add_files, committed_job
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.table.rows import TableRows
+from sleeper.table.handle import OpenedTable, TableHandle
+from sleeper.table.rows import ingest
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -87,252 +88,263 @@ class _Request:
     progress: Callable[[int, int | None], None]
 
 
-class TableBulkImport(TableRows):
-    """The part of a `Table` that takes in much at once."""
+def bulk_import(
+    self: TableHandle,
+    data: object,
+    job_id: str | None = None,
+    *,
+    engine: EngineAsked = "auto",
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    ignore_extra_columns: bool = False,
+    set_aside: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int | None], None] = lambda done, total: None,
+) -> BulkImportResult:
+    """Add many rows, all of them in one commit, or none.
 
-    def bulk_import(
-        self,
-        data: object,
-        job_id: str | None = None,
-        *,
-        engine: EngineAsked = "auto",
-        spark: SparkSession | None = None,
-        master: str | None = None,
-        conf: Mapping[str, str] | None = None,
-        ignore_extra_columns: bool = False,
-        set_aside: str | os.PathLike[str] | None = None,
-        progress: Callable[[int, int | None], None] = lambda done, total: None,
-    ) -> BulkImportResult:
-        """Add many rows, all of them in one commit, or none.
+    A table with fewer leaves than `sleeper.table.bulk.import.min.leaf.partitions` is split
+    first, by a sample of the rows. Filters and aggregations apply as in standard ingest.
 
-        A table with fewer leaves than `sleeper.table.bulk.import.min.leaf.partitions` is split
-        first, by a sample of the rows. Filters and aggregations apply as in standard ingest.
+    Args:
+        data: As for `ingest`, or a Spark DataFrame.
+        job_id: Names this work. Repeating a job that was committed changes nothing.
+        engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
+        spark: A session to use, Spark Connect included; without it one is started on this
+            machine when Spark is needed, and left running.
+        master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
+        conf: Settings of the session that is started.
+        ignore_extra_columns: Leave out columns that the table does not have.
+        set_aside: For rows whose key is null; without it such input is refused. A Parquet
+            file for the local engine, a folder that all workers reach for Spark.
+        progress: Called now and then with about how many rows are done, and of how many.
 
-        Args:
-            data: As for `ingest`, or a Spark DataFrame.
-            job_id: Names this work. Repeating a job that was committed changes nothing.
-            engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
-            spark: A session to use, Spark Connect included; without it one is started on this
-                machine when Spark is needed, and left running.
-            master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
-            conf: Settings of the session that is started.
-            ignore_extra_columns: Leave out columns that the table does not have.
-            set_aside: For rows whose key is null; without it such input is refused. A Parquet
-                file for the local engine, a folder that all workers reach for Spark.
-            progress: Called now and then with about how many rows are done, and of how many.
+    Raises:
+        InputRefused: the input does not fit the table; no row of it is visible.
+        InsufficientData: there are too few different keys for so many leaves.
+        MissingExtra: Spark is needed and not installed.
+        CommitContended, SplitAttemptsExceeded: others kept committing; try again.
+        CommitUnknown: storage gave no answer; run the same job id again.
+        StorageFailed, TableNotFound: as for `ingest`.
 
-        Raises:
-            InputRefused: the input does not fit the table; no row of it is visible.
-            InsufficientData: there are too few different keys for so many leaves.
-            MissingExtra: Spark is needed and not installed.
-            CommitContended, SplitAttemptsExceeded: others kept committing; try again.
-            CommitUnknown: storage gave no answer; run the same job id again.
-            StorageFailed, TableNotFound: as for `ingest`.
+    Source: spec BLK-5 to BLK-10.
+    """
+    opened = self._current()
+    request = _Request(
+        job_id=job_id,
+        engine=engine,
+        spark=spark,
+        master=master,
+        conf=conf or {},
+        ignore_extra_columns=ignore_extra_columns,
+        set_aside=None if set_aside is None else Path(set_aside),
+        progress=progress,
+    )
+    started = self._context.now()
+    state = opened.store.refresh()
+    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+        choice = EngineChoice("local", "the job was committed before")
+        return _done_before(job_id, done, choice, state.tree.leaf_count)
+    if _is_frame(data):
+        return _import_frame(self, opened, data, request, started)
+    return _import_source(self, opened, data, request, started)
 
-        Source: spec BLK-5 to BLK-10.
-        """
-        self._current_record()
-        request = _Request(
-            job_id=job_id,
-            engine=engine,
-            spark=spark,
-            master=master,
-            conf=conf or {},
-            ignore_extra_columns=ignore_extra_columns,
-            set_aside=None if set_aside is None else Path(set_aside),
-            progress=progress,
+
+def _import_source(
+    self: TableHandle, opened: OpenedTable, data: object, request: _Request, started: datetime
+) -> BulkImportResult:
+    """Import from files, by either engine, or from rows in this process."""
+    source = open_source(data, self._arrow_schema, self._context.inputs)
+    source.check(ignore_extra_columns=request.ignore_extra_columns)
+    if not isinstance(source, InputFiles):
+        choice = _choose(self, request, "memory", 0)
+        leaves = opened.store.state().tree.leaf_count
+        unsplit = ExtendResult(
+            leaves_before=leaves,
+            leaves_after=leaves,
+            attempts=0,
+            transaction=opened.store.state().number,
         )
-        started = self._context.now()
-        state = self._open().store.refresh()
-        if job_id is not None and (done := state.jobs.find(job_id)) is not None:
-            choice = EngineChoice("local", "the job was committed before")
-            return _done_before(job_id, done, choice, state.tree.leaf_count)
-        if _is_frame(data):
-            return self._import_frame(data, request, started)
-        return self._import_source(data, request, started)
-
-    def _import_source(
-        self, data: object, request: _Request, started: datetime
-    ) -> BulkImportResult:
-        """Import from files, by either engine, or from rows in this process."""
-        source = open_source(data, self._arrow_schema, self._context.inputs)
-        source.check(ignore_extra_columns=request.ignore_extra_columns)
-        if not isinstance(source, InputFiles):
-            choice = self._choose(request, "memory", 0)
-            leaves = self._open().store.state().tree.leaf_count
-            unsplit = ExtendResult(
-                leaves_before=leaves,
-                leaves_after=leaves,
-                attempts=0,
-                transaction=self._open().store.state().number,
-            )
-            return self._import_locally(data, request, choice, unsplit)
-        groups = source.row_groups()
-        choice = self._choose(request, "files", sum(group.size_bytes for group in groups))
-        wanted = max(self.properties.bulk_import.min_leaf_partitions, 1) * _SAMPLED_ROWS_PER_LEAF
-        sample = cache(
-            partial(
-                sample_files,
-                source,
-                self.schema,
-                self._arrow_schema,
-                rows_wanted=wanted,
-                remote=self._context.inputs,
-            )
-        )
-        extended = self._extend(sample)
-        if choice.engine == "local":
-            return self._import_locally(data, request, choice, extended)
-        spark = self._session(request)
-        tree = self._open().store.state().tree
-        row_count = sum(group.row_count for group in groups)
-        imported = import_files(
-            spark,
-            groups,
-            samples_by_leaf(sample(), tree, self.schema) if row_count else {},
-            self._target(started),
-            ignore_extra_columns=request.ignore_extra_columns,
-            set_aside=request.set_aside,
-            progress=request.progress,
-        )
-        return self._commit(imported, request, choice, extended, started)
-
-    def _import_frame(self, data: Any, request: _Request, started: datetime) -> BulkImportResult:
-        """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
-        choice = self._choose(request, "frame", 0)
-        sample = cache(partial(sample_frame, data, self.schema))
-        extended = self._extend(sample)
-        known = sample() if extended.attempts else None
-        tree = self._open().store.state().tree
-        imported = import_frame(
-            data,
-            self._target(started),
-            samples=None if known is None else samples_by_leaf(known, tree, self.schema),
-            row_count=None if known is None else known.row_count,
-            ignore_extra_columns=request.ignore_extra_columns,
-            set_aside=request.set_aside,
-            progress=request.progress,
-        )
-        return self._commit(imported, request, choice, extended, started)
-
-    def _import_locally(
-        self, data: object, request: _Request, choice: EngineChoice, extended: ExtendResult
-    ) -> BulkImportResult:
-        result = self.ingest(
-            data,
-            request.job_id,
-            ignore_extra_columns=request.ignore_extra_columns,
-            set_aside=request.set_aside,
-            progress=request.progress,
-        )
-        return BulkImportResult(
-            engine=choice.engine,
-            reason=choice.reason,
-            rows_read=result.rows_read,
-            rows_written=result.rows_written,
-            rows_set_aside=result.rows_set_aside,
-            files=result.files,
-            transaction=result.transaction,
-            job_id=result.job_id,
-            already_committed=result.already_committed,
-            leaves_before=extended.leaves_before,
-            leaves_after=extended.leaves_after,
-            took_s=result.took_s,
-        )
-
-    def _choose(self, request: _Request, kind: InputKind, input_bytes: int) -> EngineChoice:
-        temp_folder = self._context.temp_folder or Path(tempfile.gettempdir())
-        return choose_engine(
-            request.engine,
-            kind,
-            input_bytes=input_bytes,
-            free_bytes=shutil.disk_usage(temp_folder).free,
-            spark_given=request.spark is not None or request.master is not None,
-            spark_installed=find_spec("pyspark") is not None,
-        )
-
-    def _extend(self, sample: Callable[[], KeySample]) -> ExtendResult:
-        bulk_import, splitting = self.properties.bulk_import, self.properties.splitting
-        return extend_partitions(
-            sample,
+        return _import_locally(self, data, request, choice, unsplit)
+    groups = source.row_groups()
+    choice = _choose(self, request, "files", sum(group.size_bytes for group in groups))
+    wanted = max(opened.properties.bulk_import.min_leaf_partitions, 1) * _SAMPLED_ROWS_PER_LEAF
+    sample = cache(
+        partial(
+            sample_files,
+            source,
             self.schema,
-            ExtendSettings(
-                min_leaves=bulk_import.min_leaf_partitions,
-                attempts=bulk_import.splitting_attempts,
-                min_rows=splitting.min_rows,
-                min_distribution_percent=splitting.min_distribution_percent,
-            ),
-            store=self._open().store,
-            new_id=self._context.new_id,
+            self._arrow_schema,
+            rows_wanted=wanted,
+            remote=self._context.inputs,
         )
+    )
+    extended = _extend(self, opened, sample)
+    if choice.engine == "local":
+        return _import_locally(self, data, request, choice, extended)
+    spark = _session(self, request)
+    tree = opened.store.state().tree
+    row_count = sum(group.row_count for group in groups)
+    imported = import_files(
+        spark,
+        groups,
+        samples_by_leaf(sample(), tree, self.schema) if row_count else {},
+        _target(self, opened, started),
+        ignore_extra_columns=request.ignore_extra_columns,
+        set_aside=request.set_aside,
+        progress=request.progress,
+    )
+    return _commit(self, opened, imported, request, choice, extended, started)
 
-    def _session(self, request: _Request) -> SparkSession:
-        if request.spark is not None:
-            return request.spark
-        return local_session(
-            conf=request.conf,
-            master=request.master,
-            temp_folder=_text(self._context.temp_folder),
-            environment=self._context.environment,
-            python=sys.executable,
-        )
 
-    def _target(self, started: datetime) -> Target:
-        opened = self._open()
-        return Target(
-            files=opened.files,
-            schema=self.schema,
-            leaves=tuple(opened.store.state().tree.leaves()),
-            write=write_settings(self.properties.parquet),
-            processing=self.properties.processing(self.schema),
-            memory_bytes=self.properties.ingest.memory_bytes,
-            temp_folder=self._context.temp_folder,
-            now_ms=int(started.timestamp() * 1000),
-            new_id=self._context.new_id,
-            inputs=self._context.inputs,
-        )
+def _import_frame(
+    self: TableHandle, opened: OpenedTable, data: Any, request: _Request, started: datetime
+) -> BulkImportResult:
+    """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
+    choice = _choose(self, request, "frame", 0)
+    sample = cache(partial(sample_frame, data, self.schema))
+    extended = _extend(self, opened, sample)
+    known = sample() if extended.attempts else None
+    tree = opened.store.state().tree
+    imported = import_frame(
+        data,
+        _target(self, opened, started),
+        samples=None if known is None else samples_by_leaf(known, tree, self.schema),
+        row_count=None if known is None else known.row_count,
+        ignore_extra_columns=request.ignore_extra_columns,
+        set_aside=request.set_aside,
+        progress=request.progress,
+    )
+    return _commit(self, opened, imported, request, choice, extended, started)
 
-    def _commit(
+
+def _import_locally(
+    self: TableHandle, data: object, request: _Request, choice: EngineChoice, extended: ExtendResult
+) -> BulkImportResult:
+    result = ingest(
         self,
-        imported: Imported,
-        request: _Request,
-        choice: EngineChoice,
-        extended: ExtendResult,
-        started: datetime,
-    ) -> BulkImportResult:
-        opened = self._open()
-        kept = timedelta(days=self.properties.statestore.job_id_retention_days)
-        job = committed_job(
-            request.job_id,
-            self._context.now() + kept,
-            rows_read=imported.rows_read,
-            rows_written=imported.rows_written,
+        data,
+        request.job_id,
+        ignore_extra_columns=request.ignore_extra_columns,
+        set_aside=request.set_aside,
+        progress=request.progress,
+    )
+    return BulkImportResult(
+        engine=choice.engine,
+        reason=choice.reason,
+        rows_read=result.rows_read,
+        rows_written=result.rows_written,
+        rows_set_aside=result.rows_set_aside,
+        files=result.files,
+        transaction=result.transaction,
+        job_id=result.job_id,
+        already_committed=result.already_committed,
+        leaves_before=extended.leaves_before,
+        leaves_after=extended.leaves_after,
+        took_s=result.took_s,
+    )
+
+
+def _choose(
+    self: TableHandle, request: _Request, kind: InputKind, input_bytes: int
+) -> EngineChoice:
+    temp_folder = self._context.temp_folder or Path(tempfile.gettempdir())
+    return choose_engine(
+        request.engine,
+        kind,
+        input_bytes=input_bytes,
+        free_bytes=shutil.disk_usage(temp_folder).free,
+        spark_given=request.spark is not None or request.master is not None,
+        spark_installed=find_spec("pyspark") is not None,
+    )
+
+
+def _extend(
+    self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample]
+) -> ExtendResult:
+    bulk_import, splitting = opened.properties.bulk_import, opened.properties.splitting
+    return extend_partitions(
+        sample,
+        self.schema,
+        ExtendSettings(
+            min_leaves=bulk_import.min_leaf_partitions,
+            attempts=bulk_import.splitting_attempts,
+            min_rows=splitting.min_rows,
+            min_distribution_percent=splitting.min_distribution_percent,
+        ),
+        store=opened.store,
+        new_id=self._context.new_id,
+    )
+
+
+def _session(self: TableHandle, request: _Request) -> SparkSession:
+    if request.spark is not None:
+        return request.spark
+    return local_session(
+        conf=request.conf,
+        master=request.master,
+        temp_folder=_text(self._context.temp_folder),
+        environment=self._context.environment,
+        python=sys.executable,
+    )
+
+
+def _target(self: TableHandle, opened: OpenedTable, started: datetime) -> Target:
+    return Target(
+        files=opened.files,
+        schema=self.schema,
+        leaves=tuple(opened.store.state().tree.leaves()),
+        write=write_settings(opened.properties.parquet),
+        processing=opened.properties.processing(self.schema),
+        memory_bytes=opened.properties.ingest.memory_bytes,
+        temp_folder=self._context.temp_folder,
+        now_ms=int(started.timestamp() * 1000),
+        new_id=self._context.new_id,
+        inputs=self._context.inputs,
+    )
+
+
+def _commit(
+    self: TableHandle,
+    opened: OpenedTable,
+    imported: Imported,
+    request: _Request,
+    choice: EngineChoice,
+    extended: ExtendResult,
+    started: datetime,
+) -> BulkImportResult:
+    kept = timedelta(days=opened.properties.statestore.job_id_retention_days)
+    job = committed_job(
+        request.job_id,
+        self._context.now() + kept,
+        rows_read=imported.rows_read,
+        rows_written=imported.rows_written,
+    )
+    number: int | JobRecord = opened.store.state().number
+    if imported.references or job is not None:
+        number = add_files(
+            imported.references,
+            job,
+            store=opened.store,
+            discard=partial(_delete_files, imported.references, opened.files),
         )
-        number: int | JobRecord = opened.store.state().number
-        if imported.references or job is not None:
-            number = add_files(
-                imported.references,
-                job,
-                store=opened.store,
-                discard=partial(_delete_files, imported.references, opened.files),
-            )
-        if isinstance(number, JobRecord):
-            assert request.job_id is not None
-            return _done_before(request.job_id, number, choice, extended.leaves_after)
-        self._undo_commit_if_deleted()
-        return BulkImportResult(
-            engine=choice.engine,
-            reason=choice.reason,
-            rows_read=imported.rows_read,
-            rows_written=imported.rows_written,
-            rows_set_aside=imported.rows_set_aside,
-            files=imported.references,
-            transaction=number,
-            job_id=request.job_id,
-            leaves_before=extended.leaves_before,
-            leaves_after=extended.leaves_after,
-            took_s=(self._context.now() - started).total_seconds(),
-        )
+    if isinstance(number, JobRecord):
+        assert request.job_id is not None
+        return _done_before(request.job_id, number, choice, extended.leaves_after)
+    self._undo_commit_if_deleted()
+    return BulkImportResult(
+        engine=choice.engine,
+        reason=choice.reason,
+        rows_read=imported.rows_read,
+        rows_written=imported.rows_written,
+        rows_set_aside=imported.rows_set_aside,
+        files=imported.references,
+        transaction=number,
+        job_id=request.job_id,
+        leaves_before=extended.leaves_before,
+        leaves_after=extended.leaves_after,
+        took_s=(self._context.now() - started).total_seconds(),
+    )
 
 
 def _delete_files(references: Sequence[FileReference], files: Objects) -> None:

@@ -15,13 +15,14 @@ from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progre
 from sleeper.errors import DataDamaged, UrlInvalid
 from sleeper.model.object_stores import is_bucket_url, split_url
 from sleeper.model.queries import RegionRequest
-from sleeper.operations.export import export
+from sleeper.operations.export import export as write_parts
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.table.spark import TableSpark
+from sleeper.table.handle import OpenedTable, TableHandle
+from sleeper.table.spark import asked_regions, open_for_spark
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -45,85 +46,90 @@ class ExportResult:
     took_s: float
 
 
-class TableExport(TableSpark):
-    """The part of a `Table` that writes rows to files of a user's own."""
+def export(
+    self: TableHandle,
+    target: str | os.PathLike[str],
+    *,
+    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
+    regions: Sequence[RegionRequest] | None = None,
+    columns: Sequence[str] | None = None,
+    as_of: int | None = None,
+    spark: SparkSession | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> ExportResult:
+    """Write rows to Parquet files, in key order; everything without a range.
 
-    def export(
-        self,
-        target: str | os.PathLike[str],
-        *,
-        range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-        regions: Sequence[RegionRequest] | None = None,
-        columns: Sequence[str] | None = None,
-        as_of: int | None = None,
-        spark: SparkSession | None = None,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> ExportResult:
-        """Write rows to Parquet files, in key order; everything without a range.
+    Rows are as `query` returns them: filtered and aggregated. Files are `part-00000.parquet`
+    and so on. A leaf's rows lie in one of them, and small neighbours share one. `ingest` and
+    `bulk_import` take the folder as it is. A folder appears at once, when all is written; in
+    a bucket the file `_SUCCESS` comes last. If anything fails, nothing is left there.
 
-        Rows are as `query` returns them: filtered and aggregated. Files are `part-00000.parquet`
-        and so on. A leaf's rows lie in one of them, and small neighbours share one. `ingest` and
-        `bulk_import` take the folder as it is. A folder appears at once, when all is written; in
-        a bucket the file `_SUCCESS` comes last. If anything fails, nothing is left there.
+    Args:
+        target: A folder that does not exist yet, or an empty one; or `s3://bucket/folder`,
+            with nothing in it.
+        range, regions, columns, as_of: As for `query`.
+        spark: A session, classic or Connect, whose workers write the files side by side.
+            They must reach the instance and the target by the same paths or URLs. Without
+            one this process writes them, one by one, in the memory that a query takes.
+        progress: Called after each file with the files done, and how many there will be.
 
-        Args:
-            target: A folder that does not exist yet, or an empty one; or `s3://bucket/folder`,
-                with nothing in it.
-            range, regions, columns, as_of: As for `query`.
-            spark: A session, classic or Connect, whose workers write the files side by side.
-                They must reach the instance and the target by the same paths or URLs. Without
-                one this process writes them, one by one, in the memory that a query takes.
-            progress: Called after each file with the files done, and how many there will be.
+    Raises:
+        QueryInvalid: a field, value, range or column does not fit the schema.
+        VersionNotFound: there is no transaction `as_of`.
+        AlreadyExists: something is at the target already.
+        UrlInvalid: the target is neither a folder nor in a bucket.
+        DataDamaged: a file of the table is missing or wrong.
+        StorageFailed: the target cannot be written; StorageFull, where it is full.
+        TableNotFound: the table was deleted.
+        MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
+        BadRequest: Spark is asked to read an instance in memory.
 
-        Raises:
-            QueryInvalid: a field, value, range or column does not fit the schema.
-            VersionNotFound: there is no transaction `as_of`.
-            AlreadyExists: something is at the target already.
-            UrlInvalid: the target is neither a folder nor in a bucket.
-            DataDamaged: a file of the table is missing or wrong.
-            StorageFailed: the target cannot be written; StorageFull, where it is full.
-            TableNotFound: the table was deleted.
-            MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
-            BadRequest: Spark is asked to read an instance in memory.
+    Source: spec EXP-2, EXP-3.
+    """
+    started = self._context.now()
+    asked = asked_regions(self, None, None, range, regions)
+    opened = self._current()
+    store = opened.store
+    state = store.refresh() if as_of is None else store.at(as_of)
+    plan = plan_export(state, self.schema, asked, columns=columns)
+    exported = _write_to(self, os.fsdecode(target), _writer(self, opened, plan, spark, progress))
+    return ExportResult(
+        files=tuple(part.name for part in exported.parts),
+        rows=exported.row_count,
+        transaction=exported.transaction,
+        took_s=(self._context.now() - started).total_seconds(),
+    )
 
-        Source: spec EXP-2, EXP-3.
-        """
-        started = self._context.now()
-        asked = self._asked_regions(None, None, range, regions)
-        self._current_record()
-        store = self._open().store
-        state = store.refresh() if as_of is None else store.at(as_of)
-        plan = plan_export(state, self.schema, asked, columns=columns)
-        exported = self._write_to(os.fsdecode(target), self._writer(plan, spark, progress))
-        return ExportResult(
-            files=tuple(part.name for part in exported.parts),
-            rows=exported.row_count,
-            transaction=exported.transaction,
-            took_s=(self._context.now() - started).total_seconds(),
-        )
 
-    def _writer(
-        self, plan: ExportPlan, spark: SparkSession | None, progress: Progress
-    ) -> Callable[[ExportTarget], Exported]:
-        now_ms = int(self._context.now().timestamp() * 1000)
-        if spark is None:
-            reading = self._open().reading
-            return partial(export, reading, plan, now_ms=now_ms, progress=progress)
-        files = self.open_for_spark().table_files
-        return partial(export_by_spark, spark, files, plan, now_ms=now_ms, progress=progress)
+def _writer(
+    self: TableHandle,
+    opened: OpenedTable,
+    plan: ExportPlan,
+    spark: SparkSession | None,
+    progress: Progress,
+) -> Callable[[ExportTarget], Exported]:
+    now_ms = int(self._context.now().timestamp() * 1000)
+    if spark is None:
+        reading = opened.reader
+        return partial(write_parts, reading, plan, now_ms=now_ms, progress=progress)
+    files = open_for_spark(self).table_files
+    return partial(export_by_spark, spark, files, plan, now_ms=now_ms, progress=progress)
 
-    def _write_to(self, target: str, write: Callable[[ExportTarget], Exported]) -> Exported:
-        export_id = self._context.new_id()
-        try:
-            if is_bucket_url(target):
-                bucket, folder = split_url(target)
-                objects = BucketObjects(Client(bucket, self._context.inputs.settings))
-                return write(ExportTarget(place=objects.under(folder), export_id=export_id))
-            with atomic_directory(_folder(target), export_id) as unfinished:
-                return write(ExportTarget(place=FolderObjects(unfinished), export_id=export_id))
-        except DataDamaged:
-            self._current_record()  # whoever deletes a table takes its files away
-            raise
+
+def _write_to(
+    self: TableHandle, target: str, write: Callable[[ExportTarget], Exported]
+) -> Exported:
+    export_id = self._context.new_id()
+    try:
+        if is_bucket_url(target):
+            bucket, folder = split_url(target)
+            objects = BucketObjects(Client(bucket, self._context.inputs.settings))
+            return write(ExportTarget(place=objects.under(folder), export_id=export_id))
+        with atomic_directory(_folder(target), export_id) as unfinished:
+            return write(ExportTarget(place=FolderObjects(unfinished), export_id=export_id))
+    except DataDamaged:
+        self._current()  # whoever deletes a table takes its files away
+        raise
 
 
 def _folder(target: str) -> Path:

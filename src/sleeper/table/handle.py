@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -16,72 +14,50 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.errors import StorageFailed, TableNotFound
-from sleeper.model.properties import SCHEMA, InstanceProperties, TableProperties
+from sleeper.model.properties import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.delete_table import delete_objects
-from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
-from sleeper.storage.objectstore.inputs import BucketInputs
+from sleeper.table.instance_context import InstanceContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceContext:
-    """What a table stands on: the instance's adapters, its clock and its source of ids.
+class OpenedTable:
+    """What one process has open for a table, by one record of it.
 
     Attributes:
-        objects: Everything the instance stores, by key.
-        index: Which tables there are.
-        properties: The instance's properties.
-        temp_folder: Where sorting may spill; None for the system's temporary folder.
-        now: The clock (aware, UTC).
-        new_id: Fresh random ids.
-        pause: Waits before another attempt at a commit, given the attempt's number.
-        inputs: Reads input files by URL, and knows how buckets are reached.
-        environment: Environment variables, where Spark and its Java are looked for.
-        reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
-    """
-
-    objects: Objects
-    index: TableIndex
-    properties: InstanceProperties
-    temp_folder: Path | None
-    now: Callable[[], datetime]
-    new_id: NewId
-    pause: Callable[[int], None]
-    inputs: BucketInputs
-    environment: Mapping[str, str]
-    reopen: tuple[Callable[..., Any], tuple[Any, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """What one process has open for a table; a forked child opens its own.
-
-    `open_readers` opens what `reading` is once more, and may be pickled for another process.
+        pid: The process; a forked child opens its own.
+        record: The table's record that all of this was opened by.
+        properties: The record's properties.
+        files: The table's folder.
+        store: The table's state.
+        reader: What reads share: page indexes, a query engine, the table's processing.
+        open_reader: Opens what `reader` is once more; may be pickled for another process.
     """
 
     pid: int
+    record: TableRecord
+    properties: TableProperties
     files: Objects
     store: TransactionLogStateStore
-    reading: TableReader
-    open_readers: Callable[[], TableReader]
+    reader: TableReader
+    open_reader: Callable[[], TableReader]
 
 
 class TableHandle:
     """What every part of a `Table` stands on: opened at first use, and again after a fork."""
 
-    def __init__(self, record: TableRecord, surroundings: InstanceContext) -> None:
+    def __init__(self, record: TableRecord, context: InstanceContext) -> None:
+        self._context = context
         self._record = record
-        self._context = surroundings
-        self._opened: _Opened | None = None
-        self.properties = TableProperties(record.properties, surroundings.properties)
+        self._opened: OpenedTable | None = None
         self.schema = Schema.from_json(record.properties[SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
+        self._properties = TableProperties(record.properties, context.properties)
 
     @property
     def name(self) -> str:
@@ -99,66 +75,85 @@ class TableHandle:
         return self._record.online
 
     @property
+    def properties(self) -> TableProperties:
+        """The table's properties, as this handle last knew them."""
+        return self._properties
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The schema as Arrow has it: row keys, sort keys, values."""
         return self._arrow_schema
 
     def state(self) -> TableState:
         """Return the table's state after every commit so far."""
-        self._current_record()
-        return self._open().store.refresh()
+        return self._current().store.refresh()
 
     def refresh(self) -> int:
         """See what others committed, and return the table's transaction number."""
-        self._take(self._current_record())
-        return self._open().store.refresh().number
+        return self.state().number
 
-    def _current_record(self) -> TableRecord:
-        """What the index has now. A deleted table is told at once: its log would look empty."""
+    def _current(self) -> OpenedTable:
+        """Return what is open, by the record that the index has now.
+
+        Every public method begins with it, so none goes on with properties that were changed.
+
+        Raises:
+            TableNotFound: the table was deleted; without this its log would look empty.
+        """
         record = self._context.index.by_id(self.table_id)
         if record is None:
             raise TableNotFound(
                 f"table {self.name!r} ({self.table_id}) was deleted, with all its rows; "
                 "open another table, or make it again"
             )
-        return record
+        return self._adopt(record)
+
+    def _adopt(self, record: TableRecord) -> OpenedTable:
+        """Go on with a record. What hangs on changed properties is opened anew."""
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            opened = self._open(record)
+        elif opened.record.properties != record.properties:
+            opened = self._open(record, store=opened.store)
+        elif opened.record != record:
+            opened = replace(opened, record=record)
+        # Threads may adopt side by side: each goes on with what it returns.
+        self._record, self._properties, self._opened = record, opened.properties, opened
+        return opened
+
+    def _open(
+        self, record: TableRecord, store: TransactionLogStateStore | None = None
+    ) -> OpenedTable:
+        properties = TableProperties(record.properties, self._context.properties)
+        files = self._context.objects.under(record.table_id)
+        open_reader = partial(
+            open_table_reader,
+            files,
+            self.schema,
+            properties.processing(self.schema),
+            temp_folder=self._context.temp_folder,
+            stores=self._context.inputs.settings,
+        )
+        return OpenedTable(
+            pid=os.getpid(),
+            record=record,
+            properties=properties,
+            files=files,
+            store=store or open_state_store(files, self.schema, properties, self._context),
+            reader=open_reader(),
+            open_reader=open_reader,
+        )
 
     def _undo_commit_if_deleted(self) -> None:
         """Undo a commit to a table that was deleted while it was made."""
         try:
-            self._current_record()
+            self._current()
         except StorageFailed:
             return  # the commit was made; nobody may take it for failed
         except TableNotFound:
             with suppress(StorageFailed):
                 delete_objects(self.table_id, self._context.objects)
             raise
-
-    def _take(self, record: TableRecord) -> None:
-        """Go on with another record; whatever hangs on changed properties is opened anew."""
-        changed = record.properties != self._record.properties
-        self._record = record
-        if changed:
-            self.properties = TableProperties(record.properties, self._context.properties)
-            self._opened = None
-
-    def _open(self) -> _Opened:
-        opened = self._opened
-        if opened is not None and opened.pid == os.getpid():
-            return opened
-        around = self._context
-        files = around.objects.under(self.table_id)
-        store = open_state_store(files, self.schema, self.properties, around)
-        open_readers = partial(
-            open_table_reader,
-            files,
-            self.schema,
-            self.properties.processing(self.schema),
-            temp_folder=around.temp_folder,
-            stores=around.inputs.settings,
-        )
-        self._opened = opened = _Opened(os.getpid(), files, store, open_readers(), open_readers)
-        return opened
 
     def close(self) -> None:
         """Let go of what this handle has open. Using it again opens it again."""
@@ -175,19 +170,19 @@ class TableHandle:
         return reopen, (*arguments, self.table_id)
 
     def __repr__(self) -> str:
-        return f"<Table {self.name!r} ({self.table_id}) of {self._context.reopen[1][0].url}>"
+        return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
 
 
 def open_state_store(
-    files: Objects, schema: Schema, properties: TableProperties, around: InstanceContext
+    files: Objects, schema: Schema, properties: TableProperties, context: InstanceContext
 ) -> TransactionLogStateStore:
     """Open the state store of the table whose folder is `files`. Nothing is read yet."""
     return TransactionLogStateStore(
         ObjectTransactionLog(files),
         ObjectSnapshotStore(files),
         schema,
-        now=around.now,
-        new_id=around.new_id,
-        pause=around.pause,
+        now=context.now,
+        new_id=context.new_id,
+        pause=context.pause,
         attempts=properties.statestore.commit_attempts,
     )

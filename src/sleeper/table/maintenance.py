@@ -8,24 +8,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.operations.maintenance.collect_garbage import collect_garbage, garbage
-from sleeper.operations.maintenance.compact import CompactionJobResult, compact, write_output
+from sleeper.model.properties import TableProperties
+from sleeper.model.schema import Schema
+from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
+from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
+from sleeper.operations.maintenance.compact import CompactionJobResult, write_output
+from sleeper.operations.maintenance.compact import compact as run_compactions
 from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
 from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_leaves
 from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.operations.maintenance.release_jobs import release_expired_jobs
 from sleeper.operations.maintenance.split_leaf import SplitResult, split_leaf
-from sleeper.operations.maintenance.sweep_orphans import SweepResult, sweep_orphans
+from sleeper.operations.maintenance.sweep_orphans import SweepResult
+from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
 from sleeper.operations.maintenance.worker_processes import run_pieces
-from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
-from sleeper.planning.merges import SiblingLeaves, small_siblings
-from sleeper.planning.splits import LeafSize, leaf_sizes
-from sleeper.table.handle import TableHandle
+from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.merges import small_siblings as plan_merges
+from sleeper.planning.splits import LeafSize
+from sleeper.planning.splits import leaf_sizes as plan_splits
+from sleeper.table.handle import OpenedTable, TableHandle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,282 +72,280 @@ class GcSummary:
     transaction: int
 
 
-class TableMaintenance(TableHandle):
-    """The part of a `Table` that takes care of its tree."""
+def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
+    """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
 
-    def plan_compaction(self, *, all_files: bool = False) -> CompactionPlan:
-        """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
+    References of split partitions, which `compact` moves to the leaves first, are not yet
+    counted there.
+    """
+    opened = self._current()
+    return plan_compactions(
+        opened.store.refresh(),
+        CompactionSettings.of(opened.properties.compaction),
+        all_files=all_files,
+        new_id=self._context.new_id,
+    )
 
-        References of split partitions, which `compact` moves to the leaves first, are not yet
-        counted there.
-        """
-        self._current_record()
-        return plan_compactions(
-            self._open().store.refresh(),
-            self._compaction_settings(),
-            all_files=all_files,
-            new_id=self._context.new_id,
-        )
 
-    def compact(
-        self,
-        *,
-        all_files: bool = False,
-        workers: int = 1,
-        progress: Callable[[int, int], None] = lambda done, total: None,
-    ) -> CompactionSummary:
-        """Merge files, leaf by leaf, so that queries have fewer of them to read.
+def compact(
+    self: TableHandle,
+    *,
+    all_files: bool = False,
+    workers: int = 1,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CompactionSummary:
+    """Merge files, leaf by leaf, so that queries have fewer of them to read.
 
-        References of partitions that were split go down to the leaves first. Each job is
-        committed for itself: a run that is killed leaves what it has done, and files that no
-        other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
+    References of partitions that were split go down to the leaves first. Each job is
+    committed for itself: a run that is killed leaves what it has done, and files that no
+    other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
 
-        Memory is about 1 GiB for each job at once, and does not grow with the rows.
+    Memory is about 1 GiB for each job at once, and does not grow with the rows.
 
-        Args:
-            all_files: Merge what the strategy would leave as well.
-            workers: Jobs at once, if there are so many: each in a process of its own, from two on.
-            progress: Called with how many jobs have ended, and of how many.
+    Args:
+        all_files: Merge what the strategy would leave as well.
+        workers: Jobs at once, if there are so many: each in a process of its own, from two on.
+        progress: Called with how many jobs have ended, and of how many.
 
-        Returns:
-            What was done. Jobs that failed are told in it; the table is readable all the same.
+    Returns:
+        What was done. Jobs that failed are told in it; the table is readable all the same.
 
-        Raises:
-            CommitContended, CommitUnknown, StorageFailed: try again.
-            TableNotFound: the table was deleted.
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
 
-        Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
-        """
-        self._current_record()
-        store = self._open().store
-        lease = timedelta(minutes=self.properties.compaction.lease_minutes)
-        released = release_expired_jobs(self._context.now() - lease, store=store)
-        pushed = self._push_down()
-        created = create_compaction_jobs(
-            self._compaction_settings(),
-            all_files=all_files,
-            store=store,
-            new_id=self._context.new_id,
-        )
-        return CompactionSummary(
-            plan=created.plan,
-            jobs=self._run_jobs(created.plan.jobs, workers, progress),
-            pushed_down=pushed,
-            released=tuple(sorted({claim.job_id for claim in released.claims})),
-            transaction=store.state().number,
-        )
+    Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
+    """
+    opened = self._current()
+    store = opened.store
+    lease = timedelta(minutes=opened.properties.compaction.lease_minutes)
+    released = release_expired_jobs(self._context.now() - lease, store=store)
+    pushed = _push_down(opened, self.schema)
+    created = create_compaction_jobs(
+        CompactionSettings.of(opened.properties.compaction),
+        all_files=all_files,
+        store=store,
+        new_id=self._context.new_id,
+    )
+    return CompactionSummary(
+        plan=created.plan,
+        jobs=_run_jobs(opened, created.plan.jobs, workers, progress),
+        pushed_down=pushed,
+        released=tuple(sorted({claim.job_id for claim in released.claims})),
+        transaction=store.state().number,
+    )
 
-    def leaf_sizes(self) -> tuple[LeafSize, ...]:
-        """Return the leaves that have rows, the largest first, with whether each is to be split."""
-        self._current_record()
-        state = self._open().store.refresh()
-        return leaf_sizes(state, self.properties.splitting.threshold_rows)
 
-    def split_partitions(self) -> tuple[SplitResult, ...]:
-        """Split leaves that have grown to `sleeper.table.partition.splitting.threshold` rows.
+def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
+    """Return the leaves that have rows, the largest first, with whether each is to be split."""
+    opened = self._current()
+    return plan_splits(opened.store.refresh(), opened.properties.splitting.threshold_rows)
 
-        Each is cut in two at the median of its keys. Files stay where they are and count for
-        both halves: ingest, compaction and queries go on meanwhile.
 
-        Returns:
-            What became of each leaf that was large enough, the largest first.
+def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
+    """Split leaves that have grown to `sleeper.table.partition.splitting.threshold` rows.
 
-        Raises:
-            CommitContended, CommitUnknown, StorageFailed: try again.
-            TableNotFound: the table was deleted.
+    Each is cut in two at the median of its keys. Files stay where they are and count for
+    both halves: ingest, compaction and queries go on meanwhile.
 
-        Source: spec SPL-1 to SPL-6.
-        """
-        self._current_record()
-        self._push_down()
-        opened = self._open()
-        return tuple(
-            split_leaf(
-                size.partition.partition_id,
-                store=opened.store,
-                files=opened.files,
-                schema=self.schema,
-                files_max=self._context.properties.splitting.sketch_files_max,
-                new_id=self._context.new_id,
-            )
-            for size in self.leaf_sizes()
-            if size.too_large
-        )
+    Returns:
+        What became of each leaf that was large enough, the largest first.
 
-    def small_siblings(self, *, rows_below: int | None = None) -> tuple[SiblingLeaves, ...]:
-        """Return the pairs of leaves that `merge_partitions` would begin with; nothing is changed.
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
 
-        Args:
-            rows_below: As for `merge_partitions`.
-        """
-        self._current_record()
-        return small_siblings(self._open().store.refresh(), self._merging_threshold(rows_below))
-
-    def merge_partitions(self, *, rows_below: int | None = None) -> tuple[MergeResult, ...]:
-        """Merge leaves that have become small, two and two, up the tree.
-
-        Files stay where they are: ingest, compaction and queries go on meanwhile. Leaves that
-        were made by split points and are empty still count as small.
-
-        Args:
-            rows_below: Leaves of one parent with fewer rows together are merged; without it,
-                `sleeper.table.partition.merging.threshold`, which is 0 and merges none.
-
-        Returns:
-            What became of each pair, in the order of the tries.
-
-        Raises:
-            BadRequest: `rows_below` is more than the rows from which on a leaf is split.
-            CommitContended, CommitUnknown, StorageFailed: try again.
-            TableNotFound: the table was deleted.
-
-        Source: ours; upstream only splits.
-        """
-        self._current_record()
-        threshold = self._merging_threshold(rows_below)
-        if threshold:
-            self._push_down()
-        store = self._open().store
-        store.refresh()
-        tried: dict[str, MergeResult] = {}
-        more = True
-        while more:
-            pairs = small_siblings(store.state(), threshold)
-            new = [pair for pair in pairs if pair.parent.partition_id not in tried]
-            tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
-            more = bool(new)
-        return tuple(tried.values())
-
-    def orphans(self) -> SweepResult:
-        """Return the files that `sweep_orphans` would delete; only its marker is written."""
-        return self._sweep(delete=False)
-
-    def sweep_orphans(self) -> SweepResult:
-        """Delete files that belong to nobody: left by jobs that were killed or refused.
-
-        Only what is older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage,
-        and that no version of the table needs.
-
-        Raises:
-            StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
-            TableNotFound: the table was deleted.
-
-        Source: design section 9.
-        """
-        return self._sweep(delete=True)
-
-    def garbage(self) -> Sequence[str]:
-        """Return the files that `collect_garbage` would delete; nothing is changed."""
-        self._current_record()
-        files_max = self._context.properties.gc.files_max
-        return garbage(self._open().store.refresh(), self._garbage_time(), files_max=files_max)
-
-    def collect_garbage(
-        self, *, progress: Callable[[int], None] = lambda deleted: None
-    ) -> GcSummary:
-        """Delete files that nothing has referenced for `sleeper.table.gc.delay.minutes`.
-
-        The delay must be longer than any query takes: a query reads the files of the state that
-        it began with. Versions from before then can no longer be read by `as_of`.
-
-        Args:
-            progress: Called with how many files are deleted, now and then.
-
-        Raises:
-            CommitContended, CommitUnknown, StorageFailed: try again.
-            TableNotFound: the table was deleted.
-
-        Source: spec GC-1 to GC-5.
-        """
-        self._current_record()
-        opened, before = self._open(), self._garbage_time()
-        deleted: list[str] = []
-        failures: dict[str, str] = {}
-        limits = self._context.properties.gc
-        after, more = "", True
-        while more:
-            batch = collect_garbage(
-                before,
-                after=after,
-                files_max=limits.batch_files,
-                store=opened.store,
-                files=opened.files,
-            )
-            deleted += batch.deleted
-            failures |= batch.failures
-            after, more = batch.after, batch.more and len(deleted) < limits.files_max
-            progress(len(deleted))
-        return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
-
-    def _push_down(self) -> int:
-        opened = self._open()
-        moved, more = 0, True
-        while more:
-            run = push_down_references(store=opened.store, files=opened.files, schema=self.schema)
-            moved, more = moved + run.moved, run.more
-        return moved
-
-    def _run_jobs(
-        self,
-        jobs: Sequence[CompactionJob],
-        workers: int,
-        progress: Callable[[int, int], None],
-    ) -> tuple[CompactionJobResult, ...]:
-        opened = self._open()
-        ended: list[CompactionJobResult] = []
-        results = compact(
-            jobs,
+    Source: spec SPL-1 to SPL-6.
+    """
+    opened = self._current()
+    _push_down(opened, self.schema)
+    return tuple(
+        split_leaf(
+            size.partition.partition_id,
             store=opened.store,
             files=opened.files,
-            write=self._write_output(workers),
-            run=partial(run_pieces, workers=workers),
+            schema=self.schema,
+            files_max=self._context.properties.splitting.sketch_files_max,
+            new_id=self._context.new_id,
         )
-        with closing(results):
-            for result in results:
-                ended.append(result)
-                progress(len(ended), len(jobs))
-        return tuple(ended)
+        for size in leaf_sizes(self)
+        if size.too_large
+    )
 
-    def _write_output(self, workers: int) -> Callable[[ClaimedJob], CompactionOutput]:
-        """What writes the output of a job: with the readers of this process, or with new ones."""
-        opened = self._open()
-        return partial(
-            write_output,
-            reading=(lambda: opened.reading) if workers == 1 else opened.open_readers,
+
+def small_siblings(
+    self: TableHandle, *, rows_below: int | None = None
+) -> tuple[SiblingLeaves, ...]:
+    """Return the pairs of leaves that `merge_partitions` would begin with; nothing is changed.
+
+    Args:
+        rows_below: As for `merge_partitions`.
+    """
+    opened = self._current()
+    threshold = _merging_threshold(opened.properties, rows_below)
+    return plan_merges(opened.store.refresh(), threshold)
+
+
+def merge_partitions(
+    self: TableHandle, *, rows_below: int | None = None
+) -> tuple[MergeResult, ...]:
+    """Merge leaves that have become small, two and two, up the tree.
+
+    Files stay where they are: ingest, compaction and queries go on meanwhile. Leaves that
+    were made by split points and are empty still count as small.
+
+    Args:
+        rows_below: Leaves of one parent with fewer rows together are merged; without it,
+            `sleeper.table.partition.merging.threshold`, which is 0 and merges none.
+
+    Returns:
+        What became of each pair, in the order of the tries.
+
+    Raises:
+        BadRequest: `rows_below` is more than the rows from which on a leaf is split.
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
+
+    Source: ours; upstream only splits.
+    """
+    opened = self._current()
+    threshold = _merging_threshold(opened.properties, rows_below)
+    if threshold:
+        _push_down(opened, self.schema)
+    store = opened.store
+    store.refresh()
+    tried: dict[str, MergeResult] = {}
+    more = True
+    while more:
+        pairs = plan_merges(store.state(), threshold)
+        new = [pair for pair in pairs if pair.parent.partition_id not in tried]
+        tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
+        more = bool(new)
+    return tuple(tried.values())
+
+
+def orphans(self: TableHandle) -> SweepResult:
+    """Return the files that `sweep_orphans` would delete; only its marker is written."""
+    return _sweep(self, delete=False)
+
+
+def sweep_orphans(self: TableHandle) -> SweepResult:
+    """Delete files that belong to nobody: left by jobs that were killed or refused.
+
+    Only what is older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage,
+    and that no version of the table needs.
+
+    Raises:
+        StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
+        TableNotFound: the table was deleted.
+
+    Source: design section 9.
+    """
+    return _sweep(self, delete=True)
+
+
+def garbage(self: TableHandle) -> Sequence[str]:
+    """Return the files that `collect_garbage` would delete; nothing is changed."""
+    opened = self._current()
+    files_max = self._context.properties.gc.files_max
+    before = _garbage_time(opened.properties, self._context.now())
+    return plan_garbage(opened.store.refresh(), before, files_max=files_max)
+
+
+def collect_garbage(
+    self: TableHandle, *, progress: Callable[[int], None] = lambda deleted: None
+) -> GcSummary:
+    """Delete files that nothing has referenced for `sleeper.table.gc.delay.minutes`.
+
+    The delay must be longer than any query takes: a query reads the files of the state that
+    it began with. Versions from before then can no longer be read by `as_of`.
+
+    Args:
+        progress: Called with how many files are deleted, now and then.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
+
+    Source: spec GC-1 to GC-5.
+    """
+    opened = self._current()
+    before = _garbage_time(opened.properties, self._context.now())
+    deleted: list[str] = []
+    failures: dict[str, str] = {}
+    limits = self._context.properties.gc
+    after, more = "", True
+    while more:
+        batch = collect_batch(
+            before,
+            after=after,
+            files_max=limits.batch_files,
+            store=opened.store,
             files=opened.files,
-            settings=write_settings(self.properties.parquet),
         )
+        deleted += batch.deleted
+        failures |= batch.failures
+        after, more = batch.after, batch.more and len(deleted) < limits.files_max
+        progress(len(deleted))
+    return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
 
-    def _sweep(self, *, delete: bool) -> SweepResult:
-        self._current_record()
-        opened = self._open()
-        age = timedelta(minutes=self.properties.gc.orphan_age_minutes)
-        result = sweep_orphans(age, delete=delete, store=opened.store, files=opened.files)
-        self._undo_commit_if_deleted()
-        return result
 
-    def _merging_threshold(self, rows_below: int | None) -> int:
-        known = self.properties.splitting
-        threshold = known.merging_threshold_rows if rows_below is None else rows_below
-        if threshold > known.threshold_rows:
-            raise BadRequest(
-                f"leaves of fewer than {threshold:,} rows cannot be merged: from "
-                f"{known.threshold_rows:,} rows on a leaf is split "
-                "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
-            )
-        return threshold
+def _push_down(opened: OpenedTable, schema: Schema) -> int:
+    moved, more = 0, True
+    while more:
+        run = push_down_references(store=opened.store, files=opened.files, schema=schema)
+        moved, more = moved + run.moved, run.more
+    return moved
 
-    def _garbage_time(self) -> datetime:
-        properties = self.properties.gc
-        kept = max(properties.delay_minutes, properties.versions_kept_minutes)
-        return self._context.now() - timedelta(minutes=kept)
 
-    def _compaction_settings(self) -> CompactionSettings:
-        known = self.properties.compaction
-        return CompactionSettings(
-            strategy=known.strategy,
-            batch_files=known.batch_files,
-            size_ratio=known.size_ratio,
-            partition_jobs_max=known.partition_jobs_max,
-            creation_limit=known.creation_limit,
+def _run_jobs(
+    opened: OpenedTable,
+    jobs: Sequence[CompactionJob],
+    workers: int,
+    progress: Callable[[int, int], None],
+) -> tuple[CompactionJobResult, ...]:
+    write = partial(
+        write_output,
+        # The readers of this process, or new ones in each worker process.
+        reading=(lambda: opened.reader) if workers == 1 else opened.open_reader,
+        files=opened.files,
+        settings=write_settings(opened.properties.parquet),
+    )
+    ended: list[CompactionJobResult] = []
+    results = run_compactions(
+        jobs,
+        store=opened.store,
+        files=opened.files,
+        write=write,
+        run=partial(run_pieces, workers=workers),
+    )
+    with closing(results):
+        for result in results:
+            ended.append(result)
+            progress(len(ended), len(jobs))
+    return tuple(ended)
+
+
+def _sweep(self: TableHandle, *, delete: bool) -> SweepResult:
+    opened = self._current()
+    age = timedelta(minutes=opened.properties.gc.orphan_age_minutes)
+    result = sweep(age, delete=delete, store=opened.store, files=opened.files)
+    self._undo_commit_if_deleted()
+    return result
+
+
+def _merging_threshold(properties: TableProperties, rows_below: int | None) -> int:
+    known = properties.splitting
+    threshold = known.merging_threshold_rows if rows_below is None else rows_below
+    if threshold > known.threshold_rows:
+        raise BadRequest(
+            f"leaves of fewer than {threshold:,} rows cannot be merged: from "
+            f"{known.threshold_rows:,} rows on a leaf is split "
+            "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
         )
+    return threshold
+
+
+def _garbage_time(properties: TableProperties, now: datetime) -> datetime:
+    kept = max(properties.gc.delay_minutes, properties.gc.versions_kept_minutes)
+    return now - timedelta(minutes=kept)

@@ -12,125 +12,126 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import QueryInvalid
+from sleeper.model.properties import TableProperties
 from sleeper.model.queries import RegionRequest, region_from_request
-from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
+from sleeper.model.schema import Schema
+from sleeper.operations import ingest as standard_ingest
+from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
 from sleeper.operations.query import query_key, query_keys, query_regions
 from sleeper.table.handle import TableHandle
+from sleeper.table.instance_context import InstanceContext
 
 
-class TableRows(TableHandle):
-    """The part of a `Table` that rows go through."""
+def ingest(
+    self: TableHandle,
+    data: object,
+    job_id: str | None = None,
+    *,
+    ignore_extra_columns: bool = False,
+    set_aside: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int | None], None] = lambda done, total: None,
+) -> IngestResult:
+    """Add rows, all of them in one commit, or none.
 
-    def ingest(
-        self,
-        data: object,
-        job_id: str | None = None,
-        *,
-        ignore_extra_columns: bool = False,
-        set_aside: str | os.PathLike[str] | None = None,
-        progress: Callable[[int, int | None], None] = lambda done, total: None,
-    ) -> IngestResult:
-        """Add rows, all of them in one commit, or none.
+    Args:
+        data: A path or URL, or a list of such (Parquet files, or folders of them), an Arrow
+            table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
+            DataFrame, or an iterable of dicts. It is read once, in batches; memory is
+            bounded by `sleeper.table.ingest.memory`.
+        job_id: Names this work. Repeating a job that was committed changes nothing.
+        ignore_extra_columns: Leave out columns that the table does not have.
+        set_aside: A Parquet file to make for rows whose key is null; without it such input
+            is refused.
+        progress: Called after each batch with the rows read so far, and their total if known.
 
-        Args:
-            data: A path or URL, or a list of such (Parquet files, or folders of them), an Arrow
-                table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
-                DataFrame, or an iterable of dicts. It is read once, in batches; memory is
-                bounded by `sleeper.table.ingest.memory`.
-            job_id: Names this work. Repeating a job that was committed changes nothing.
-            ignore_extra_columns: Leave out columns that the table does not have.
-            set_aside: A Parquet file to make for rows whose key is null; without it such input
-                is refused.
-            progress: Called after each batch with the rows read so far, and their total if known.
+    Raises:
+        InputRefused: the input does not fit the table; nothing was changed.
+        CommitContended: others kept committing; try again.
+        CommitUnknown: storage gave no answer; run the same job id again.
+        StorageFailed: the storage did not do its part; nothing was changed.
+        TableNotFound: the table was deleted.
 
-        Raises:
-            InputRefused: the input does not fit the table; nothing was changed.
-            CommitContended: others kept committing; try again.
-            CommitUnknown: storage gave no answer; run the same job id again.
-            StorageFailed: the storage did not do its part; nothing was changed.
-            TableNotFound: the table was deleted.
+    Source: spec ING-1 to ING-8.
+    """
+    opened = self._current()
+    request = IngestRequest(
+        job_id=job_id,
+        ignore_extra_columns=ignore_extra_columns,
+        set_aside=None if set_aside is None else Path(set_aside),
+        progress=progress,
+    )
+    result = standard_ingest.ingest(
+        data,
+        request,
+        _ingest_settings(opened.properties, self.schema, self._context),
+        store=opened.store,
+        files=opened.files,
+        schema=self.schema,
+        now=self._context.now,
+        new_id=self._context.new_id,
+        remote=self._context.inputs,
+    )
+    self._undo_commit_if_deleted()
+    return result
 
-        Source: spec ING-1 to ING-8.
-        """
-        self._current_record()
-        opened = self._open()
-        request = IngestRequest(
-            job_id=job_id,
-            ignore_extra_columns=ignore_extra_columns,
-            set_aside=None if set_aside is None else Path(set_aside),
-            progress=progress,
-        )
-        result = ingest(
-            data,
-            request,
-            self._ingest_settings(),
-            store=opened.store,
-            files=opened.files,
-            schema=self.schema,
-            now=self._context.now,
-            new_id=self._context.new_id,
-            remote=self._context.inputs,
-        )
-        self._undo_commit_if_deleted()
-        return result
 
-    def query(
-        self,
-        *,
-        key: object = None,
-        keys: Any = None,
-        range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-        regions: Sequence[RegionRequest] | None = None,
-        columns: Sequence[str] | None = None,
-        as_of: int | None = None,
-    ) -> Rows:
-        """Read rows by key or key range, in key order; everything without either.
+def query(
+    self: TableHandle,
+    *,
+    key: object = None,
+    keys: Any = None,
+    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
+    regions: Sequence[RegionRequest] | None = None,
+    columns: Sequence[str] | None = None,
+    as_of: int | None = None,
+) -> Rows:
+    """Read rows by key or key range, in key order; everything without either.
 
-        Args:
-            key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
-                of a composite key finds all rows that start with it.
-            keys: Many whole row keys: a list, or an Arrow or NumPy array.
-            range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
-                max_inclusive)}; None is no limit. Any of the row key fields.
-            regions: Several such ranges at once; a row in two of them comes once.
-            columns: The columns to return, in this order; all without it.
-            as_of: A transaction number: the table as it was then.
+    Args:
+        key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
+            of a composite key finds all rows that start with it.
+        keys: Many whole row keys: a list, or an Arrow or NumPy array.
+        range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
+            max_inclusive)}; None is no limit. Any of the row key fields.
+        regions: Several such ranges at once; a row in two of them comes once.
+        columns: The columns to return, in this order; all without it.
+        as_of: A transaction number: the table as it was then.
 
-        Returns:
-            Rows with exactly the columns asked for; iterate it, or `.to_arrow()`,
-            `.to_pandas()`, `.to_polars()`, `.to_pylist()`. Ranges are read as you iterate.
+    Returns:
+        Rows with exactly the columns asked for; iterate it, or `.to_arrow()`,
+        `.to_pandas()`, `.to_polars()`, `.to_pylist()`. Ranges are read as you iterate.
 
-        Raises:
-            QueryInvalid: a field, value, range or column does not fit the schema.
-            VersionNotFound: there is no transaction `as_of`.
-            DataDamaged: a file of the table is missing or wrong.
-            TableNotFound: the table was deleted.
+    Raises:
+        QueryInvalid: a field, value, range or column does not fit the schema.
+        VersionNotFound: there is no transaction `as_of`.
+        DataDamaged: a file of the table is missing or wrong.
+        TableNotFound: the table was deleted.
 
-        Source: spec QRY-1 to QRY-6.
-        """
-        if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
-            raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
-        self._current_record()
-        opened = self._open()
-        state = opened.store.refresh() if as_of is None else opened.store.at(as_of)
-        now_ms = int(self._context.now().timestamp() * 1000)
-        if key is not None:
-            return query_key(opened.reading, state, key, columns, now_ms)
-        if keys is not None:
-            return query_keys(opened.reading, state, keys, columns, now_ms)
-        requests = regions if regions is not None else [range or {}]
-        asked = [region_from_request(self.schema, request) for request in requests]
-        return query_regions(opened.reading, state, asked, columns, now_ms)
+    Source: spec QRY-1 to QRY-6.
+    """
+    if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
+        raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
+    opened = self._current()
+    state = opened.store.refresh() if as_of is None else opened.store.at(as_of)
+    now_ms = int(self._context.now().timestamp() * 1000)
+    if key is not None:
+        return query_key(opened.reader, state, key, columns, now_ms)
+    if keys is not None:
+        return query_keys(opened.reader, state, keys, columns, now_ms)
+    requests = regions if regions is not None else [range or {}]
+    asked = [region_from_request(self.schema, request) for request in requests]
+    return query_regions(opened.reader, state, asked, columns, now_ms)
 
-    def _ingest_settings(self) -> IngestSettings:
-        ingest_properties = self.properties.ingest
-        return IngestSettings(
-            one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
-            sort=SortSettings(
-                memory_bytes=ingest_properties.memory_bytes,
-                temp_folder=self._context.temp_folder,
-            ),
-            write=write_settings(self.properties.parquet),
-            processing=self.properties.processing(self.schema),
-            job_id_kept=timedelta(days=self.properties.statestore.job_id_retention_days),
-        )
+
+def _ingest_settings(
+    properties: TableProperties, schema: Schema, context: InstanceContext
+) -> IngestSettings:
+    return IngestSettings(
+        one_file_per_leaf=properties.ingest.file_writing_strategy == "one_file_per_leaf",
+        sort=SortSettings(
+            memory_bytes=properties.ingest.memory_bytes, temp_folder=context.temp_folder
+        ),
+        write=write_settings(properties.parquet),
+        processing=properties.processing(schema),
+        job_id_kept=timedelta(days=properties.statestore.job_id_retention_days),
+    )

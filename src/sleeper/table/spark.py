@@ -20,114 +20,113 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TableSpark(TableHandle):
-    """The part of a `Table` that Spark goes through."""
+def to_spark(
+    self: TableHandle,
+    spark: SparkSession,
+    *,
+    key: object = None,
+    keys: Any = None,
+    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
+    regions: Sequence[RegionRequest] | None = None,
+    columns: Sequence[str] | None = None,
+    as_of: int | None = None,
+) -> DataFrame:
+    """Return rows as a Spark DataFrame, in no order; everything without a key or range.
 
-    def to_spark(
-        self,
-        spark: SparkSession,
-        *,
-        key: object = None,
-        keys: Any = None,
-        range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-        regions: Sequence[RegionRequest] | None = None,
-        columns: Sequence[str] | None = None,
-        as_of: int | None = None,
-    ) -> DataFrame:
-        """Return rows as a Spark DataFrame, in no order; everything without a key or range.
+    The DataFrame stands for the table as it is now, however late it is used. Spark's own
+    Parquet reader serves it where the table has no filters and no aggregations and every
+    file belongs to one leaf; then all columns count as nullable, as Spark's Parquet always
+    has it. Otherwise the data source `sleeper` merges and processes the rows in Python, which
+    takes more time, and prunes no columns: name those that you need.
 
-        The DataFrame stands for the table as it is now, however late it is used. Spark's own
-        Parquet reader serves it where the table has no filters and no aggregations and every
-        file belongs to one leaf; then all columns count as nullable, as Spark's Parquet always
-        has it. Otherwise the data source `sleeper` merges and processes the rows in Python, which
-        takes more time, and prunes no columns: name those that you need.
+    In a bucket the data source is used too, unless the session's setting
+    `spark.sleeper.s3.scheme` says how its JVM reads `s3://`, such as `s3a`.
 
-        In a bucket the data source is used too, unless the session's setting
-        `spark.sleeper.s3.scheme` says how its JVM reads `s3://`, such as `s3a`.
+    Args:
+        spark: A session, classic or Connect. Its workers must reach the instance's folder or
+            bucket by the same URL, and be able to import `sleeper`.
+        key: As for `query`.
+        keys: As for `query`.
+        range: As for `query`.
+        regions: As for `query`.
+        columns: As for `query`.
+        as_of: As for `query`.
 
-        Args:
-            spark: A session, classic or Connect. Its workers must reach the instance's folder or
-                bucket by the same URL, and be able to import `sleeper`.
-            key: As for `query`.
-            keys: As for `query`.
-            range: As for `query`.
-            regions: As for `query`.
-            columns: As for `query`.
-            as_of: As for `query`.
+    Raises:
+        QueryInvalid: a field, value, range or column does not fit the schema.
+        VersionNotFound: there is no transaction `as_of`.
+        TableNotFound: the table was deleted.
+        BadRequest: the instance is in memory, where no other process can read it.
 
-        Raises:
-            QueryInvalid: a field, value, range or column does not fit the schema.
-            VersionNotFound: there is no transaction `as_of`.
-            TableNotFound: the table was deleted.
-            BadRequest: the instance is in memory, where no other process can read it.
+    Source: spec QRY-20.
+    """
+    table = open_for_spark(self)
+    name = self.name
+    state = table.store.refresh() if as_of is None else table.store.at(as_of)
+    return to_frame(
+        spark,
+        table.table_files,
+        state,
+        regions=asked_regions(self, key, keys, range, regions),
+        columns=columns,
+        options={"instance": self._context.url, "table": name},
+    )
 
-        Source: spec QRY-20.
-        """
-        table = self.open_for_spark()
-        name = self._current_record().name
-        state = table.store.refresh() if as_of is None else table.store.at(as_of)
-        return to_frame(
-            spark,
-            table.table_files,
-            state,
-            regions=self._asked_regions(key, keys, range, regions),
-            columns=columns,
-            options={"instance": self._url(), "table": name},
+
+def open_for_spark(self: TableHandle) -> OpenTable:
+    """Return what the data source `sleeper` needs of this table.
+
+    Raises:
+        BadRequest: the instance is in memory.
+        TableNotFound: the table was deleted.
+    """
+    if self._context.url.startswith("memory:"):
+        raise BadRequest(
+            "Spark reads and writes in processes of its own, and a memory:// instance lives "
+            "in one alone: use a folder"
         )
+    opened, context = self._current(), self._context
+    ingest_properties = opened.properties.ingest
+    return OpenTable(
+        table_files=TableFiles(
+            url=opened.files.url("data"),
+            files=opened.files,
+            schema=self.schema,
+            processing=opened.reader.processing,
+            temp_folder=context.temp_folder,
+            stores=context.inputs.settings,
+        ),
+        store=opened.store,
+        log=ObjectTransactionLog(opened.files),
+        write=write_settings(opened.properties.parquet),
+        memory_bytes=ingest_properties.memory_bytes,
+        one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
+        job_id_kept=timedelta(days=opened.properties.statestore.job_id_retention_days),
+        now=context.now,
+        new_id=context.new_id,
+        check_exists=self._current,
+        undo_commit_if_deleted=self._undo_commit_if_deleted,
+    )
 
-    def open_for_spark(self) -> OpenTable:
-        """Return what the data source `sleeper` needs of this table.
 
-        Raises:
-            BadRequest: the instance is in memory.
-            TableNotFound: the table was deleted.
-        """
-        if self._url().startswith("memory:"):
-            raise BadRequest(
-                "Spark reads and writes in processes of its own, and a memory:// instance lives "
-                "in one alone: use a folder"
-            )
-        self._current_record()
-        opened, around = self._open(), self._context
-        ingest_properties = self.properties.ingest
-        return OpenTable(
-            table_files=TableFiles(
-                url=opened.files.url("data"),
-                files=opened.files,
-                schema=self.schema,
-                processing=opened.reading.processing,
-                temp_folder=around.temp_folder,
-                stores=around.inputs.settings,
-            ),
-            store=opened.store,
-            log=ObjectTransactionLog(opened.files),
-            write=write_settings(self.properties.parquet),
-            memory_bytes=ingest_properties.memory_bytes,
-            one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
-            job_id_kept=timedelta(days=self.properties.statestore.job_id_retention_days),
-            now=around.now,
-            new_id=around.new_id,
-            check_exists=self._current_record,
-            undo_commit_if_deleted=self._undo_commit_if_deleted,
-        )
+def asked_regions(
+    self: TableHandle,
+    key: object,
+    keys: Any,
+    key_range: RegionRequest | None,
+    regions: Sequence[RegionRequest] | None,
+) -> list[Region]:
+    """Return the regions that one of `key`, `keys`, `range` and `regions` asks for.
 
-    def _url(self) -> str:
-        url: str = self._context.reopen[1][0].url
-        return url
-
-    def _asked_regions(
-        self,
-        key: object,
-        keys: Any,
-        key_range: RegionRequest | None,
-        regions: Sequence[RegionRequest] | None,
-    ) -> list[Region]:
-        if sum(asked is not None for asked in (key, keys, key_range, regions)) > 1:
-            raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
-        if key is not None:
-            return [key_region(self.schema, key)]
-        if keys is not None:
-            asked = key_rows(key_batch(keys, self.schema, self.arrow_schema))
-            return [key_region(self.schema, each) for each in asked]
-        requests = regions if regions is not None else [key_range or {}]
-        return [region_from_request(self.schema, request) for request in requests]
+    Raises:
+        QueryInvalid: several of them are given, or a value does not fit the schema.
+    """
+    if sum(asked is not None for asked in (key, keys, key_range, regions)) > 1:
+        raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
+    if key is not None:
+        return [key_region(self.schema, key)]
+    if keys is not None:
+        asked = key_rows(key_batch(keys, self.schema, self.arrow_schema))
+        return [key_region(self.schema, each) for each in asked]
+    requests = regions if regions is not None else [key_range or {}]
+    return [region_from_request(self.schema, request) for request in requests]

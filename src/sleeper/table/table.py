@@ -1,21 +1,20 @@
-"""A table as its user holds it."""
+"""A table as its user holds it: one class that joins what the modules of this room do."""
 
 from __future__ import annotations
 
-from sleeper.table.bulk_import import TableBulkImport
-from sleeper.table.definition import TableDefinition
-from sleeper.table.export import TableExport
-from sleeper.table.maintenance import TableMaintenance
-from sleeper.table.spark import TableSpark
+from sleeper.table import bulk_import as _bulk_import
+from sleeper.table import definition, maintenance, rows, spark
+from sleeper.table import export as _export
+from sleeper.table.handle import TableHandle
 
 
-class Table(TableBulkImport, TableExport, TableSpark, TableMaintenance, TableDefinition):
+class Table(TableHandle):
     """One table of an instance: ingest into it, query it, look at it.
 
     A handle is cheap: files and state are opened at first use, and nothing is asked of the
     storage while it is idle. It is safe in threads and may be pickled. A forked process may look
-    up keys; it may read ranges and ingest if its parent had not. Every query first looks for new
-    commits (in a folder that is one look at the file system).
+    up keys; it may read ranges and ingest if its parent had not. Every call first looks for new
+    properties and commits (in a folder that is two looks at the file system).
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")
@@ -26,3 +25,33 @@ class Table(TableBulkImport, TableExport, TableSpark, TableMaintenance, TableDef
     >>> table.query(key="a").to_pylist()
     [{'id': 'a', 'n': 1}]
     """
+
+    # Rows, in and out.
+    ingest = rows.ingest
+    bulk_import = _bulk_import.bulk_import
+    query = rows.query
+    export = _export.export
+    to_spark = spark.to_spark
+    open_for_spark = spark.open_for_spark
+
+    # The table itself.
+    split_points = definition.split_points
+    report_partitions = definition.report_partitions
+    report_files = definition.report_files
+    references = definition.references
+    rename = definition.rename
+    set_online = definition.set_online
+    set_properties = definition.set_properties
+    reinitialise = definition.reinitialise
+
+    # What keeps it quick and small.
+    plan_compaction = maintenance.plan_compaction
+    compact = maintenance.compact
+    leaf_sizes = maintenance.leaf_sizes
+    split_partitions = maintenance.split_partitions
+    small_siblings = maintenance.small_siblings
+    merge_partitions = maintenance.merge_partitions
+    garbage = maintenance.garbage
+    collect_garbage = maintenance.collect_garbage
+    orphans = maintenance.orphans
+    sweep_orphans = maintenance.sweep_orphans

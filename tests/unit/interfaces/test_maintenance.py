@@ -56,7 +56,7 @@ def test_a_plan_says_why(url):
 def test_a_damaged_file_fails_its_job(url):
     """Exit code 1, and the message names the file; the other leaf is compacted."""
     table = sleeper_package.connect(url).table("trips")
-    path = table._open().files.url(table.references()[0].filename)
+    path = table._current().files.url(table.references()[0].filename)
     with Path(path).open("r+b") as file:
         file.seek(20)
         file.write(b"???")
@@ -132,7 +132,7 @@ def test_files_of_killed_jobs_are_swept(url):
     """Once they are old enough; a dry run only names them."""
     table = sleeper_package.connect(url).table("trips")
     name = "data/partition_x/killed.parquet"
-    table._open().files.put(name, b"half a file")
+    table._current().files.put(name, b"half a file")
 
     early = sleeper("sweep", "trips", "--instance", url)
     table.set_properties({"sleeper.table.gc.orphan.age.minutes": "0"})
@@ -144,4 +144,4 @@ def test_files_of_killed_jobs_are_swept(url):
     assert planned.stdout == f"{name}\nwould delete 1 file of trips that no commit names\n"
     assert [orphan["key"] for orphan in told["orphans"]] == [name]
     assert done.stdout == "deleted 1 file of trips that no commit names\n"
-    assert table._open().files.read(name) is None
+    assert table._current().files.read(name) is None

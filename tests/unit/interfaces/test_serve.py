@@ -25,7 +25,7 @@ def url(tmp_path):
         more = write_rows(tmp_path / f"{number}.parquet", ROWS)
         assert sleeper("ingest", "trips", more, "--instance", url).exit_code == 0
     table = sleeper_package.connect(url).table("trips")
-    table._open().files.put("data/partition_x/killed.parquet", b"half a file")
+    table._current().files.put("data/partition_x/killed.parquet", b"half a file")
     table.set_properties(
         {
             "sleeper.table.gc.delay.minutes": "0",
@@ -62,7 +62,7 @@ def test_tables_that_are_offline_are_left_alone(url):
 def test_a_job_that_fails_is_told(url):
     """The damaged file is named; the other leaf is compacted all the same."""
     table = sleeper_package.connect(url).table("trips")
-    bad = Path(table._open().files.url(table.references()[0].filename))
+    bad = Path(table._current().files.url(table.references()[0].filename))
     bad.write_bytes(bad.read_bytes()[:-20] + b"x" * 20)
 
     told = sleeper(*ROUND, "--json", "--instance", url)

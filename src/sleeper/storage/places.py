@@ -1,0 +1,85 @@
+"""Which adapter serves a URL: a folder, a folder of a bucket, or the memory of this process."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sleeper.errors import UrlInvalid
+from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
+from sleeper.ports.objects import Objects
+from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.objectstore.client import Client
+from sleeper.storage.objectstore.objects import BucketObjects
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an instance is.
+
+    Attributes:
+        scheme: `file`, `memory`, `s3` or `gs`.
+        url: The URL as messages name it; for a folder its absolute path.
+        objects: The adapter that reads and writes there.
+        stores: How buckets are reached.
+    """
+
+    scheme: str
+    url: str
+    objects: Objects
+    stores: ObjectStoreSettings
+
+    @property
+    def default_id(self) -> str:
+        """An instance id from the folder's name (spec INS-1: at most 20 characters)."""
+        name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
+        return name[:20] or "sleeper"
+
+
+def place_of(
+    url: str | os.PathLike[str], stores: ObjectStoreSettings, now: Callable[[], datetime]
+) -> Place:
+    """Return the place that a URL names. Nothing is read.
+
+    Args:
+        url: The path of a folder, `file://` and a path, `s3://bucket/folder`, or `memory://`.
+        stores: How buckets are reached.
+        now: The clock that objects in memory are stamped by.
+
+    Raises:
+        UrlInvalid: the URL is empty, or its scheme is not known.
+        MissingExtra: it names a bucket, and `sleeper-store[objectstore]` is not installed.
+    """
+    text = os.fsdecode(url)
+    if not text.strip():
+        raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return _folder(Path(text), stores)
+    if scheme == "file":
+        return _folder(Path(unquote(urlsplit(text).path)), stores)
+    if scheme == "memory":
+        return Place("memory", "memory://", MemoryObjects(now=now), stores)
+    if is_bucket_url(text):
+        return _bucket(text, stores)
+    raise UrlInvalid(
+        f"cannot open {text!r}: an instance is a folder, file:// and a path, "
+        "s3://bucket/folder, or memory://"
+    )
+
+
+def _folder(path: Path, stores: ObjectStoreSettings) -> Place:
+    root = path.expanduser().absolute()
+    return Place("file", str(root), FolderObjects(root), stores)
+
+
+def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
+    bucket, folder = split_url(text)
+    objects = BucketObjects(Client(bucket, stores)).under(folder)
+    return Place(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)

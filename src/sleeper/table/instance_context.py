@@ -1,0 +1,46 @@
+"""What a table stands on: the instance's adapters, its clock and its source of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sleeper.model.properties import InstanceProperties
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.ports.table_index import TableIndex
+from sleeper.storage.objectstore.inputs import BucketInputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceContext:
+    """What all tables of one opened instance share.
+
+    Attributes:
+        url: Where the instance is.
+        objects: Everything the instance stores, by key.
+        index: Which tables there are.
+        properties: The instance's properties.
+        temp_folder: Where sorting may spill; None for the system's temporary folder.
+        now: The clock (aware, UTC).
+        new_id: Fresh random ids.
+        pause: Waits before another attempt at a commit, given the attempt's number.
+        inputs: Reads input files by URL, and knows how buckets are reached.
+        environment: Environment variables, where Spark and its Java are looked for.
+        reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
+    """
+
+    url: str
+    objects: Objects
+    index: TableIndex
+    properties: InstanceProperties
+    temp_folder: Path | None
+    now: Callable[[], datetime]
+    new_id: NewId
+    pause: Callable[[int], None]
+    inputs: BucketInputs
+    environment: Mapping[str, str]
+    reopen: tuple[Callable[..., Any], tuple[Any, ...]]

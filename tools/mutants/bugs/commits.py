@@ -1,0 +1,95 @@
+"""Bugs in commits."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+COMMITS = ("tests/any_order/test_state.py",)
+"""Three processes commit to one table in any order."""
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest")
+"""One process ingests, and another does something whole between two of its calls."""
+
+BUGS = (
+    Bug(
+        name="entry-overwritten",
+        breaks="An entry takes its number whether or not it is taken.",
+        module="storage/object_log.py",
+        right="        return self.objects.create(key, body) or self.objects.read(key) == body\n",
+        wrong="        self.objects.put(key, body)\n        return True\n",
+        tests=OVERTAKEN,
+    ),
+    Bug(
+        name="own-entry-not-known",
+        breaks="After a lost reply the own entry is taken for another's.",
+        module="state/append_entry.py",
+        right="            return found == body\n",
+        wrong="            return False\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="replay-judges",
+        breaks="Replay refuses an entry that was committed under other rules.",
+        module="state/commit.py",
+        right="            applied = transaction.fold(applied, entry.at)\n",
+        wrong="            applied = transaction.apply(applied, entry.at)\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="index-goes-back",
+        breaks="A reader that is late puts the table index back to what it read.",
+        module="state/table_index/log_index.py",
+        right="            if self._held is None or self._held.number < records.number:\n",
+        wrong="            if records is not None:\n",
+        tests=("tests/unit/storage/test_index_threads.py",),
+    ),
+    Bug(
+        name="index-change-unchecked",
+        breaks="A change of the table index is not checked against the newest entries.",
+        module="state/table_index/log_index.py",
+        right="            check(records)\n",
+        wrong="",
+        tests=("tests/contracts/test_memory_storage.py",),
+    ),
+    Bug(
+        name="job-id-ignored",
+        breaks="A job that was committed meanwhile adds its files again.",
+        module="state/transactions/files.py",
+        right="        self._check_job(state)\n",
+        wrong="",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="claim-unchecked",
+        breaks="A compaction replaces files that another job has claimed.",
+        module="state/transactions/files.py",
+        right="            self._check_claim(_reference(state, filename, partition_id))\n",
+        wrong="            _reference(state, filename, partition_id)\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="input-stays",
+        breaks="A compaction leaves the reference to its first input.",
+        module="state/transactions/files.py",
+        right="[(filename, self.output.partition_id) for filename in self.inputs]",
+        wrong="[(filename, self.output.partition_id) for filename in self.inputs[1:]]",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="pushed-reference-stays",
+        breaks="A reference that was pushed down stays above as well.",
+        module="state/transactions/files.py",
+        right="        files = state.files.changed(removed=removed, added=added, at=at)\n",
+        wrong="        files = state.files.changed(added=added, at=at)\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="freed-too-soon",
+        breaks="A file waits for the collector as soon as one of its references goes.",
+        module="state/file_references.py",
+        right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
+        wrong="[name for (name, _), new in changes.items() if new is None]",
+        tests=ANY_ORDER,
+    ),
+)

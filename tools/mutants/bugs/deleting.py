@@ -1,0 +1,84 @@
+"""Bugs in deleting files."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
+"""A process that collects garbage dies at each of its calls."""
+UPKEEP = ("tests/stories/test_maintenance.py",)
+
+BUGS = (
+    Bug(
+        name="delay-ignored",
+        breaks="The collector deletes files that queries may still read.",
+        module="table/maintenance.py",
+        right="    return now - timedelta(minutes=kept)\n",
+        wrong="    return now + 0 * timedelta(minutes=kept)\n",
+        tests=UPKEEP,
+    ),
+    Bug(
+        name="forgotten-before-deleted",
+        breaks="A collector that is killed leaves files that nobody knows of.",
+        module="operations/maintenance/collect_garbage.py",
+        right="    failures = delete_groups("
+        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n"
+        "    gone = [name for name in names if name not in failures]\n"
+        "    number = _forget(gone, store) if gone else state.number\n",
+        wrong="    gone = [*names]\n"
+        "    number = _forget(gone, store) if gone else state.number\n"
+        "    failures = delete_groups("
+        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n",
+        tests=KILLED,
+    ),
+    Bug(
+        name="young-swept",
+        breaks="A sweep deletes what a running job has just written.",
+        module="planning/orphans.py",
+        right="        if modified < before\n        and ",
+        wrong="        if ",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="waiting-swept",
+        breaks="A sweep deletes files that wait for the collector.",
+        module="planning/orphans.py",
+        right="        and not state.files.is_tracked(filename)\n",
+        wrong="        and not state.files.references_to(filename)\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="output-swept",
+        breaks="A sweep deletes the output of a job that may still be committed.",
+        module="planning/orphans.py",
+        right=" if filename not in outputs)\n",
+        wrong=")\n",
+        tests=UPKEEP,
+    ),
+    Bug(
+        name="lease-ignored",
+        breaks="Files are taken from compaction jobs that still have time.",
+        module="planning/leases.py",
+        right="            if max(claimed, renewed) < before:\n",
+        wrong="            if True:\n",
+        tests=UPKEEP,
+    ),
+    Bug(
+        name="renewal-ignored",
+        breaks="Files are taken from compaction jobs that run longer than their first lease.",
+        module="planning/leases.py",
+        right="            renewed = record.renewed if record else claimed\n",
+        wrong="            renewed = claimed\n",
+        tests=("tests/unit/state/transactions/test_claims.py",),
+    ),
+    Bug(
+        name="workers-outlive-their-parent",
+        breaks="Worker processes of a compaction that was killed stay for ever.",
+        module="operations/maintenance/worker_processes.py",
+        right="    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()\n",
+        wrong="",
+        tests=("tests/unit/operations/test_worker_processes.py",),
+    ),
+)

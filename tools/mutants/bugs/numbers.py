@@ -1,0 +1,26 @@
+"""Bugs in special numbers."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+NUMBERS = ("tests/stories/test_special_numbers.py",)
+
+BUGS = (
+    Bug(
+        name="column-folded",
+        breaks="A column whose limits are equal is read as one value, NaN included.",
+        module="engine/scan/session.py",
+        right='"datafusion.execution.collect_statistics": "false"',
+        wrong='"datafusion.execution.collect_statistics": "true"',
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="floats-with-limits",
+        breaks="Files say between which values a column with NaN lies.",
+        module="engine/writing/column_statistics.py",
+        right="if not pa.types.is_floating(field.type)]",
+        wrong="if not pa.types.is_float32(field.type)]",
+        tests=NUMBERS,
+    ),
+)

@@ -1,0 +1,42 @@
+"""Bugs in what is done to rows."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/processing")
+
+BUGS = (
+    Bug(
+        name="old-row-kept",
+        breaks="A row exactly as old as the limit is kept.",
+        module="engine/processing/filters.py",
+        right="    return pc.greater(instants, pa.scalar(limit, pa.int64()))\n",
+        wrong="    return pc.greater_equal(instants, pa.scalar(limit, pa.int64()))\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="group-cut-off",
+        breaks="A group that goes on in the next batch loses its rows so far.",
+        module="engine/processing/aggregations.py",
+        right="        rows = known if held is None else pa.concat_batches([held, known])\n",
+        wrong="        rows = known\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="last-is-first",
+        breaks="The aggregation `last` takes the first value.",
+        module="engine/processing/aggregations.py",
+        right="            return column.take(groups.last)\n",
+        wrong="            return column.take(groups.first)\n",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="counted-again",
+        breaks="A compaction counts rows that stand for many as one.",
+        module="engine/processing/aggregations.py",
+        right='_reduce(column, "sum", groups.starts)',
+        wrong='_reduce(pc.is_valid(column).cast(column.type), "sum", groups.starts)',
+        tests=PROCESSING,
+    ),
+)

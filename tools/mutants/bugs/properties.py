@@ -1,0 +1,26 @@
+"""Bugs in properties."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+SETTINGS = ("tests/stories/test_setting_properties.py", "tests/unit/model/test_given_properties.py")
+
+BUGS = (
+    Bug(
+        name="slip-accepted",
+        breaks="A property's name with a letter too many is stored, without effect.",
+        module="model/known_properties/given.py",
+        right="left[1:] == right or left == right[1:]",
+        wrong="left == right[1:]",
+        tests=SETTINGS,
+    ),
+    Bug(
+        name="stored-name-judged",
+        breaks="A misspelt name that is stored stops every other change of the table.",
+        module="operations/change_table.py",
+        right="given=set_now)",
+        wrong="given=after)",
+        tests=SETTINGS,
+    ),
+)

@@ -1,0 +1,43 @@
+"""Bugs in reading."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+
+BUGS = (
+    Bug(
+        name="ancestors-passed-over",
+        breaks="Files of partitions that were split are not read.",
+        module="planning/leaf_queries.py",
+        right="        names += state.files.filenames_on(ancestor.partition_id)\n",
+        wrong="        pass\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="leaf-not-cut",
+        breaks="Each leaf answers from a shared file for all of the leaves.",
+        module="planning/leaf_queries.py",
+        right="    asked = (region.intersection(leaf.region) for region in regions)\n",
+        wrong="    asked = iter(regions)\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="range-end-included",
+        breaks="A range takes in its end.",
+        module="engine/scan/predicates.py",
+        right="        conditions.append(key < _literal(key_range.max, arrow_type))\n",
+        wrong="        conditions.append(key <= _literal(key_range.max, arrow_type))\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="first-file-only",
+        breaks="A look-up stops at the first file.",
+        module="operations/query.py",
+        right="            leaf.filenames, keys, reading.arrow_schema, self.read_columns\n",
+        wrong="            leaf.filenames[:1], keys, reading.arrow_schema, self.read_columns\n",
+        tests=ANY_ORDER,
+    ),
+)

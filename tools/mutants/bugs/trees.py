@@ -1,0 +1,59 @@
+"""Bugs in partition trees."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+
+BUGS = (
+    Bug(
+        name="upper-leaf-forgotten",
+        breaks="A merge of two leaves forgets the references of the upper one.",
+        module="state/transactions/merges.py",
+        right="for each in self.child_ids for ref in",
+        wrong="for each in self.child_ids[:1] for ref in",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="odd-part-merged",
+        breaks="Leaves are merged though one has compacted its part of a file, and rows double.",
+        module="state/transactions/merges.py",
+        right="    return (parts[0] | parts[1])[odd[0]] if odd else None\n",
+        wrong="    return None\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="merged-leaf-kept",
+        breaks="What was written for a leaf is not placed on the one it was merged into.",
+        module="state/transactions/files.py",
+        right="        placed = _in_place(self.references, state.partitions)\n",
+        wrong="        placed = self.references\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="leaf-not-pushed-to",
+        breaks="References are pushed down to the lower half alone.",
+        module="planning/push_down.py",
+        right="        waiting += [(upper, row_count - below), (lower, below)]\n",
+        wrong="        waiting += [(lower, below)]\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="median-not-clipped",
+        breaks="The median of whole files splits a leaf that has parts of them.",
+        module="engine/writing/sketch.py",
+        right="            last = bisect_left(known.values, _number(known.kind, inside.max))\n",
+        wrong="            pass\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-looked-up-below",
+        breaks="The least key of a leaf is looked up in the leaf below.",
+        module="model/partitions.py",
+        right="            here = lower if key[here.dimension] < bound else upper\n",
+        wrong="            here = lower if key[here.dimension] <= bound else upper\n",
+        tests=ANY_ORDER,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Bugs in writing files."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
+"""Two processes do anything to tables of two row keys and a sort key."""
+
+BUGS = (
+    Bug(
+        name="bound-written-below",
+        breaks="Rows with the least key of a leaf are written into the leaf below.",
+        module="engine/sorting/key_order.py",
+        right='self._bounds[first:last], side="left")',
+        wrong='self._bounds[first:last], side="right")',
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-in-two-leaves",
+        breaks="Where leaves interleave, rows at their bound are written into both.",
+        module="engine/writing/leaf_files.py",
+        right="            rows = rows.filter(pc.less(rows[field.name], ",
+        wrong="            rows = rows.filter(pc.less_equal(rows[field.name], ",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="bound-in-no-leaf",
+        breaks="Where leaves interleave, rows at their bound are written into neither.",
+        module="engine/writing/leaf_files.py",
+        right="            rows = rows.filter(pc.greater_equal(rows[field.name], low))\n",
+        wrong="            rows = rows.filter(pc.greater(rows[field.name], low))\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="input-not-merged",
+        breaks="A compaction does not read the first of its inputs.",
+        module="engine/writing/compaction_output.py",
+        right="        for name in job.inputs\n    ]\n",
+        wrong="        for name in (job.inputs[1:] or job.inputs)\n    ]\n"
+        "    whole_files = frozenset()\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="input-merged-twice",
+        breaks="A compaction reads the first of its inputs twice.",
+        module="engine/writing/compaction_output.py",
+        right="        for name in job.inputs\n    ]\n",
+        wrong="        for name in (*job.inputs, job.inputs[0])\n    ]\n"
+        "    whole_files = frozenset()\n",
+        tests=ANY_ORDER,
+    ),
+    Bug(
+        name="region-not-cut",
+        breaks="A compaction takes rows of other leaves from files that they share.",
+        module="engine/writing/compaction_output.py",
+        right="() if name in whole_files else (claimed.partition.region,)",
+        wrong="()",
+        tests=ANY_ORDER,
+    ),
+)
