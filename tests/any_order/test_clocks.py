@@ -70,6 +70,9 @@ class World:
         """How often each job's rows are to be there, by job."""
         return Counter(self.committed)
 
+    def ticks_s(self) -> float:
+        return (self.time - START).total_seconds()
+
     def other(self, writer: Writer) -> Writer:
         return self.random.choice([each for each in self.writers if each is not writer])
 
@@ -88,7 +91,7 @@ class Writer:
             {"sleeper.id": "clocks"},
             url="memory://",
             now=lambda: world.time + self.error,
-            ticks_s=lambda: (world.time - START).total_seconds(),
+            ticks_s=world.ticks_s,
             new_id=lambda: f"{next(world.ids):08d}-0000-4000-8000-000000000000",
             pause=lambda _: None,
         )

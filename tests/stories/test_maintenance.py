@@ -11,7 +11,12 @@ import pytest
 import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import BadRequest, DataDamaged, FileReferenceNotAssignedToJob
+from sleeper.errors import (
+    BadRequest,
+    ClockTooFarAhead,
+    DataDamaged,
+    FileReferenceNotAssignedToJob,
+)
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.paths import sketch_file
 from sleeper.operations.maintenance.compact import compact, write_output
@@ -69,6 +74,7 @@ def run_job(table, job):
         files=opened.files,
         write=write,
         run=partial(run_pieces, workers=1),
+        orphan_age=timedelta(days=3),
     )
     return result
 
@@ -511,12 +517,15 @@ class TestOrphans:
         assert len(table.garbage()) == 4
 
     def test_this_machines_clock_does_not_count(self, world, table):
-        """A clock that is a year ahead deletes nothing that a running job has just written."""
+        """Whoever has a clock that is a year ahead deletes nothing, and learns of it."""
         ahead = open_instance(
             world.objects, lambda: "unused", lambda: world.now + timedelta(days=365)
         )
 
-        assert ahead.table("t").sweep_orphans().orphans == ()
+        for verb in ("sweep_orphans", "collect_garbage", "compact"):
+            with pytest.raises(ClockTooFarAhead):
+                getattr(ahead.table("t"), verb)()
+        assert table.orphans().orphans == ()
 
     def test_a_job_that_may_be_run_again_keeps_its_output(self, world, table):
         """Until its lease has ended and its files are free: then it can never be committed."""

@@ -48,15 +48,16 @@ class SweepGuard:
     started: datetime
     orphan_age: timedelta
 
-    def check(self, filenames: Iterable[str], now: datetime) -> None:
-        """Look at each file, if the job began long ago.
+    def check(self, filenames: Iterable[str], now: datetime) -> datetime:
+        """Look at each file, if the job began long ago, and return since when they were written.
 
         Raises:
             NewFilesTooOld: a file is gone, or nearly as old as the orphan age.
             StorageFailed: the storage cannot be listed.
         """
         if now - self.started <= self.orphan_age * _LOOK_AFTER_SHARE:
-            return
+            return self.started
+        written_since = now
         oldest = now - self.orphan_age * _OLDEST_SHARE
         _LOG.info("a job that began at %s looks at its files before it commits", self.started)
         for filename in dict.fromkeys(filenames):
@@ -70,6 +71,8 @@ class SweepGuard:
                     f"to its commit at {now}: nothing was committed. Run it again, in smaller "
                     "jobs or with a larger sleeper.table.gc.orphan.age.minutes."
                 )
+            written_since = min(written_since, modified)
+        return written_since
 
 
 def add_files(
@@ -96,8 +99,9 @@ def add_files(
         CommitUnknown: they may be in the table, so they stay where they are.
     """
     try:
-        guard.check((reference.filename for reference in references), store.time())
-        return store.commit(AddFiles(references=tuple(references), job=job)).number
+        since = guard.check((reference.filename for reference in references), store.time())
+        added = AddFiles(references=tuple(references), job=job, written_since=since)
+        return store.commit(added).number
     except JobAlreadyCommitted:
         discard()
         assert job is not None

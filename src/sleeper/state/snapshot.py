@@ -38,6 +38,7 @@ _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
 _AT_KEY = b"sleeper.transaction.at"  # not there in snapshots of older versions
 _CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner has claims
+_SWEPT_KEY = b"sleeper.swept.before"  # not there where no orphans were ever swept
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
 _TIME = pa.timestamp("us", "UTC")
@@ -66,7 +67,8 @@ _PARTITIONS_SCHEMA = pa.schema(
 
 def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     """Write a state as Parquet, in the order in which the parts must be stored."""
-    at = {_AT_KEY: time_to_json(state.at).encode()} if state.at else {}
+    times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
+    at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
     merged_into = dict(state.partitions.merged) if state.partitions else {}
     merged = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
     claimed_by = claims_to_json(state.claims)
@@ -90,12 +92,12 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         DataDamaged: a part is not what `snapshot_parts` wrote; the message names it.
         FormatTooNew: a newer Sleeper wrote it.
     """
-    jobs, at = _from_parquet(number, JOBS, load, _jobs_of)
+    jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
     partitions = _from_parquet(
         number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
     )
     files, claims = _from_parquet(number, FILES, load, _files_of)
-    return TableState(number, partitions, files, jobs, claims, at)
+    return TableState(number, partitions, files, jobs, claims, at, swept)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -154,15 +156,19 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     )
 
 
-def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None]:
-    at = table.schema.metadata.get(_AT_KEY)
+def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime | None]:
+    at, swept = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY))
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
         JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
     jobs = CommittedJobs.of(zip(job_ids, records, strict=True))
-    return jobs, time_from_json(at.decode()) if at else None
+    return (
+        jobs,
+        time_from_json(at.decode()) if at else None,
+        time_from_json(swept.decode()) if swept else None,
+    )
 
 
 def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:

@@ -30,6 +30,8 @@ class TableState:
             claimed theirs before claims had owners are not in it.
         at: When its entry was written, by the storage's clock (aware, UTC); None before the
             first, and for a snapshot that an older version wrote.
+        swept_before: Files written before this time may have been swept, unless they are in the
+            table; None while no orphan was ever swept.
 
     Source: spec STS-10.
     """
@@ -40,6 +42,7 @@ class TableState:
     jobs: CommittedJobs
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
     at: datetime | None = None
+    swept_before: datetime | None = None
 
     @classmethod
     def empty(cls) -> TableState:

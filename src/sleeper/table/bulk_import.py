@@ -29,7 +29,7 @@ from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import add_files, committed_job
+from sleeper.state.added_files import SweepGuard, add_files, committed_job
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest
@@ -185,6 +185,7 @@ def _import_source(
     spark = _session(self, request)
     tree = opened.store.state().tree
     row_count = sum(group.row_count for group in groups)
+    guard = _guard(opened)
     imported = import_files(
         spark,
         groups,
@@ -194,7 +195,7 @@ def _import_source(
         set_aside=request.set_aside,
         progress=request.progress,
     )
-    return _commit(self, opened, imported, request, choice, extended, started)
+    return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
 def _import_frame(
@@ -206,6 +207,7 @@ def _import_frame(
     extended = _extend(self, opened, sample)
     known = sample() if extended.attempts else None
     tree = opened.store.state().tree
+    guard = _guard(opened)
     imported = import_frame(
         data,
         _target(self, opened, started),
@@ -215,7 +217,7 @@ def _import_frame(
         set_aside=request.set_aside,
         progress=request.progress,
     )
-    return _commit(self, opened, imported, request, choice, extended, started)
+    return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
 def _import_locally(
@@ -304,6 +306,15 @@ def _target(self: TableHandle, opened: OpenedTable, started: datetime) -> Target
     )
 
 
+def _guard(opened: OpenedTable) -> SweepGuard:
+    """Return what checks the files of a job that begins now."""
+    return SweepGuard(
+        files=opened.files,
+        started=opened.store.time(),
+        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
+    )
+
+
 def _commit(
     self: TableHandle,
     opened: OpenedTable,
@@ -312,11 +323,12 @@ def _commit(
     choice: EngineChoice,
     extended: ExtendResult,
     started: datetime,
+    guard: SweepGuard,
 ) -> BulkImportResult:
     kept = timedelta(days=opened.properties.statestore.job_id_retention_days)
     job = committed_job(
         request.job_id,
-        self._context.now() + kept,
+        opened.store.time() + kept,
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
@@ -326,6 +338,7 @@ def _commit(
             imported.references,
             job,
             store=opened.store,
+            guard=guard,
             discard=partial(_delete_files, imported.references, opened.files),
         )
     if isinstance(number, JobRecord):

@@ -182,6 +182,7 @@ def open_state_store(
         ObjectSnapshotStore(files),
         schema,
         now=context.now,
+        storage_time=context.storage_time,
         new_id=context.new_id,
         pause=context.pause,
         attempts=properties.statestore.commit_attempts,

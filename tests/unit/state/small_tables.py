@@ -65,5 +65,6 @@ def contents(state):
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
         "at": state.at,
+        "swept before": state.swept_before,
         "claims": dict(state.claims),
     }

@@ -75,9 +75,9 @@ def collect_garbage(
     names = garbage(state, before, after=after, files_max=files_max)
     failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
     gone = [name for name in names if name not in failures]
+    number = _forget(gone, store) if gone else state.number
     for name in gone:
         _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
-    number = _forget(gone, store) if gone else state.number
     return GcBatch(
         deleted=tuple(gone),
         failures=failures,

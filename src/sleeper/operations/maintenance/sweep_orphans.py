@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from logging import getLogger
 
 from sleeper.planning.orphans import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
-_ANY_AGE = datetime.max.replace(tzinfo=UTC)
+# By how much the time of a file may be wrong: storage times are whole seconds in some buckets, and
+# writers count on from the last answer for some minutes.
+_SLACK = timedelta(seconds=10)
 _LOG = getLogger(__name__)
 
 
@@ -38,16 +41,16 @@ class SweepResult:
 
 
 def sweep_orphans(
-    age: timedelta | None, *, delete: bool, store: StateStore, files: Objects
+    age: timedelta, *, delete: bool, store: StateStore, files: Objects
 ) -> SweepResult:
     """List the table's folder, compare it with the table's state, and delete what is left over.
 
-    A file counts as old by the clock of the storage, whatever this machine's clock says.
+    A file counts as old by the clock of the storage, whatever this machine's clock says. Before
+    the first file is deleted, a transaction forbids to add files of that age: a job that comes
+    too late is refused, and loses no row that it has acknowledged.
 
     Args:
-        age: How old an orphan must be: longer than any ingest, import or compaction takes. A job
-            that took nearly as long is refused when it commits. None deletes orphans of any age,
-            and so the files of jobs that are under way.
+        age: How old an orphan must be: longer than any ingest, import or compaction takes.
         delete: False only looks.
         store: The table's state.
         files: The table's folder.
@@ -56,13 +59,16 @@ def sweep_orphans(
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are told in the result.
     """
-    before = _ANY_AGE if age is None else store.time() - age
+    before = store.time() - age
     found: list[ObjectInfo] = []
     failures: dict[str, str] = {}
     listing = files.listing("data/")
     while batch := {info.key: info for info in islice(listing, _BATCH)}:
         stored = [(info.key, info.modified) for info in batch.values()]
         names = [*orphans_of(store.refresh(), stored, before)]
+        if delete and names:
+            store.commit(SweepOrphans(before=before + _SLACK))
+            names = [*orphans_of(store.refresh(), stored, before)]
         found += [batch[name] for name in names]
         if delete:
             failures |= delete_groups({name: [name] for name in names}, files)
