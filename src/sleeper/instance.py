@@ -44,12 +44,12 @@ from sleeper.operations.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
+from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.places import Place, place_of
+from sleeper.storage.places import Place, commit_checks, place_of
 from sleeper.storage.storage_clock import StorageClock
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
@@ -57,7 +57,6 @@ from sleeper.table.table import Table
 
 FORMAT = 1
 _FORMAT_PROPERTY = "sleeper.format.version"
-_LEFT_OVER_AGE_S = 24 * 60 * 60
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -70,7 +69,7 @@ def _new_id() -> str:
 
 
 def _pause(attempt: int) -> None:
-    """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (spec 3.6)."""
+    """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (rule STS-14)."""
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
 
 
@@ -107,7 +106,6 @@ def _connect(place: Place, *, create: bool = False) -> Instance:
             )
         _make(place, {})
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
-    _sweep(place)
     values = _checked_format(read_properties(text.decode()), place.url)
     log_mistakes(values, place.url)
     return Instance(place.objects, values, url=place.url, stores=place.stores)
@@ -121,7 +119,7 @@ def create_instance(
     Args:
         url: As for `connect`.
         properties: Instance properties by full name; values are str, int or bool. `sleeper.id`
-            is the folder's name, if it is not given (spec INS-1).
+            is the folder's name, if it is not given (rule INS-1).
 
     Raises:
         InstanceAlreadyExists: an instance is there.
@@ -149,7 +147,7 @@ class Instance:
     Attributes:
         url: Where it is.
         instance_id: Its name, `sleeper.id`.
-        properties: Its properties (spec 1.1), typed.
+        properties: Its properties, typed.
     """
 
     def __init__(
@@ -173,10 +171,12 @@ class Instance:
             ticks_s=ticks_s or (time.monotonic if now is _now else lambda: now().timestamp()),
             ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
         )
+        checks = commit_checks(objects, self.properties.commits.read_back, new_id)
         self._context = InstanceContext(
             url=url,
             objects=objects,
-            index=object_table_index(objects, new_id=new_id, pause=pause),
+            index=object_table_index(objects, new_id=new_id, pause=pause, checks=checks),
+            commit_checks=checks,
             properties=self.properties,
             temp_folder=None,
             now=now,
@@ -225,7 +225,7 @@ class Instance:
             TableAlreadyExists: the name is taken.
             SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
 
-        Source: spec TBL-1.
+        Source: rule TBL-1.
         """
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
@@ -244,7 +244,7 @@ class Instance:
         return table
 
     def delete_table(self, name: str) -> None:
-        """Delete a table with everything in it. This cannot be undone (spec TBL-4).
+        """Delete a table with everything in it. This cannot be undone (rule TBL-4).
 
         Raises:
             TableNotFound: there is no table of this name.
@@ -262,6 +262,7 @@ class Instance:
             properties=self.properties,
             url=self.url,
             new_id=context.new_id,
+            now=context.now,
         )
 
     def _record(self, name: str) -> TableRecord:
@@ -289,21 +290,14 @@ class Instance:
         return f"<Instance {self.instance_id!r} at {self.url}>"
 
 
-def _sweep(place: Place) -> None:
-    """Delete what killed processes left half written, once it is a day old."""
-    if isinstance(place.objects, FolderObjects):
-        place.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=_now())
-
-
 def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
     fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
-    made = place.objects.create(paths.INSTANCE_PROPERTIES, body)
-    if made and isinstance(place.objects, BucketObjects):
-        place.objects.check_conditions(paths.INSTANCE_PROPERTIES)
-    return made
+    if isinstance(place.objects, BucketObjects):
+        check_conditions(place.objects, _new_id)
+    return place.objects.create(paths.INSTANCE_PROPERTIES, body)
 
 
 def _connect_again(url: str, stores: ObjectStoreSettings) -> Instance:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import (
+    BadRequest,
     InputNotFound,
     InputSchemaMismatch,
     InputUnreadable,
@@ -34,6 +35,12 @@ NAMES = count()
 @pytest.fixture
 def instance(tmp_path):
     return sleeper.connect(tmp_path / "instance", create=True)
+
+
+def descriptions(spark) -> set[str]:
+    """What Spark's web page calls the jobs of this session."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return {jobs.apply(n).description().toString() for n in range(jobs.size())}
 
 
 def numbers(low: int, high: int) -> pa.Table:
@@ -71,7 +78,7 @@ def everything(table) -> pa.Table:
 
 @pytest.mark.every_spark
 def test_files_are_imported_into_many_leaves(spark, instance, tmp_path):
-    """Rows of files with row groups of different sizes come out in key order (spec BLK-5 to BLK-7)."""
+    """Rows of files with row groups of different sizes come out in key order (rules BLK-5 to BLK-7)."""
     inputs = tmp_path / "in"
     written(inputs, numbers(5000, 9000), numbers(0, 5000).slice(100), row_group_rows=700)
     pq.write_table(numbers(0, 100), inputs / "all-in-one.parquet")
@@ -87,7 +94,7 @@ def test_files_are_imported_into_many_leaves(spark, instance, tmp_path):
 
 @pytest.mark.every_spark
 def test_a_data_frame_is_imported_and_splits_the_tree_first(spark, instance, tmp_path):
-    """A DataFrame gets as many leaves as a bulk import wants, by a sample of its keys (spec BLK-10)."""
+    """A DataFrame gets as many leaves as a bulk import wants, by a sample of its keys (rule BLK-10)."""
     rows = spark.range(4000).selectExpr("id * 7 % 4001 AS id", "id AS n")
     table = table_of(instance, min_leaves=16, properties={MIN_ROWS: "10"})
 
@@ -166,7 +173,7 @@ def test_a_leaf_of_half_the_rows_is_written_by_several_tasks(spark, instance, tm
 
 
 def test_filters_and_aggregations_are_applied_as_by_standard_ingest(spark, instance, tmp_path):
-    """Rows of equal keys become one when they are imported (spec BLK-11, ours)."""
+    """Rows of equal keys become one when they are imported (rule BLK-11, ours)."""
     once = numbers(0, 500)
     inputs = written(tmp_path / "in", once, once, once)
     properties = {"sleeper.table.aggregations": "sum(n)"}
@@ -193,7 +200,7 @@ def test_an_empty_input_adds_nothing(spark, instance, tmp_path):
 
 
 def test_the_same_job_changes_nothing_the_second_time(spark, instance, tmp_path):
-    """A job that was committed is recognised before its input is looked for (design section 3)."""
+    """A job that was committed is recognised before its input is looked for (rule ING-2)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     table = table_of(instance)
     first = table.bulk_import(inputs, "job", engine="spark", spark=spark)
@@ -247,7 +254,7 @@ def test_a_leaf_split_meanwhile_keeps_its_rows(spark, instance, tmp_path):
 
 @pytest.mark.every_spark
 def test_rows_without_a_key_are_refused_with_a_count(spark, instance, tmp_path):
-    """A null key refuses the import; nothing becomes visible (spec ING-14)."""
+    """A null key refuses the import; nothing becomes visible (rule ING-14)."""
     nullable = pa.schema([pa.field("id", pa.int64()), NUMBERS.field("n")])
     some = pa.table({"id": [1, None, 3], "n": [1, 2, 3]}, nullable)
     inputs = written(tmp_path / "in", some, numbers(10, 20), some)
@@ -275,7 +282,7 @@ def test_rows_without_a_key_may_be_set_aside(spark, instance, tmp_path):
 
 
 def test_a_column_of_another_type_in_one_of_many_files_names_the_file(spark, instance, tmp_path):
-    """Types are compared before Spark is asked for anything (spec ING-14)."""
+    """Types are compared before Spark is asked for anything (rule ING-14)."""
     wrong = pa.table({"id": [1], "n": ["one"]})
     inputs = written(tmp_path / "in", numbers(0, 5), wrong, numbers(5, 9))
     table = table_of(instance)
@@ -300,7 +307,7 @@ def test_a_missing_or_spare_column_is_refused_or_left_out(spark, instance):
 
 @pytest.mark.every_spark
 def test_a_file_that_turns_out_damaged_is_named(spark, instance, tmp_path):
-    """Pages that do not match their checksum refuse the import from inside a task (spec ING-11)."""
+    """Pages that do not match their checksum refuse the import from inside a task (rule ING-11)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     bad = inputs / "bad.parquet"
     pq.write_table(numbers(50, 5000), bad, write_page_checksum=True, compression="none")
@@ -317,13 +324,13 @@ def test_a_file_that_turns_out_damaged_is_named(spark, instance, tmp_path):
 
 
 def test_a_path_that_names_nothing_is_refused_before_spark_is_needed(instance, tmp_path):
-    """No session is started for an input that is not there (spec ING-11)."""
+    """No session is started for an input that is not there (rule ING-11)."""
     with pytest.raises(InputNotFound, match="nowhere"):
         table_of(instance).bulk_import(tmp_path / "nowhere", engine="spark")
 
 
 def test_too_little_data_for_so_many_leaves_is_told(spark, instance, tmp_path):
-    """With fewer rows than leaves want, the tree stays as it was (spec BLK-10)."""
+    """With fewer rows than leaves want, the tree stays as it was (rule BLK-10)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     table = table_of(instance, min_leaves=256)
 
@@ -332,3 +339,23 @@ def test_too_little_data_for_so_many_leaves_is_told(spark, instance, tmp_path):
 
     assert table.split_points() == []
     assert table.query().count() == 0
+
+
+def test_sparks_web_page_shows_table_job_and_step(spark, instance):
+    """Every job of an import is described; those of others are as they were."""
+    table = table_of(instance, min_leaves=2, properties={MIN_ROWS: "1"})
+
+    result = table.bulk_import(spark.range(100).selectExpr("id", "id AS n"), "june", spark=spark)
+    spark.range(3).count()
+
+    assert len(result.files) == 2
+    assert len(repr(result)) < 400
+    title = f"sleeper: bulk import into {table.name}, job june: "
+    steps = {f"Some({title}sample the keys)", f"Some({title}sort and write)"}
+    assert steps | {"None"} <= descriptions(spark)
+
+
+def test_a_spark_schema_is_no_schema_of_a_table(spark, instance):
+    """It does not say which fields are keys; the message says what does."""
+    with pytest.raises(BadRequest, match=r"a StructType of Spark .* give Schema\(row_keys"):
+        instance.create_table("t", spark.range(1).schema, row_keys=["id"])

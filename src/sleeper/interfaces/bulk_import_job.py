@@ -10,6 +10,7 @@ itself. The file also stands alone as `sleeper_bulk_import.py`. It ends as `slee
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -23,6 +24,7 @@ from sleeper.model.formats.bulk_import_job import (
     check_bulk_import_job,
     read_bulk_import_job,
 )
+from sleeper.ports.ids import given_job_id
 from sleeper.spark.submit.driver_session import driver_session
 
 
@@ -37,7 +39,8 @@ def run_job(
 ) -> None:
     """Run the bulk import job that JOB names, or is."""
     opened = connect(instance)
-    given = read_bulk_import_job(job) if job[:1] == "{" else opened.submitted_jobs.read(job)
+    is_saved = job[:1] != "{"
+    given = opened.submitted_jobs.read(job) if is_saved else read_bulk_import_job(job)
     table = opened.table(_table_name(given, opened))
     session = driver_session(f"sleeper bulk import {given.id}")
     try:
@@ -51,6 +54,8 @@ def run_job(
         )
     finally:
         session.stop()
+    if is_saved:
+        opened.submitted_jobs.delete(job)
     show_imported(result, table.name, set_aside=set_aside, as_json=as_json)
 
 
@@ -68,7 +73,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _table_name(job: BulkImportJob, instance: Instance) -> str:
     record = instance.submitted_jobs.table_of(job)
-    check_bulk_import_job(job, table_found=record is not None)
+    named = replace(job, id=given_job_id(job.id) or "none")
+    check_bulk_import_job(named, table_found=record is not None)
     assert record is not None
     return record.name
 

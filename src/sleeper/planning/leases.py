@@ -1,4 +1,4 @@
-"""Which compaction jobs have had their files for too long (design section 9)."""
+"""Which compaction jobs have had their files for too long."""
 
 from __future__ import annotations
 

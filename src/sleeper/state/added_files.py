@@ -6,6 +6,7 @@ has deleted them, or will before they are committed.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from logging import getLogger
 from sleeper.errors import (
     CommitContended,
     CommitRefused,
+    CommitUnknown,
     JobAlreadyCommitted,
     NewFilesTooOld,
     StorageFailed,
@@ -77,7 +79,7 @@ class SweepGuard:
 
 def add_files(
     references: Sequence[FileReference],
-    job: CommittedJob | None,
+    job: CommittedJob,
     *,
     store: StateStore,
     guard: SweepGuard,
@@ -89,14 +91,15 @@ def add_files(
 
     Args:
         references: Of files that are written and durable.
-        job: The job that wrote them, if it has an id; its work is done once.
+        job: The job that wrote them; its work is done once.
         store: The table's state.
         guard: Makes sure that the files are there and stay.
         discard: Deletes the files; called when they are certainly not in the table.
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is as it was.
-        CommitUnknown: they may be in the table, so they stay where they are.
+        CommitUnknown: they may be in the table, so they stay where they are. The error names the
+            job id that finds out.
     """
     try:
         since = guard.check((reference.filename for reference in references), store.time())
@@ -104,10 +107,14 @@ def add_files(
         return store.commit(added).number
     except JobAlreadyCommitted:
         discard()
-        assert job is not None
         done = store.refresh().jobs.find(job.job_id)
         assert done is not None
         return done
+    except CommitUnknown as error:
+        raise CommitUnknown(
+            f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
+            f"command line --job-id {shlex.quote(job.job_id)}."
+        ) from error
     except (CommitRefused, CommitContended, StorageFailed):
         discard()
         raise
@@ -122,14 +129,3 @@ def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepG
     """
     guard.check([transaction.output.filename], store.time())
     return store.commit(transaction)
-
-
-def committed_job(
-    job_id: str | None, keep_until: datetime, *, rows_read: int, rows_written: int
-) -> CommittedJob | None:
-    """Return what is remembered of a job; None for work without a name."""
-    if job_id is None:
-        return None
-    return CommittedJob(
-        job_id=job_id, keep_until=keep_until, rows_read=rows_read, rows_written=rows_written
-    )

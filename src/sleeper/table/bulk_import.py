@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -25,12 +25,14 @@ from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
+from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import SweepGuard, add_files, committed_job
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.added_files import SweepGuard, add_files
+from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest
 
@@ -53,7 +55,7 @@ class BulkImportResult:
         rows_set_aside: Rows without a key, written to the place that was named for them.
         files: The references that were added.
         transaction: The table's transaction number with these rows in it.
-        job_id: The job's id, if it was given one.
+        job_id: The job's id, given or made.
         already_committed: True when this job had been committed before: nothing was added.
         leaves_before: Leaf partitions before.
         leaves_after: Leaf partitions when rows were shared out.
@@ -65,9 +67,9 @@ class BulkImportResult:
     rows_read: int
     rows_written: int
     rows_set_aside: int = 0
-    files: tuple[FileReference, ...] = ()
+    files: tuple[FileReference, ...] = field(default=(), repr=False)
     transaction: int
-    job_id: str | None = None
+    job_id: str
     already_committed: bool = False
     leaves_before: int
     leaves_after: int
@@ -108,7 +110,7 @@ def bulk_import(
 
     Args:
         data: As for `ingest`, or a Spark DataFrame.
-        job_id: Names this work. Repeating a job that was committed changes nothing.
+        job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
         spark: A session to use, Spark Connect included; without it one is started on this
             machine when Spark is needed, and left running.
@@ -124,14 +126,14 @@ def bulk_import(
         InsufficientData: there are too few different keys for so many leaves.
         MissingExtra: Spark is needed and not installed.
         CommitContended, SplitAttemptsExceeded: others kept committing; try again.
-        CommitUnknown: storage gave no answer; run the same job id again.
+        CommitUnknown: storage gave no answer; run again with the job id that it names.
         StorageFailed, TableNotFound: as for `ingest`.
 
-    Source: spec BLK-5 to BLK-10.
+    Source: rules BLK-5, BLK-7 and BLK-10.
     """
     opened = self._current()
     request = _Request(
-        job_id=job_id,
+        job_id=given_job_id(job_id),
         engine=engine,
         spark=spark,
         master=master,
@@ -142,9 +144,9 @@ def bulk_import(
     )
     started = self._context.now()
     state = opened.store.refresh()
-    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+    if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         choice = EngineChoice("local", "the job was committed before")
-        return _done_before(job_id, done, choice, state.tree.leaf_count)
+        return _done_before(request.job_id, done, choice, state.tree.leaf_count)
     if _is_frame(data):
         return _import_frame(self, opened, data, request, started)
     return _import_source(self, opened, data, request, started)
@@ -185,16 +187,17 @@ def _import_source(
     spark = _session(self, request)
     tree = opened.store.state().tree
     row_count = sum(group.row_count for group in groups)
-    guard = _guard(opened)
-    imported = import_files(
-        spark,
-        groups,
-        samples_by_leaf(sample(), tree, self.schema) if row_count else {},
-        _target(self, opened, started),
-        ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
-        progress=request.progress,
-    )
+    guard = opened.sweep_guard()
+    with job_description(spark, f"{_title(self, request)}: sort and write"):
+        imported = import_files(
+            spark,
+            groups,
+            samples_by_leaf(sample(), tree, self.schema) if row_count else {},
+            _target(self, opened, started),
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
     return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
@@ -203,20 +206,28 @@ def _import_frame(
 ) -> BulkImportResult:
     """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
     choice = _choose(self, request, "frame", 0)
-    sample = cache(partial(sample_frame, data, self.schema))
+    spark, title = data.sparkSession, _title(self, request)
+
+    @cache
+    def sample() -> KeySample:
+        with job_description(spark, f"{title}: sample the keys"):
+            return sample_frame(data, self.schema)
+
     extended = _extend(self, opened, sample)
     known = sample() if extended.attempts else None
     tree = opened.store.state().tree
-    guard = _guard(opened)
-    imported = import_frame(
-        data,
-        _target(self, opened, started),
-        samples=None if known is None else samples_by_leaf(known, tree, self.schema),
-        row_count=None if known is None else known.row_count,
-        ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
-        progress=request.progress,
-    )
+    samples = None if known is None else samples_by_leaf(known, tree, self.schema)
+    guard = opened.sweep_guard()
+    with job_description(spark, f"{title}: sort and write"):
+        imported = import_frame(
+            data,
+            _target(self, opened, started),
+            samples=samples,
+            row_count=None if known is None else known.row_count,
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
     return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
@@ -244,6 +255,13 @@ def _import_locally(
         leaves_before=extended.leaves_before,
         leaves_after=extended.leaves_after,
         took_s=result.took_s,
+    )
+
+
+def _title(self: TableHandle, request: _Request) -> str:
+    """Return what Spark's web page calls the jobs of an import."""
+    return f"sleeper: bulk import into {self.name}" + (
+        f", job {request.job_id}" if request.job_id else ""
     )
 
 
@@ -285,7 +303,7 @@ def _session(self: TableHandle, request: _Request) -> SparkSession:
     return local_session(
         conf=request.conf,
         master=request.master,
-        temp_folder=_text(self._context.temp_folder),
+        temp_folder=str(self._context.temp_folder) if self._context.temp_folder else None,
         environment=self._context.environment,
         python=sys.executable,
     )
@@ -306,15 +324,6 @@ def _target(self: TableHandle, opened: OpenedTable, started: datetime) -> Target
     )
 
 
-def _guard(opened: OpenedTable) -> SweepGuard:
-    """Return what checks the files of a job that begins now."""
-    return SweepGuard(
-        files=opened.files,
-        started=opened.store.time(),
-        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
-    )
-
-
 def _commit(
     self: TableHandle,
     opened: OpenedTable,
@@ -326,14 +335,14 @@ def _commit(
     guard: SweepGuard,
 ) -> BulkImportResult:
     kept = timedelta(days=opened.properties.statestore.job_id_retention_days)
-    job = committed_job(
-        request.job_id,
-        opened.store.time() + kept,
+    job = CommittedJob(
+        job_id=request.job_id or self._context.new_id(),
+        keep_until=opened.store.time() + kept,
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
     number: int | JobRecord = opened.store.state().number
-    if imported.references or job is not None:
+    if imported.references or request.job_id is not None:
         number = add_files(
             imported.references,
             job,
@@ -342,8 +351,7 @@ def _commit(
             discard=partial(_delete_files, imported.references, opened.files),
         )
     if isinstance(number, JobRecord):
-        assert request.job_id is not None
-        return _done_before(request.job_id, number, choice, extended.leaves_after)
+        return _done_before(job.job_id, number, choice, extended.leaves_after)
     self._undo_commit_if_deleted()
     return BulkImportResult(
         engine=choice.engine,
@@ -353,7 +361,7 @@ def _commit(
         rows_set_aside=imported.rows_set_aside,
         files=imported.references,
         transaction=number,
-        job_id=request.job_id,
+        job_id=job.job_id,
         leaves_before=extended.leaves_before,
         leaves_after=extended.leaves_after,
         took_s=(self._context.now() - started).total_seconds(),
@@ -381,10 +389,6 @@ def _done_before(
         leaves_before=leaves,
         leaves_after=leaves,
     )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _is_frame(data: object) -> bool:

@@ -84,7 +84,7 @@ def export(
         MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
         BadRequest: Spark is asked to read an instance in memory.
 
-    Source: spec EXP-2, EXP-3.
+    Source: rules EXP-2, EXP-3.
     """
     started = self._context.now()
     asked = asked_regions(self, None, None, range, regions)
@@ -113,7 +113,15 @@ def _writer(
         reading = opened.reader
         return partial(write_parts, reading, plan, now_ms=now_ms, progress=progress)
     files = open_for_spark(self).table_files
-    return partial(export_by_spark, spark, files, plan, now_ms=now_ms, progress=progress)
+    return partial(
+        export_by_spark,
+        spark,
+        files,
+        plan,
+        title=f"sleeper: export {self.name}",
+        now_ms=now_ms,
+        progress=progress,
+    )
 
 
 def _write_to(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -19,9 +20,11 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.delete_table import delete_objects
 from sleeper.ports.objects import Objects
+from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.checked_log import open_log
+from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
 
@@ -47,6 +50,14 @@ class OpenedTable:
     reader: TableReader
     open_reader: Callable[[], TableReader]
 
+    def sweep_guard(self) -> SweepGuard:
+        """Return what checks the files of a job that begins now, before they are committed."""
+        return SweepGuard(
+            files=self.files,
+            started=self.store.time(),
+            orphan_age=timedelta(minutes=self.properties.gc.orphan_age_minutes),
+        )
+
 
 class TableHandle:
     """What every part of a `Table` stands on: opened at first use, and again after a fork."""
@@ -71,7 +82,7 @@ class TableHandle:
 
     @property
     def online(self) -> bool:
-        """False when background operations leave the table alone (spec TBL-6)."""
+        """False when background operations leave the table alone (rule TBL-6)."""
         return self._record.online
 
     @property
@@ -178,7 +189,7 @@ def open_state_store(
 ) -> TransactionLogStateStore:
     """Open the state store of the table whose folder is `files`. Nothing is read yet."""
     return TransactionLogStateStore(
-        ObjectTransactionLog(files),
+        open_log(files, checks=context.commit_checks),
         ObjectSnapshotStore(files),
         schema,
         now=context.now,

@@ -116,7 +116,7 @@ def compact(
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
+    Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
     store = opened.store
@@ -157,7 +157,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec SPL-1 to SPL-6.
+    Source: rules SPL-1 to SPL-6.
     """
     opened = self._current()
     _push_down(opened, self.schema)
@@ -245,8 +245,6 @@ def sweep_orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
         TableNotFound: the table was deleted.
-
-    Source: design section 9.
     """
     return _sweep(self, delete=True, force=force)
 
@@ -279,7 +277,7 @@ def collect_garbage(
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec GC-1 to GC-5.
+    Source: rules GC-1 to GC-5.
     """
     opened = self._current()
     before = _NO_WAIT if force else _garbage_time(opened)

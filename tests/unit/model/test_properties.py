@@ -35,7 +35,7 @@ TABLE_GROUPS = (
 )
 INSTANCE_GROUPS = ("general", "commits", "splitting", "gc")
 
-# The table of spec 1.1, where our default is upstream's. Others are in OUR_DEFAULTS.
+# Upstream's defaults, where our default is upstream's. Others are in OUR_DEFAULTS.
 UPSTREAM_DEFAULTS = {
     "online": "true",
     "data.engine": "DATAFUSION",
@@ -162,6 +162,7 @@ class TestKnownProperties:
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
+            "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
             "sleeper.table.function",
@@ -191,7 +192,7 @@ class TestKnownProperties:
         ],
     )
     def test_knows_the_instance_too(self, name, default):
-        """A sample of spec 1.1's list."""
+        """A sample of upstream's list."""
         assert BY_NAME[name].default == default
 
     def test_every_default_is_a_value_of_its_kind(self):
@@ -545,7 +546,7 @@ class TestValidation:
 
     @pytest.mark.parametrize("text", ["{", "{}", '{"rowKeyFields": []}'])
     def test_a_schema_must_be_readable(self, text):
-        """Spec 1.1: it must parse."""
+        """It must parse."""
         assert list(failures({"sleeper.table.schema": text})) == ["sleeper.table.schema"]
 
     def test_an_instance_needs_an_id(self):
@@ -567,7 +568,7 @@ class TestValidation:
 
 
 class TestUnknownProperties:
-    """Kept and reported, never refused (INS-5, design section 7)."""
+    """Kept and reported, never refused (rule INS-5)."""
 
     def test_are_named(self):
         """Sorted, for a table and for an instance."""

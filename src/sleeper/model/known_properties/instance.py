@@ -1,4 +1,4 @@
-"""The properties of an instance (spec 1.1): typed groups, and the rest by name alone.
+"""The properties of an instance: typed groups, and the rest by name alone.
 
 A default for tables is no property of its own: every `sleeper.default.table.<name>` is known
 through the table property `sleeper.table.<name>`.
@@ -54,6 +54,14 @@ class CommitProperties:
         one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
         "Which state stores commit through the committer, where one runs.",
         used=False,
+    )
+    read_back: str = setting(
+        "statestore.commit.read.back",
+        "auto",
+        one_of("auto", "always", "never"),
+        "Whether each log entry is read again after it was committed, and compared; auto: "
+        "where an object store is not Amazon's own.",
+        since="ours",
     )
 
 

@@ -1,4 +1,4 @@
-"""Plans compaction jobs and claims their inputs, so that no other job takes them (spec CMP-1)."""
+"""Plans compaction jobs and claims their inputs, so that no other job takes them (rule CMP-1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes files back from compaction jobs that have not ended in time (design section 9)."""
+"""Takes files back from compaction jobs that have not ended in time."""
 
 from __future__ import annotations
 

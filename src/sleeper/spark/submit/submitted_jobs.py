@@ -1,9 +1,11 @@
-"""A job on its way to a cluster: checked, planned as a value, saved, sent (spec BLK-2 to BLK-4)."""
+"""A job on its way to a cluster: checked, planned as a value, saved, sent (BLK-2 to BLK-4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.errors import BadRequest, StorageFailed
@@ -27,6 +29,9 @@ from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 
 Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
 
+_LOG = logging.getLogger(__name__)
+_FOLDER = "bulk_import/"
+_KEPT = timedelta(days=30)
 _NAME_LENGTH_MAX = 64
 _EMR_SETTINGS = "sleeper.table.bulk.import.emr."
 
@@ -60,6 +65,7 @@ class SubmittedJobs:
         properties: Its properties.
         url: Where a driver finds it.
         new_id: Fresh random ids.
+        now: The clock (aware, UTC).
     """
 
     objects: Objects
@@ -67,6 +73,7 @@ class SubmittedJobs:
     properties: InstanceProperties
     url: str
     new_id: NewId
+    now: Callable[[], datetime]
 
     def plan(
         self,
@@ -87,7 +94,7 @@ class SubmittedJobs:
             options: More arguments for the entry script, such as `--ignore-extra-columns`.
 
         Raises:
-            JobInvalid: every reason why the job cannot be run (spec BLK-2).
+            JobInvalid: every reason why the job cannot be run (rule BLK-2).
             BadRequest: the cluster cannot be asked for it like this.
         """
         job = replace(job, id=(job.id or "").strip() or self.new_id())
@@ -99,7 +106,7 @@ class SubmittedJobs:
         if local:
             job = replace(job, files=tuple(map(_absolute, job.paths)))
         run_id = self.new_id()
-        place = f"bulk_import/{job.id}-{run_id}.json"
+        place = f"{_FOLDER}{job.id}-{run_id}.json"
         platform = platform_of(cluster)
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
@@ -112,7 +119,7 @@ class SubmittedJobs:
         return Submission(platform=platform, job=job, job_place=place, request=request)
 
     def submit(self, submission: Submission) -> Submission:
-        """Save a job where its driver finds it, then ask the cluster for the run (spec BLK-3).
+        """Save a job where its driver finds it, then ask the cluster for the run (rule BLK-3).
 
         Returns:
             The submission, with what the cluster started.
@@ -122,6 +129,7 @@ class SubmittedJobs:
             MissingExtra: boto3 is needed and not installed.
             StorageFailed: the job could not be saved; the cluster was not asked.
         """
+        self._delete_old()
         text = write_bulk_import_job(submission.job)
         if not self.objects.create(submission.job_place, text.encode()):
             raise StorageFailed(f"{submission.job_place} exists already; try again")
@@ -139,8 +147,30 @@ class SubmittedJobs:
             raise BadRequest(f"no bulk import job was saved at {place!r} in {self.url}")
         return read_bulk_import_job(body.decode())
 
+    def delete(self, place: str) -> None:
+        """Delete a job that has ended well: nobody reads it again.
+
+        What cannot be deleted stays, and is deleted when it is old.
+        """
+        _LOG.info("deleting the bulk import job %s, which has ended", place)
+        try:
+            self.objects.delete([place])
+        except StorageFailed as error:
+            _LOG.warning("the bulk import job %s cannot be deleted: %s", place, error)
+
+    def _delete_old(self) -> None:
+        """Delete jobs that were saved so long ago that no cluster will read them."""
+        before = self.now() - _KEPT
+        try:
+            old = [each.key for each in self.objects.listing(_FOLDER) if each.modified < before]
+            if old:
+                _LOG.info("deleting %d old bulk import jobs: %s", len(old), ", ".join(old))
+                self.objects.delete(old)
+        except StorageFailed as error:
+            _LOG.warning("old bulk import jobs cannot be deleted: %s", error)
+
     def table_of(self, job: BulkImportJob) -> TableRecord | None:
-        """Return a job's table, or None; its id wins over its name (spec ING-9)."""
+        """Return a job's table, or None; its id wins over its name (rule ING-9)."""
         if job.table_id:
             return self.index.by_id(job.table_id)
         return self.index.by_name(job.table_name) if job.table_name else None
