@@ -2,7 +2,7 @@
 
 Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
 in one transaction that carries the job's id, so a job that is run twice changes nothing the
-second time (rules ING-1, ING-2 and ING-5 to ING-8).
+second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
@@ -117,6 +118,7 @@ def ingest(
 
     Raises:
         InputRefused: the input does not fit; the table is as it was.
+        AlreadyExists: something is where rows are to be set aside; the table is as it was.
         CommitRefused, CommitContended: the table is as it was.
         ClockTooFarAhead: this machine's clock is wrong; the table is as it was.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
@@ -136,7 +138,7 @@ def ingest(
         schema,
         arrow_schema,
         ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
+        set_aside=None if request.set_aside is None else SetAside(request.set_aside),
         progress=request.progress,
     )
     leaf_files = LeafFiles(files, schema, arrow_schema, settings.write, new_id)
@@ -156,7 +158,8 @@ def ingest(
         job_id=given_id or new_id(),
     )
     if result.files or given_id is not None:
-        result = _commit(result, store, leaf_files, guard, settings.job_id_kept)
+        keep_until = store.time() + settings.job_id_kept
+        result = _commit(result, store, leaf_files, intake, guard, keep_until)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -189,19 +192,23 @@ def _commit(
     result: IngestResult,
     store: StateStore,
     leaf_files: LeafFiles,
+    intake: ValidatedInput,
     guard: SweepGuard,
-    job_id_kept: timedelta,
+    keep_until: datetime,
 ) -> IngestResult:
     """Make what was written visible; delete it where it certainly is not."""
+
+    def discard() -> None:
+        intake.abandon()
+        _delete(leaf_files)
+
     job = CommittedJob(
         job_id=result.job_id,
-        keep_until=store.time() + job_id_kept,
+        keep_until=keep_until,
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
-    added = add_files(
-        result.files, job, store=store, guard=guard, discard=lambda: _delete(leaf_files)
-    )
+    added = add_files(result.files, job, store=store, guard=guard, discard=discard)
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)

@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from logging import getLogger
 
 from sleeper.errors import (
     CommitContended,
@@ -27,7 +26,6 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 
-_LOG = getLogger(__name__)
 # A sweep deletes files of the whole orphan age. What lies between these shares and the whole is
 # time for a commit that is slow, and for a sweep that has listed files and not yet deleted them.
 _LOOK_AFTER_SHARE = 1 / 2
@@ -61,7 +59,6 @@ class SweepGuard:
             return self.started
         written_since = now
         oldest = now - self.orphan_age * _OLDEST_SHARE
-        _LOG.info("a job that began at %s looks at its files before it commits", self.started)
         for filename in dict.fromkeys(filenames):
             listed = self.files.listing(filename)
             modified = next((info.modified for info in listed if info.key == filename), None)

@@ -25,14 +25,12 @@ BUGS = (
         name="forgotten-before-deleted",
         breaks="A collector that is killed leaves files that nobody knows of.",
         module="operations/maintenance/collect_garbage.py",
-        right="    failures = delete_groups("
-        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n"
+        right="    failures = delete_data_files(names, files)\n"
         "    gone = [name for name in names if name not in failures]\n"
         "    number = _forget(gone, store) if gone else state.number\n",
         wrong="    gone = [*names]\n"
         "    number = _forget(gone, store) if gone else state.number\n"
-        "    failures = delete_groups("
-        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n",
+        "    failures = delete_data_files(names, files)\n",
         tests=KILLED,
     ),
     Bug(
@@ -70,7 +68,7 @@ BUGS = (
     Bug(
         name="young-swept",
         breaks="A sweep deletes what a running job has just written.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right="        if modified < before\n        and ",
         wrong="        if ",
         tests=ANY_ORDER,
@@ -78,7 +76,7 @@ BUGS = (
     Bug(
         name="waiting-swept",
         breaks="A sweep deletes files that wait for the collector.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right="        and not state.files.is_tracked(filename)\n",
         wrong="        and not state.files.references_to(filename)\n",
         tests=ANY_ORDER,
@@ -86,7 +84,7 @@ BUGS = (
     Bug(
         name="output-swept",
         breaks="A sweep deletes the output of a job that may still be committed.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right=" if filename not in outputs)\n",
         wrong=")\n",
         tests=UPKEEP,

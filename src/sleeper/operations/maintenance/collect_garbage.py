@@ -10,13 +10,12 @@ from itertools import islice
 from logging import getLogger
 
 from sleeper.errors import CommitRefused
-from sleeper.model import paths
 from sleeper.planning.garbage import collectable
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
-from sleeper.storage.deletion import delete_groups
+from sleeper.storage.deletion import delete_data_files
 
 _LOG = getLogger(__name__)
 
@@ -73,7 +72,7 @@ def collect_garbage(
     """
     state = store.refresh()
     names = garbage(state, before, after=after, files_max=files_max)
-    failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
+    failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
     for name in gone:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from itertools import islice
 from logging import getLogger
 
-from sleeper.planning.orphans import orphans_of
+from sleeper.planning.garbage import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.sweeps import SweepOrphans
