@@ -119,8 +119,7 @@ def ingest(
     Raises:
         InputRefused: the input does not fit; the table is as it was.
         AlreadyExists: something is where rows are to be set aside; the table is as it was.
-        CommitRefused, CommitContended: the table is as it was.
-        ClockTooFarAhead: this machine's clock is wrong; the table is as it was.
+        CommitRefused, CommitContended, ClockTooFarAhead: the table is as it was.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is as it was; files already written were deleted if possible.
     """
