@@ -17,9 +17,11 @@ import pyarrow as pa
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.index_cache import IndexCache
+from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
-from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges, open_file
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex, open_file
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
 
@@ -54,12 +56,20 @@ class LookupReader:
         concurrent_files: Files that one call looks at side by side. Leave it at 1 where a read
             takes microseconds; for an object store, take about as many as files are looked up at
             once.
+        ordered_by: The table's schema and its key fields. A file without our seal is read once to
+            see that its rows are in this order, which ours have. None to trust every file.
     """
 
     def __init__(
-        self, files: Objects, *, cache_bytes: int = 256 << 20, concurrent_files: int = 1
+        self,
+        files: Objects,
+        *,
+        cache_bytes: int = 256 << 20,
+        concurrent_files: int = 1,
+        ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
     ) -> None:
         self._files = files
+        self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
         self._concurrent_files = concurrent_files
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
@@ -120,6 +130,29 @@ class LookupReader:
         for filename in filenames:
             self._guarded(self._check_file, filename)
 
+    def inspect(self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T]) -> T:
+        """Return what `look` makes of a file's index, which it may let grow.
+
+        Args:
+            filename: The file.
+            look: Takes the index, and a function that reads ranges of the file.
+
+        Raises:
+            DataDamaged: the file is missing, or `look` raised for damaged bytes.
+            StorageFailed: the file cannot be read.
+        """
+
+        def look_at(filename: str) -> T:
+            read = self._reader_of(filename)
+            index = self._index_of(filename, read)
+            size = index.size_bytes
+            found = look(index, read)
+            if index.size_bytes != size:
+                self._cache.put(index)
+            return found
+
+        return self._guarded(look_at, filename)
+
     def _result_of(
         self, schema: pa.Schema, columns: Sequence[str] | None
     ) -> tuple[pa.Schema, pa.Table]:
@@ -168,6 +201,8 @@ class LookupReader:
         index = self._cache.get(filename)
         if index is None:
             index = open_file(filename, self._files.size(filename), read)
+            if self._ordered_by is not None and not index.is_sealed:
+                check_key_order(index, *self._ordered_by, read)
             self._cache.put(index)
         return index
 

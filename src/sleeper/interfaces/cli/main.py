@@ -4,14 +4,18 @@ Commands live in modules of their own that are imported when they are called, so
 waits only for what it needs itself.
 
 Exit codes: 0 done; 1 refused, the message says why; 2 wrong use of the command line;
-75 try again later (EX_TEMPFAIL); 130 interrupted.
+75 try again later (EX_TEMPFAIL); 130 interrupted by Ctrl-C; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,6 +26,7 @@ from sleeper.errors import SleeperError
 EXIT_REFUSED = 1
 EXIT_TRY_AGAIN = 75
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
 
 _COMMANDS = {
     "init": ("data", "Make a new instance."),
@@ -110,14 +115,36 @@ def cli() -> None:
         sleeper query flights --key tailnum=N14228
 
     Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
-    130 interrupted.
+    130 interrupted; 143 ended by SIGTERM.
     """
+
+
+class _Terminated(BaseException):
+    """SIGTERM came. Whoever catches nothing but errors lets it through."""
+
+
+@contextmanager
+def _ending_orderly_on_sigterm() -> Iterator[None]:
+    """Let files that are not finished be deleted on SIGTERM, as on Ctrl-C."""
+
+    def end(*_: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with a code that says how it ended."""
     try:
-        code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
+        with _ending_orderly_on_sigterm():
+            code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
     except SleeperError as error:
         click.echo(f"sleeper: {error}", err=True)
         code = EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
@@ -127,6 +154,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("sleeper: interrupted; nothing more was changed", err=True)
         code = EXIT_INTERRUPTED
+    except _Terminated:
+        click.echo("sleeper: ended by SIGTERM; nothing more was changed", err=True)
+        code = EXIT_TERMINATED
     except OSError as error:  # of the terminal, or of a file that the command line named
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"sleeper: {where}{error.strerror or error}", err=True)
