@@ -14,7 +14,12 @@ from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import StorageFailed, UrlInvalid
 from sleeper.model import paths
-from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
+from sleeper.model.object_stores import (
+    ObjectStoreSettings,
+    is_bucket_url,
+    split_url,
+    without_credentials,
+)
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.checked_log import CommitChecks
@@ -98,7 +103,7 @@ def place_of(
     if is_bucket_url(text):
         return _bucket(text, stores)
     raise UrlInvalid(
-        f"cannot open {text!r}: an instance is a folder, file:// and a path, "
+        f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
         "s3://bucket/folder, or memory://"
     )
 
