@@ -11,6 +11,7 @@ from sleeper.instance import connect
 from sleeper.interfaces.cli.main import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.merges import SiblingLeaves
 from sleeper.table.maintenance import CompactionSummary, GcSummary
@@ -84,7 +85,7 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         f"transaction {run.transaction}"
     )
     for job in run.failed:
-        click.echo(f"job {job.job.job_id} failed: {job.failure}", err=True)
+        warn(f"job {job.job.job_id} failed: {job.failure}")
 
 
 @click.command()
@@ -198,9 +199,10 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@click.option("--force", is_flag=True, help="Do not wait; only while nobody reads the table.")
 @instance_option
 @json_option
-def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
     """Delete files that nothing in TABLE references any longer.
 
     They wait for sleeper.table.gc.delay.minutes, which must be longer than any
@@ -212,7 +214,7 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
     """
     opened = connect(instance).table(table)
     if dry_run:
-        names = opened.garbage()
+        names = opened.garbage(force=force)
         if as_json:
             print_json(names)
             return
@@ -221,7 +223,7 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
         say(f"{counted(len(names), 'file')} of {table} would be deleted")
         return
     with progress_of(f"collecting garbage of {table}", "files") as progress:
-        run = opened.collect_garbage(progress=lambda deleted: progress(deleted, None))
+        run = opened.collect_garbage(force=force, progress=lambda deleted: progress(deleted, None))
     if as_json:
         print_json(run)
     else:
@@ -233,15 +235,16 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
 def _say_collected(table: str, run: GcSummary) -> None:
     say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
     for name, failure in run.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
 
 
 @click.command()
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@click.option("--force", is_flag=True, help="Files of any age; jobs under way are refused.")
 @instance_option
 @json_option
-def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+def sweep(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
     """Delete files in the folder of TABLE that no commit names.
 
     Jobs that were killed leave them behind. They count once they are older than
@@ -253,7 +256,7 @@ def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
         sleeper sweep flights --dry-run
     """
     opened = connect(instance).table(table)
-    swept = opened.orphans() if dry_run else opened.sweep_orphans()
+    swept = opened.orphans(force=force) if dry_run else opened.sweep_orphans(force=force)
     if as_json:
         print_json(swept)
     else:
@@ -269,4 +272,4 @@ def _say_swept(table: str, swept: SweepResult) -> None:
     count = len(swept.orphans) - len(swept.failures)
     say(f"{done} {counted(count, 'file')} of {table} that no commit names")
     for name, failure in swept.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
