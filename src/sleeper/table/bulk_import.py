@@ -75,18 +75,16 @@ def bulk_import(
     """Add many rows, all of them in one commit, or none.
 
     A table with too few leaves for the input is split first, by a sample of the rows: one leaf
-    for each million rows or 128 MiB is enough, up to 256, unless the property
-    `sleeper.table.bulk.import.min.leaf.partitions` says how many there must be. Filters and
-    aggregations apply as in standard ingest.
+    for each million rows or 128 MiB, up to 256, or as many as the property
+    `sleeper.table.bulk.import.min.leaf.partitions` demands. Processing is that of ingest.
 
     Args:
         data: As for `ingest`, or a Spark DataFrame.
         job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
-        spark: A session to use, Spark Connect included; without it one is started on this
-            machine when Spark is needed, and left running.
+        spark: A session to use, Connect included; else one is started here, and left running.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
-        conf: Settings of the session that is started.
+        conf: Its settings.
         ignore_extra_columns: As for `ingest`.
         set_aside: For rows whose key is null; without it such input is refused. A Parquet
             file for the local engine, a folder that all workers reach for Spark.
@@ -94,8 +92,7 @@ def bulk_import(
 
     Raises:
         InputRefused: the input does not fit the table; no row of it is visible.
-        InsufficientData: there are too few different keys for as many leaves as the property
-            demands.
+        InsufficientData: there are too few different keys for the leaves that are demanded.
         MissingExtra: Spark is needed and not installed.
         CommitContended, SplitAttemptsExceeded: others kept committing; try again.
         CommitUnknown: storage gave no answer; run again with the job id that it names.
@@ -117,8 +114,8 @@ def bulk_import(
     started = self._context.now()
     state = opened.store.refresh()
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
-        choice = EngineChoice("local", "the job was committed before")
-        return done_before(request.job_id, done, choice, state.tree.leaf_count)
+        before = EngineChoice("local", "the job was committed before")
+        return done_before(request.job_id, done, before, state.tree.leaf_count)
     if _is_frame(data):
         return _import_frame(self, opened, data, request, started)
     return _import_source(self, opened, data, request, started)
