@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from sleeper.errors import (
     InstanceAlreadyExists,
     InstanceNotFound,
     TableNotFound,
+    UrlInvalid,
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import read_properties, write_properties
@@ -50,6 +51,7 @@ from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.places import Place, commit_checks, place_of
+from sleeper.storage.storage_clock import StorageClock
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
@@ -159,10 +161,17 @@ class Instance:
         now: Callable[[], datetime] = _now,
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
+        ticks_s: Callable[[], float] | None = None,
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        clock = StorageClock(
+            objects,
+            now=now,
+            ticks_s=ticks_s or (time.monotonic if now is _now else lambda: now().timestamp()),
+            ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
+        )
         checks = commit_checks(objects, self.properties.commits.read_back, new_id)
         self._context = InstanceContext(
             url=url,
@@ -172,6 +181,7 @@ class Instance:
             properties=self.properties,
             temp_folder=None,
             now=now,
+            storage_time=clock.time,
             new_id=new_id,
             pause=pause,
             inputs=BucketInputs(stores),
@@ -257,6 +267,8 @@ class Instance:
         )
 
     def _record(self, name: str) -> TableRecord:
+        if not isinstance(name, str):
+            raise BadRequest(f"a table is named by a string, not {name!r}")
         record = self._context.index.by_name(name)
         if record is None:
             raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
@@ -283,6 +295,11 @@ class Instance:
 
 def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
+    if (outer := place.enclosing_instance()) is not None:
+        raise UrlInvalid(
+            f"{place.url} lies inside the instance at {outer}: make an instance beside it, not in "
+            "it, where it would be taken for a part of it"
+        )
     fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()

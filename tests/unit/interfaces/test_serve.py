@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import sleeper as sleeper_package
+from sleeper.storage.local.folder import FolderObjects
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
+LONG_AGO_S = 1_000_000_000
 MAIN = "from sleeper.interfaces.cli.main import main; main()"
 ROUND = ("serve", "--only-tables", "--once")
 
@@ -25,30 +28,29 @@ def url(tmp_path):
         more = write_rows(tmp_path / f"{number}.parquet", ROWS)
         assert sleeper("ingest", "trips", more, "--instance", url).exit_code == 0
     table = sleeper_package.connect(url).table("trips")
-    table._current().files.put("data/partition_x/killed.parquet", b"half a file")
-    table.set_properties(
-        {
-            "sleeper.table.gc.delay.minutes": "0",
-            "sleeper.table.gc.orphan.age.minutes": "0",
-            "sleeper.table.partition.merging.threshold": "1000",
-        }
-    )
+    files = table._current().files
+    files.put("data/partition_x/killed.parquet", b"half a file")
+    os.utime(files.url("data/partition_x/killed.parquet"), (LONG_AGO_S, LONG_AGO_S))
+    table.set_properties({"sleeper.table.partition.merging.threshold": "1000"})
     return url
 
 
-def test_one_round_does_all_that_is_to_do(url):
+def test_one_round_does_all_that_is_to_do(url, monkeypatch):
     """Files are merged, leaves too, and what is left over is deleted; then it ends."""
     done = sleeper(*ROUND, "--instance", url)
     again = sleeper(*ROUND, "--instance", url)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    monkeypatch.setattr(FolderObjects, "storage_time", lambda _: tomorrow)
+    next_day = sleeper(*ROUND, "--instance", url)
 
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
         "trips: 10 files became 2",
         "trips: merged 1 pair of leaf partitions",
-        "trips: deleted 10 files",
         "trips: deleted 1 file that killed jobs left",
     ]
     assert again.stdout == ""
+    assert next_day.stdout == "trips: deleted 10 files\n"
 
 
 def test_tables_that_are_offline_are_left_alone(url):

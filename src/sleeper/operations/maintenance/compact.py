@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
@@ -14,6 +15,7 @@ from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
 from sleeper.ports.objects import Objects
+from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
@@ -52,6 +54,7 @@ def compact(
     files: Objects,
     write: Callable[[ClaimedJob], CompactionOutput],
     run: Runner,
+    orphan_age: timedelta,
 ) -> Generator[CompactionJobResult, None, None]:
     """Write each job's output and put it in the place of its inputs, in one commit for each job.
 
@@ -66,18 +69,20 @@ def compact(
         files: The table's folder.
         write: Writes a job's output; `write_output`, with all but its first argument.
         run: Where and in which order that is done.
+        orphan_age: How old a file must be that a sweep deletes.
 
     Raises:
         CommitContended, CommitUnknown: run the same job again; it is committed once.
     """
     waiting = {job.job_id: job for job in jobs}
+    guard = SweepGuard(files=files, started=store.time(), orphan_age=orphan_age)
     try:
         for job, written in _written(jobs, store, write, run):
             if isinstance(written, SleeperError):
                 number = _release([job], store)
                 result = CompactionJobResult(job=job, failure=written, transaction=number)
             else:
-                result = _replaced(job, written, store, files)
+                result = _replaced(job, written, store, guard)
             del waiting[job.job_id]
             yield result
     finally:
@@ -123,16 +128,16 @@ def write_output(
 
 
 def _replaced(
-    job: CompactionJob, written: CompactionOutput, store: StateStore, files: Objects
+    job: CompactionJob, written: CompactionOutput, store: StateStore, guard: SweepGuard
 ) -> CompactionJobResult:
     transaction = ReplaceFiles(job_id=job.job_id, inputs=job.inputs, output=written.reference)
     try:
-        after = store.commit(transaction)
+        after = replace_files(transaction, store=store, guard=guard)
     except CommitRefused as refusal:
         state = store.refresh()
         if not state.files.is_tracked(job.output):
             with suppress(StorageFailed):
-                files.delete([job.output, paths.sketch_file(job.output)])
+                guard.files.delete([job.output, paths.sketch_file(job.output)])
         return CompactionJobResult(job=job, failure=refusal, transaction=state.number)
     return CompactionJobResult(
         job=job,

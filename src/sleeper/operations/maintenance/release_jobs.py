@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from logging import getLogger
 
 from sleeper.planning.leases import expired_claims
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
+
+_LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,4 +40,10 @@ def release_expired_jobs(before: datetime, *, store: StateStore) -> ReleaseResul
     if not claims:
         return ReleaseResult(claims=(), transaction=state.number)
     after = store.commit(ReleaseClaims(claims=claims))
+    for claim in claims:
+        _LOG.warning(
+            "took %d files back from compaction job %s, which did not end in time",
+            len(claim.filenames),
+            claim.job_id,
+        )
     return ReleaseResult(claims=claims, transaction=after.number)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -34,6 +34,7 @@ from sleeper.storage.objectstore.output import BucketOutput
 logger = logging.getLogger(__name__)
 
 _PAGE_KEYS = 1_000  # what one request of a listing returns
+_TIME_KEY = "storage.time"  # written to learn the store's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,16 @@ class BucketObjects:
         except vendor_errors() as error:
             first = key_of(names[0])
             raise write_failure(error, self.client.bucket, first) from error
+
+    def storage_time(self) -> datetime:
+        """Put an object of one byte and ask for its head."""
+        self.put(_TIME_KEY, b".")
+        store, name = self.client.store(), self._name(_TIME_KEY)
+        try:
+            modified: datetime = obstore().head(store, name)["last_modified"]
+        except vendor_errors() as error:
+            raise self._read_failure(error, _TIME_KEY) from error
+        return modified.astimezone(UTC)
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
