@@ -11,6 +11,7 @@ from sleeper.instance import connect
 from sleeper.interfaces.cli.main import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.merges import SiblingLeaves
 from sleeper.table.maintenance import CompactionSummary, GcSummary
@@ -84,7 +85,7 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         f"transaction {run.transaction}"
     )
     for job in run.failed:
-        click.echo(f"job {job.job.job_id} failed: {job.failure}", err=True)
+        warn(f"job {job.job.job_id} failed: {job.failure}")
 
 
 @click.command()
@@ -234,7 +235,7 @@ def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) 
 def _say_collected(table: str, run: GcSummary) -> None:
     say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
     for name, failure in run.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
 
 
 @click.command()
@@ -271,4 +272,4 @@ def _say_swept(table: str, swept: SweepResult) -> None:
     count = len(swept.orphans) - len(swept.failures)
     say(f"{done} {counted(count, 'file')} of {table} that no commit names")
     for name, failure in swept.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")

@@ -15,6 +15,7 @@ from sleeper.errors import TableNotFound
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_json, say
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.table.table import Table
 
@@ -105,7 +106,7 @@ def _show(care: MaintenanceStep, *, as_json: bool) -> None:
     elif failure is None:
         say(f"{care.table}: {care.done}")
     else:
-        click.echo(f"{care.table or 'instance'}: {care.verb} failed: {failure}", err=True)
+        warn(f"{care.table or 'instance'}: {care.verb} failed: {failure}")
 
 
 @dataclass
