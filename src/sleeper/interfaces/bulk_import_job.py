@@ -19,6 +19,7 @@ from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
 from sleeper.interfaces.cli.main import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         run_job.main(args=arguments, prog_name="sleeper_bulk_import", standalone_mode=False)
     except SleeperError as error:
-        click.echo(f"sleeper: {error}", err=True)
+        warn(f"sleeper: {error}")
         sys.exit(EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED)
     except click.ClickException as error:
         error.show()

@@ -42,7 +42,7 @@ class FileReference:
             transaction that adds it; the state sets it.
 
     Raises:
-        ValueError: `row_count` is negative.
+        ValueError: `row_count` is negative, or no file can have as many rows.
 
     Source: rules FRF-1, FRF-2.
     """
@@ -63,6 +63,8 @@ class FileReference:
     def __post_init__(self) -> None:
         if self.row_count < 0:
             raise ValueError(f"row_count must be 0 or more, not {self.row_count}")
+        if self.row_count >= 2**63:
+            raise ValueError("row_count must be below 2**63: no file can have as many rows")
 
     def about_file(self, other: FileReference) -> FileReference:
         """Return this with all that `other` says of the file itself, not of the partition."""

@@ -110,13 +110,32 @@ def test_no_checkpoint_is_no_loss(objects):
 
 
 @pytest.mark.parametrize("key", [ENTRY.format(2), CHECKPOINT.format(64)])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"format":1}', b'{"format":1,"change":{}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{", b"[]", b'{"format":1}', b'{"format":1,"change":{}}'),
+        b'{"format":1,"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    ],
+    ids=["empty", "cut off", "list", "bare", "no change", "nested"],
+)
 def test_damage_is_named(objects, key, body):
     """A body that is none is reported by its key, with what to do; nothing is guessed."""
     with_tables(objects, 1)
     objects.put(key, body)
 
     with pytest.raises(DataDamaged, match=key):
+        open_index(objects).all()
+
+
+@pytest.mark.parametrize("table_id", ["", ".", "..", "../other", "/etc", "a/b"])
+def test_an_id_that_leads_away_is_damage(objects, table_id):
+    """A table's data lie in a folder of that name, and are deleted with the table."""
+    table = {"tableId": table_id, "name": "evil", "online": True, "properties": {}}
+    change = {"type": "add", "tableId": table_id, "table": table}
+    entry = {"entryId": "by hand", "format": 1, "change": change}
+    objects.put(ENTRY.format(1), json.dumps(entry).encode())
+
+    with pytest.raises(DataDamaged, match="cannot be the id of a table"):
         open_index(objects).all()
 
 

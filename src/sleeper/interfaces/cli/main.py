@@ -22,6 +22,7 @@ from typing import Any
 import click
 
 from sleeper.errors import SleeperError
+from sleeper.interfaces.cli.stderr import warn
 
 EXIT_REFUSED = 1
 EXIT_TRY_AGAIN = 75
@@ -34,20 +35,20 @@ _COMMANDS = {
     "ingest": ("data", "Add the rows of Parquet files to a table."),
     "bulk-import": (
         "bulk_imports.bulk_import",
-        "Add much data at once, here or on a Spark cluster.",
+        "Add many rows at once, here or on a Spark cluster.",
     ),
     "spark-environment": (
         "bulk_imports.spark_environment",
-        "Pack what a Spark cluster needs of Sleeper.",
+        "Pack Sleeper for a Spark cluster.",
     ),
     "query": ("query", "Read rows by key or key range."),
     "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split leaf partitions that have grown large."),
     "merge": ("maintenance", "Merge leaf partitions that have become small."),
-    "gc": ("maintenance", "Delete files that nothing references any longer."),
-    "sweep": ("maintenance", "Delete files that killed jobs have left behind."),
-    "serve": ("serve", "Take care of all tables, until it is stopped."),
+    "gc": ("maintenance", "Delete files that are not referenced any more."),
+    "sweep": ("maintenance", "Delete files that killed jobs left."),
+    "serve": ("serve", "Maintain all tables, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 
@@ -146,19 +147,19 @@ def main(arguments: list[str] | None = None) -> None:
         with _ending_orderly_on_sigterm():
             code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
     except SleeperError as error:
-        click.echo(f"sleeper: {error}", err=True)
+        warn(f"sleeper: {error}")
         code = EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
     except click.ClickException as error:
         error.show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("sleeper: interrupted; nothing more was changed", err=True)
+        warn("sleeper: interrupted; nothing more was changed")
         code = EXIT_INTERRUPTED
     except _Terminated:
-        click.echo("sleeper: ended by SIGTERM; nothing more was changed", err=True)
+        warn("sleeper: ended by SIGTERM; nothing more was changed")
         code = EXIT_TERMINATED
     except OSError as error:  # of the terminal, or of a file that the command line named
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"sleeper: {where}{error.strerror or error}", err=True)
+        warn(f"sleeper: {where}{error.strerror or error}")
         code = EXIT_REFUSED
     sys.exit(code if isinstance(code, int) else 0)

@@ -11,6 +11,7 @@ from sleeper.instance import connect
 from sleeper.interfaces.cli.main import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.merges import SiblingLeaves
 from sleeper.table.maintenance import CompactionSummary, GcSummary
@@ -18,7 +19,9 @@ from sleeper.table.maintenance import CompactionSummary, GcSummary
 
 @click.command()
 @click.argument("table")
-@click.option("--all-files", is_flag=True, help="Merge what the strategy would leave as well.")
+@click.option(
+    "--all-files", is_flag=True, help="Merge also the files that the strategy would leave."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -34,7 +37,7 @@ def compact(
 ) -> None:
     """Merge files of TABLE, so that queries have fewer of them to read.
 
-    A job that fails is told, and its files stay as they were.
+    A job that fails is reported; its files stay unchanged.
 
     \b
     Example:
@@ -84,7 +87,7 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         f"transaction {run.transaction}"
     )
     for job in run.failed:
-        click.echo(f"job {job.job.job_id} failed: {job.failure}", err=True)
+        warn(f"job {job.job.job_id} failed: {job.failure}")
 
 
 @click.command()
@@ -151,7 +154,7 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
 def merge(
     table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
 ) -> None:
-    """Merge leaf partitions of TABLE that have become small, two and two.
+    """Merge leaf partitions of TABLE that have become small, in pairs.
 
     Two leaves of one parent are merged while they have fewer rows together than
     sleeper.table.partition.merging.threshold, or --below. Their files stay where
@@ -202,7 +205,7 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @instance_option
 @json_option
 def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
-    """Delete files that nothing in TABLE references any longer.
+    """Delete files that TABLE does not reference any more.
 
     They wait for sleeper.table.gc.delay.minutes, which must be longer than any
     query takes.
@@ -234,7 +237,7 @@ def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) 
 def _say_collected(table: str, run: GcSummary) -> None:
     say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
     for name, failure in run.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
 
 
 @click.command()
@@ -271,4 +274,4 @@ def _say_swept(table: str, swept: SweepResult) -> None:
     count = len(swept.orphans) - len(swept.failures)
     say(f"{done} {counted(count, 'file')} of {table} that no commit names")
     for name, failure in swept.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
