@@ -173,6 +173,7 @@ class Instance:
             temp_folder=None,
             now=now,
             new_id=new_id,
+            host=os.uname().nodename,
             pause=pause,
             inputs=BucketInputs(stores),
             environment=os.environ,

@@ -27,6 +27,7 @@ class InstanceContext:
         temp_folder: Where sorting may spill; None for the system's temporary folder.
         now: The clock (aware, UTC).
         new_id: Fresh random ids.
+        host: The name of this machine.
         pause: Waits before another attempt at a commit, given the attempt's number.
         inputs: Reads input files by URL, and knows how buckets are reached.
         environment: Environment variables, where Spark and its Java are looked for.
@@ -40,6 +41,7 @@ class InstanceContext:
     temp_folder: Path | None
     now: Callable[[], datetime]
     new_id: NewId
+    host: str
     pause: Callable[[int], None]
     inputs: BucketInputs
     environment: Mapping[str, str]

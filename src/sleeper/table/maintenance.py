@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from sleeper.engine.writing.data_file import write_settings
-from sleeper.errors import BadRequest
+from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.properties import TableProperties
-from sleeper.model.schema import Schema
+from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
 from sleeper.operations.maintenance.compact import CompactionJobResult, write_output
 from sleeper.operations.maintenance.compact import compact as run_compactions
-from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
-from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_leaves
+from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_small_leaves
 from sleeper.operations.maintenance.push_down_references import push_down_references
-from sleeper.operations.maintenance.release_jobs import release_expired_jobs
+from sleeper.operations.maintenance.release_jobs import (
+    ReleaseResult,
+    release_expired_jobs,
+    release_jobs,
+)
 from sleeper.operations.maintenance.split_leaf import SplitResult, split_leaf
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
 from sleeper.operations.maintenance.worker_processes import run_pieces
 from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
-from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.leases import HeldClaim, held_claims
+from sleeper.planning.merges import SiblingLeaves, merging_threshold
 from sleeper.planning.merges import small_siblings as plan_merges
 from sleeper.planning.splits import LeafSize
 from sleeper.planning.splits import leaf_sizes as plan_splits
+from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 
 
@@ -97,13 +103,14 @@ def compact(
     """Merge files, leaf by leaf, so that queries have fewer of them to read.
 
     References of partitions that were split go down to the leaves first. Each job is
-    committed for itself: a run that is killed leaves what it has done, and files that no
-    other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
+    committed for itself. Files are claimed for a few jobs at a time, and claims are renewed
+    while the jobs run. A run that is killed leaves what it has done, and a few claims: the next
+    run takes them back after `sleeper.table.compaction.job.lease.minutes`, or `release_claims`.
 
     Memory is about 1 GiB for each job at once, and does not grow with the rows.
 
     Args:
-        all_files: Merge what the strategy would leave as well.
+        all_files: Merge what the strategy would leave as well, until each leaf has one file.
         workers: Jobs at once, if there are so many: each in a process of its own, from two on.
         progress: Called with how many jobs have ended, and of how many.
 
@@ -117,23 +124,58 @@ def compact(
     Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
-    store = opened.store
-    lease = timedelta(minutes=opened.properties.compaction.lease_minutes)
-    released = release_expired_jobs(self._context.now() - lease, store=store)
-    pushed = _push_down(opened, self.schema)
-    created = create_compaction_jobs(
-        CompactionSettings.of(opened.properties.compaction),
-        all_files=all_files,
-        store=store,
-        new_id=self._context.new_id,
-    )
+    lease, now = _lease(opened), self._context.now()
+    released = release_expired_jobs(lease, now, store=opened.store)
+    moved = push_down_references(store=opened.store, files=opened.files, schema=self.schema).moved
+
+    def plan(state: TableState) -> CompactionPlan:
+        settings = CompactionSettings.of(opened.properties.compaction)
+        return plan_compactions(state, settings, all_files=all_files, new_id=self._context.new_id)
+
+    first = plan(opened.store.refresh())
+    ended: list[CompactionJobResult] = []
+    with JobClaims(opened.store, _claim_settings(self, lease, workers)) as claims:
+        again = (lambda state: plan(state).jobs) if all_files else None
+        for jobs in claims.rounds(first.jobs, again):
+            with closing(_run_jobs(opened, jobs, workers)) as results:
+                for result in results:
+                    ended.append(result)
+                    progress(len(ended), claims.planned)
     return CompactionSummary(
-        plan=created.plan,
-        jobs=_run_jobs(opened, created.plan.jobs, workers, progress),
-        pushed_down=pushed,
+        plan=first,
+        jobs=tuple(ended),
+        pushed_down=moved,
         released=tuple(sorted({claim.job_id for claim in released.claims})),
-        transaction=store.state().number,
+        transaction=opened.store.state().number,
     )
+
+
+def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
+    """Return the files that compaction jobs have claimed: by whom, and since when.
+
+    A claim ends `sleeper.table.compaction.job.lease.minutes` after it was last renewed.
+    """
+    opened = self._current()
+    return held_claims(opened.store.refresh(), _lease(opened), self._context.now())
+
+
+def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResult:
+    """Release the files that compaction jobs have claimed, so that others may compact them.
+
+    For claims of processes that have died; others work in vain, and are refused when they commit.
+    Claims whose lease has ended are released by the next compaction in any case.
+
+    Args:
+        job_id: The job; without it, all jobs of the table.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
+
+    Source: ours; upstream's locks stay.
+    """
+    opened = self._current()
+    return release_jobs(job_id, _lease(opened), self._context.now(), store=opened.store)
 
 
 def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
@@ -158,7 +200,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
     Source: spec SPL-1 to SPL-6.
     """
     opened = self._current()
-    _push_down(opened, self.schema)
+    push_down_references(store=opened.store, files=opened.files, schema=self.schema)
     return tuple(
         split_leaf(
             size.partition.partition_id,
@@ -182,7 +224,7 @@ def small_siblings(
         rows_below: As for `merge_partitions`.
     """
     opened = self._current()
-    threshold = _merging_threshold(opened.properties, rows_below)
+    threshold = merging_threshold(opened.properties.splitting, rows_below)
     return plan_merges(opened.store.refresh(), threshold)
 
 
@@ -209,19 +251,10 @@ def merge_partitions(
     Source: ours; upstream only splits.
     """
     opened = self._current()
-    threshold = _merging_threshold(opened.properties, rows_below)
+    threshold = merging_threshold(opened.properties.splitting, rows_below)
     if threshold:
-        _push_down(opened, self.schema)
-    store = opened.store
-    store.refresh()
-    tried: dict[str, MergeResult] = {}
-    more = True
-    while more:
-        pairs = plan_merges(store.state(), threshold)
-        new = [pair for pair in pairs if pair.parent.partition_id not in tried]
-        tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
-        more = bool(new)
-    return tuple(tried.values())
+        push_down_references(store=opened.store, files=opened.files, schema=self.schema)
+    return merge_small_leaves(threshold, store=opened.store)
 
 
 def orphans(self: TableHandle) -> SweepResult:
@@ -290,20 +323,19 @@ def collect_garbage(
     return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
 
 
-def _push_down(opened: OpenedTable, schema: Schema) -> int:
-    moved, more = 0, True
-    while more:
-        run = push_down_references(store=opened.store, files=opened.files, schema=schema)
-        moved, more = moved + run.moved, run.more
-    return moved
+def _lease(opened: OpenedTable) -> timedelta:
+    return timedelta(minutes=opened.properties.compaction.lease_minutes)
+
+
+def _claim_settings(self: TableHandle, lease: timedelta, workers: int) -> ClaimSettings:
+    context = self._context
+    owner = ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id())
+    return ClaimSettings(owner=owner, jobs_max=2 * workers, renew_every_s=lease.total_seconds() / 3)
 
 
 def _run_jobs(
-    opened: OpenedTable,
-    jobs: Sequence[CompactionJob],
-    workers: int,
-    progress: Callable[[int, int], None],
-) -> tuple[CompactionJobResult, ...]:
+    opened: OpenedTable, jobs: Iterable[CompactionJob], workers: int
+) -> Generator[CompactionJobResult, None, None]:
     write = partial(
         write_output,
         # The readers of this process, or new ones in each worker process.
@@ -311,19 +343,13 @@ def _run_jobs(
         files=opened.files,
         settings=write_settings(opened.properties.parquet),
     )
-    ended: list[CompactionJobResult] = []
-    results = run_compactions(
+    return run_compactions(
         jobs,
         store=opened.store,
         files=opened.files,
         write=write,
         run=partial(run_pieces, workers=workers),
     )
-    with closing(results):
-        for result in results:
-            ended.append(result)
-            progress(len(ended), len(jobs))
-    return tuple(ended)
 
 
 def _sweep(self: TableHandle, *, delete: bool) -> SweepResult:
@@ -332,18 +358,6 @@ def _sweep(self: TableHandle, *, delete: bool) -> SweepResult:
     result = sweep(age, delete=delete, store=opened.store, files=opened.files)
     self._undo_commit_if_deleted()
     return result
-
-
-def _merging_threshold(properties: TableProperties, rows_below: int | None) -> int:
-    known = properties.splitting
-    threshold = known.merging_threshold_rows if rows_below is None else rows_below
-    if threshold > known.threshold_rows:
-        raise BadRequest(
-            f"leaves of fewer than {threshold:,} rows cannot be merged: from "
-            f"{known.threshold_rows:,} rows on a leaf is split "
-            "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
-        )
-    return threshold
 
 
 def _garbage_time(properties: TableProperties, now: datetime) -> datetime:

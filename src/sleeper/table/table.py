@@ -47,6 +47,8 @@ class Table(TableHandle):
     # What keeps it quick and small.
     plan_compaction = maintenance.plan_compaction
     compact = maintenance.compact
+    claims = maintenance.claims
+    release_claims = maintenance.release_claims
     leaf_sizes = maintenance.leaf_sizes
     split_partitions = maintenance.split_partitions
     small_siblings = maintenance.small_siblings
