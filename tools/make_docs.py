@@ -3,8 +3,9 @@
     python tools/make_docs.py            writes what has changed
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
 
-The CLI's page comes from its commands, the properties' page from their definitions, and the
-outputs in README.md and docs/guide from running what stands above them (shown_runs.py).
+The CLI's page comes from its commands, those of properties and Spark's options from their
+definitions, and the outputs in README.md and docs/guide from running what stands above them
+(shown_runs.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import click
 from shown_runs import ROOT, RunFailed, run_page
 
 from sleeper.interfaces.cli.main import cli
+from sleeper.interfaces.spark_options import OPTIONS
 from sleeper.model.known_properties.kinds import Property
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 from sleeper.model.properties import INSTANCE_PROPERTIES, TABLE_PROPERTIES
@@ -68,6 +70,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     """Each page that this tool writes, with the function that makes it from the old one."""
     yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
     yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
+    yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "README.md", run_page
     for path in sorted((ROOT / "docs/guide").rglob("*.md")):
         yield path, run_page
@@ -155,6 +158,18 @@ def property_row(known: Property) -> str:
         default += f"<br>or `{known.instance_default}`"
     marks = ["*Fixed.*"] * (not known.editable) + ["*Ours.*"] * (known.since == "ours")
     return f"| `{known.name}` | {default} | {' '.join([cell(known.description), *marks])} |\n"
+
+
+def spark_options_page() -> str:
+    """Every option of Spark's `format("sleeper")`: where it may be given, and its meaning."""
+    text = (
+        f"{GENERATED}# Options of the Spark data source\n\n"
+        'Of `spark.read.format("sleeper")` and its kind: see [tables in Spark](../spark/tables.md).'
+        "\n\n| option | for | meaning |\n|---|---|---|\n"
+    )
+    for option in OPTIONS:
+        text += f"| `{option.name}` | {', '.join(option.uses)} | {cell(option.text)} |\n"
+    return text
 
 
 def cell(text: str) -> str:

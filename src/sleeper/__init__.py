@@ -22,6 +22,7 @@ from sleeper.errors import (
 from sleeper.instance import Instance, connect, create_instance
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.operations.ingest import IngestResult
+from sleeper.spark.views import register_views
 from sleeper.table.table import Table
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "Table",
     "connect",
     "create_instance",
+    "register_views",
 ]

@@ -49,11 +49,11 @@ class BadRequest(SleeperError, ValueError):
 
 
 class SchemaInvalid(BadRequest):
-    """A table schema breaks a rule (spec SCH-1 to SCH-6)."""
+    """A table schema breaks a rule (rules SCH-1 to SCH-6)."""
 
 
 class PropertiesInvalid(BadRequest):
-    """One or more properties have values that are not allowed (spec INS-6).
+    """One or more properties have values that are not allowed (rule INS-6).
 
     Attributes:
         failures: Every failure, property name to message, in property order.
@@ -70,11 +70,11 @@ class PropertiesInvalid(BadRequest):
 
 
 class SplitPointsInvalid(BadRequest):
-    """Split points are of the wrong type, or not strictly ascending (spec TBL-9)."""
+    """Split points are of the wrong type, or not strictly ascending (rule TBL-9)."""
 
 
 class SplitInvalid(BadRequest):
-    """A partition tree, or one split in it, breaks a rule (spec PRT-10, PRT-11)."""
+    """A partition tree, or one split in it, breaks a rule (rules PRT-10, PRT-11)."""
 
 
 class QueryInvalid(BadRequest):
@@ -82,7 +82,7 @@ class QueryInvalid(BadRequest):
 
 
 class JobInvalid(BadRequest):
-    """A job breaks a rule; nothing of it was started (spec ING-10, BLK-2).
+    """A job breaks a rule; nothing of it was started (rules ING-10, BLK-2).
 
     Attributes:
         failures: Every reason, in the order of the rules.
@@ -113,7 +113,7 @@ class TableNotFound(NotFound):
 
 
 class PartitionNotFound(NotFound):
-    """The partition tree has no partition with this id (spec STS-10)."""
+    """The partition tree has no partition with this id (rule STS-10)."""
 
 
 class VersionNotFound(NotFound):
@@ -129,7 +129,7 @@ class InstanceAlreadyExists(AlreadyExists):
 
 
 class TableAlreadyExists(AlreadyExists):
-    """Another table has this name (spec TBL-1, TBL-3)."""
+    """Another table has this name (rules TBL-1, TBL-3)."""
 
 
 class InputRefused(SleeperError):
@@ -137,7 +137,7 @@ class InputRefused(SleeperError):
 
 
 class InputNotFound(InputRefused):
-    """An input path names no file, or a folder that holds no Parquet file (spec ING-11)."""
+    """An input path names no file, or a folder that holds no Parquet file (rule ING-11)."""
 
 
 class InputUnreadable(InputRefused):
@@ -145,7 +145,7 @@ class InputUnreadable(InputRefused):
 
 
 class InputSchemaMismatch(InputRefused):
-    """Columns of the input do not fit the table's schema (spec ING-14)."""
+    """Columns of the input do not fit the table's schema (rule ING-14)."""
 
 
 class NullKeys(InputRefused):
@@ -164,7 +164,7 @@ class NullKeys(InputRefused):
 
 
 class InsufficientData(InputRefused):
-    """The input cannot give the partition tree as many leaves as it must have (spec BLK-10).
+    """The input cannot give the partition tree as many leaves as it must have (rule BLK-10).
 
     Attributes:
         min_leaves: Leaves that a bulk import wants.
@@ -189,43 +189,43 @@ class CommitRefused(SleeperError):
 
 
 class FileAlreadyExists(CommitRefused):
-    """A transaction adds a file that the table tracks already (spec STS-5)."""
+    """A transaction adds a file that the table tracks already (rule STS-5)."""
 
 
 class FileNotTracked(CommitRefused):
-    """A transaction names a file that the table does not track (spec STS-6, STS-9)."""
+    """A transaction names a file that the table does not track (rules STS-6, STS-9)."""
 
 
 class FileReferenceNotFound(CommitRefused):
-    """A transaction reads a file that its partition does not reference (spec STS-6 to STS-8)."""
+    """A transaction reads a file that its partition does not reference (rules STS-6 to STS-8)."""
 
 
 class FileReferenceAlreadyExists(CommitRefused):
-    """A transaction adds a reference that a partition has already (spec STS-6)."""
+    """A transaction adds a reference that a partition has already (rule STS-6)."""
 
 
 class FileReferenceAssignedToJob(CommitRefused):
-    """A reference is locked by a job (spec STS-6, STS-7, STS-11)."""
+    """A reference is locked by a job (rules STS-6, STS-7, STS-11)."""
 
 
 class FileReferenceNotAssignedToJob(CommitRefused):
-    """A compaction commits inputs that are not locked by its job (spec STS-8)."""
+    """A compaction commits inputs that are not locked by its job (rule STS-8)."""
 
 
 class NewReferenceSameAsOldReference(CommitRefused, ValueError):
-    """A compaction's output has the name of one of its inputs (spec STS-8)."""
+    """A compaction's output has the name of one of its inputs (rule STS-8)."""
 
 
 class FileHasReferences(CommitRefused):
-    """A file is to be forgotten while partitions still reference it (spec STS-9)."""
+    """A file is to be forgotten while partitions still reference it (rule STS-9)."""
 
 
 class InitialiseWithFilesPresent(CommitRefused):
-    """Partitions cannot be replaced while files are tracked (spec STS-1)."""
+    """Partitions cannot be replaced while files are tracked (rule STS-1)."""
 
 
 class PartitionSplitRefused(CommitRefused):
-    """A split does not fit the partition tree as it is now (spec STS-3, STS-4)."""
+    """A split does not fit the partition tree as it is now (rules STS-3, STS-4)."""
 
 
 class PartitionMergeRefused(CommitRefused):
@@ -265,7 +265,7 @@ class CommitContended(SleeperError):
 
 
 class SplitAttemptsExceeded(CommitContended):
-    """The partition tree changed each time that it was to be extended (spec BLK-10).
+    """The partition tree changed each time that it was to be extended (rule BLK-10).
 
     Attributes:
         min_leaves: Leaves that a bulk import wants.

@@ -69,7 +69,7 @@ def _new_id() -> str:
 
 
 def _pause(attempt: int) -> None:
-    """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (spec 3.6)."""
+    """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (rule STS-14)."""
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
 
 
@@ -120,7 +120,7 @@ def create_instance(
     Args:
         url: As for `connect`.
         properties: Instance properties by full name; values are str, int or bool. `sleeper.id`
-            is the folder's name, if it is not given (spec INS-1).
+            is the folder's name, if it is not given (rule INS-1).
 
     Raises:
         InstanceAlreadyExists: an instance is there.
@@ -148,7 +148,7 @@ class Instance:
     Attributes:
         url: Where it is.
         instance_id: Its name, `sleeper.id`.
-        properties: Its properties (spec 1.1), typed.
+        properties: Its properties, typed.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Instance:
             TableAlreadyExists: the name is taken.
             SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
 
-        Source: spec TBL-1.
+        Source: rule TBL-1.
         """
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
@@ -236,7 +236,7 @@ class Instance:
         return table
 
     def delete_table(self, name: str) -> None:
-        """Delete a table with everything in it. This cannot be undone (spec TBL-4).
+        """Delete a table with everything in it. This cannot be undone (rule TBL-4).
 
         Raises:
             TableNotFound: there is no table of this name.

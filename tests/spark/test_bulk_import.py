@@ -71,7 +71,7 @@ def everything(table) -> pa.Table:
 
 @pytest.mark.every_spark
 def test_files_are_imported_into_many_leaves(spark, instance, tmp_path):
-    """Rows of files with row groups of different sizes come out in key order (spec BLK-5 to BLK-7)."""
+    """Rows of files with row groups of different sizes come out in key order (rules BLK-5 to BLK-7)."""
     inputs = tmp_path / "in"
     written(inputs, numbers(5000, 9000), numbers(0, 5000).slice(100), row_group_rows=700)
     pq.write_table(numbers(0, 100), inputs / "all-in-one.parquet")
@@ -87,7 +87,7 @@ def test_files_are_imported_into_many_leaves(spark, instance, tmp_path):
 
 @pytest.mark.every_spark
 def test_a_data_frame_is_imported_and_splits_the_tree_first(spark, instance, tmp_path):
-    """A DataFrame gets as many leaves as a bulk import wants, by a sample of its keys (spec BLK-10)."""
+    """A DataFrame gets as many leaves as a bulk import wants, by a sample of its keys (rule BLK-10)."""
     rows = spark.range(4000).selectExpr("id * 7 % 4001 AS id", "id AS n")
     table = table_of(instance, min_leaves=16, properties={MIN_ROWS: "10"})
 
@@ -166,7 +166,7 @@ def test_a_leaf_of_half_the_rows_is_written_by_several_tasks(spark, instance, tm
 
 
 def test_filters_and_aggregations_are_applied_as_by_standard_ingest(spark, instance, tmp_path):
-    """Rows of equal keys become one when they are imported (spec BLK-11, ours)."""
+    """Rows of equal keys become one when they are imported (rule BLK-11, ours)."""
     once = numbers(0, 500)
     inputs = written(tmp_path / "in", once, once, once)
     properties = {"sleeper.table.aggregations": "sum(n)"}
@@ -193,7 +193,7 @@ def test_an_empty_input_adds_nothing(spark, instance, tmp_path):
 
 
 def test_the_same_job_changes_nothing_the_second_time(spark, instance, tmp_path):
-    """A job that was committed is recognised before its input is looked for (design section 3)."""
+    """A job that was committed is recognised before its input is looked for (rule ING-2)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     table = table_of(instance)
     first = table.bulk_import(inputs, "job", engine="spark", spark=spark)
@@ -247,7 +247,7 @@ def test_a_leaf_split_meanwhile_keeps_its_rows(spark, instance, tmp_path):
 
 @pytest.mark.every_spark
 def test_rows_without_a_key_are_refused_with_a_count(spark, instance, tmp_path):
-    """A null key refuses the import; nothing becomes visible (spec ING-14)."""
+    """A null key refuses the import; nothing becomes visible (rule ING-14)."""
     nullable = pa.schema([pa.field("id", pa.int64()), NUMBERS.field("n")])
     some = pa.table({"id": [1, None, 3], "n": [1, 2, 3]}, nullable)
     inputs = written(tmp_path / "in", some, numbers(10, 20), some)
@@ -275,7 +275,7 @@ def test_rows_without_a_key_may_be_set_aside(spark, instance, tmp_path):
 
 
 def test_a_column_of_another_type_in_one_of_many_files_names_the_file(spark, instance, tmp_path):
-    """Types are compared before Spark is asked for anything (spec ING-14)."""
+    """Types are compared before Spark is asked for anything (rule ING-14)."""
     wrong = pa.table({"id": [1], "n": ["one"]})
     inputs = written(tmp_path / "in", numbers(0, 5), wrong, numbers(5, 9))
     table = table_of(instance)
@@ -300,7 +300,7 @@ def test_a_missing_or_spare_column_is_refused_or_left_out(spark, instance):
 
 @pytest.mark.every_spark
 def test_a_file_that_turns_out_damaged_is_named(spark, instance, tmp_path):
-    """Pages that do not match their checksum refuse the import from inside a task (spec ING-11)."""
+    """Pages that do not match their checksum refuse the import from inside a task (rule ING-11)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     bad = inputs / "bad.parquet"
     pq.write_table(numbers(50, 5000), bad, write_page_checksum=True, compression="none")
@@ -317,13 +317,13 @@ def test_a_file_that_turns_out_damaged_is_named(spark, instance, tmp_path):
 
 
 def test_a_path_that_names_nothing_is_refused_before_spark_is_needed(instance, tmp_path):
-    """No session is started for an input that is not there (spec ING-11)."""
+    """No session is started for an input that is not there (rule ING-11)."""
     with pytest.raises(InputNotFound, match="nowhere"):
         table_of(instance).bulk_import(tmp_path / "nowhere", engine="spark")
 
 
 def test_too_little_data_for_so_many_leaves_is_told(spark, instance, tmp_path):
-    """With fewer rows than leaves want, the tree stays as it was (spec BLK-10)."""
+    """With fewer rows than leaves want, the tree stays as it was (rule BLK-10)."""
     inputs = written(tmp_path / "in", numbers(0, 50))
     table = table_of(instance, min_leaves=256)
 

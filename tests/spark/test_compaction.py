@@ -126,7 +126,7 @@ def test_references_to_parts_of_files_give_their_leafs_rows_alone(spark, tmp_pat
 
 @pytest.mark.every_spark
 def test_rows_with_equal_keys_are_united(spark, tmp_path):
-    """A table's aggregations are applied where its rows meet (spec PRC-1, CMP-14)."""
+    """A table's aggregations are applied where its rows meet (rules PRC-1, CMP-14)."""
     table = table_in(tmp_path, SUM)
     before = content(table)
 
@@ -190,7 +190,7 @@ def test_a_job_that_runs_twice_is_committed_once(spark, tmp_path):
 def test_a_late_finisher_leaves_an_orphan(spark, tmp_path):
     """
     Where its inputs have gone to another job, a job's commit is refused, before the other has
-    finished and after; what it wrote is told, and the table stays as it was (spec STS-8).
+    finished and after; what it wrote is told, and the table stays as it was (rule STS-8).
     """
     table = table_in(tmp_path, points=())
     before = content(table)

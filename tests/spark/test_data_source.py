@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import datasource as spark_source
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
@@ -15,8 +14,6 @@ import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
 from sleeper.interfaces.spark_source import SleeperSource, columns_from_text
-from sleeper.model.ranges import Range, Region
-from sleeper.spark.data_source.filters import narrowed
 from sleeper.spark.frames import columns_to_text
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -118,80 +115,6 @@ def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
         spark.conf.set(PUSHDOWN, before)
 
 
-def test_pushed_filters_spare_the_other_leaves(spark, table):
-    """With `push_filters`, leaves that no filter lets through are not read: here they are gone."""
-    table.ingest(rows("abhxz"))
-    (of_first_leaf,) = [
-        reference.filename for reference in table.references() if reference.row_count == 1
-    ]
-    table.open_for_spark().table_files.files.delete([of_first_leaf])
-
-    pushed = named(spark.read, table, push_filters="true").load()
-
-    assert ids(pushed.filter("id in ('a', 'b', 'x') and id <= 'b' and n > 0")) == ["a", "b"]
-    with pytest.raises(PySparkException, match="is missing"):
-        ids(named(spark.read, table).load())
-
-
-class TestFiltersAsRegions:
-    """What of Spark's filters narrows a read."""
-
-    def narrowed(self, *filters, regions=None):
-        schema = Schema(
-            row_keys=[Field("a", Primitive.STRING), Field("b", Primitive.LONG)],
-            values=[Field("v", Primitive.LONG)],
-        )
-        everything = [Region((Range("", None), Range(-(2**63), None)))]
-        return narrowed(regions or everything, filters, schema)
-
-    def test_conditions_on_one_field_are_intersected(self):
-        """Several INs, and limits on either side, leave what all of them let through."""
-        found = self.narrowed(
-            spark_source.In(("b",), (1, 5, 7, None)),
-            spark_source.In(("b",), (5, 7, 9)),
-            spark_source.LessThan(("b",), 7),
-            spark_source.EqualNullSafe(("a",), "x"),
-        )
-
-        assert found == [Region((Range("x", "x\0"), Range(5, 6)))]
-
-    def test_limits_say_whether_they_belong(self):
-        """Greater and less, with and without the limit itself, as half-open ranges."""
-        assert self.narrowed(
-            spark_source.GreaterThan(("a",), "c"),
-            spark_source.LessThanOrEqual(("a",), "d"),
-            spark_source.GreaterThanOrEqual(("b",), 3),
-        ) == [Region((Range("c\0", "d\0"), Range(3, None)))]
-        assert (
-            self.narrowed(spark_source.EqualTo(("a",), "c"), spark_source.EqualTo(("a",), "d"))
-            == []
-        )
-
-    def test_what_is_no_condition_on_a_row_key_changes_nothing(self):
-        """Values, nested fields, negations, nulls and values of another type are left to Spark."""
-        everything = self.narrowed()
-
-        for other in (
-            spark_source.EqualTo(("v",), 1),
-            spark_source.EqualTo(("a", "b"), "x"),
-            spark_source.Not(spark_source.EqualTo(("a",), "x")),
-            spark_source.EqualNullSafe(("a",), None),
-            spark_source.EqualTo(("b",), "text"),
-            spark_source.StringStartsWith(("a",), "x"),
-        ):
-            assert self.narrowed(other) == everything
-
-    def test_too_many_regions_are_not_made(self):
-        """Long lists on two fields would multiply: the second one is left to Spark."""
-        many = tuple(range(200))
-
-        found = self.narrowed(
-            spark_source.In(("a",), tuple(map(str, many))), spark_source.In(("b",), many)
-        )
-
-        assert len(found) == 200
-
-
 @pytest.mark.every_spark
 def test_a_frame_is_added_in_one_transaction_and_once(spark, table):
     """
@@ -271,7 +194,10 @@ def test_what_is_wrong_is_told_in_our_words(spark, table):
         ({"columns": "x"}, QueryInvalid, "the table has no column 'x'"),
         ({"as_of": "99"}, VersionNotFound, "no transaction 99"),
         ({"as_of": "new"}, BadRequest, "option 'as_of' is a number"),
-        ({"push_filters": "yes"}, BadRequest, "'true' or 'false'"),
+        ({"colums": "id"}, BadRequest, "has no option 'colums'; did you mean 'columns'"),
+        ({"keys": "a"}, BadRequest, "has no option 'keys'; it has instance, table, columns"),
+        ({"push_filters": "true"}, BadRequest, "removed, because .* rows were missing"),
+        ({"job_id": "a"}, BadRequest, "'job_id' is for a write or a stream write, not for a read"),
         ({"regions": '[{"n": {"min": 1}}]'}, QueryInvalid, 'Key "n" was not a row key field'),
         ({"path": "somewhere"}, BadRequest, "a table has no path"),
     ],

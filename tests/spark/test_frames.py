@@ -147,6 +147,24 @@ def test_shared_and_processed_files_are_read_by_the_data_source(spark, instance)
     assert rows_of(united.to_spark(spark)) == rows_queried(united)
 
 
+def test_files_of_a_partition_that_was_split_are_read_by_sparks_own_parquet_reader(spark, instance):
+    """A split moves no file: rows of the parent's file are in the table whole, each once."""
+    table = instance.create_table(
+        "t", COUNTS, properties={"sleeper.table.partition.splitting.threshold": "10"}
+    )
+    table.ingest([{"id": f"{n:02}", "n": n} for n in range(30)])
+    table.split_partitions()
+
+    everything = table.to_spark(spark)
+    some = table.to_spark(spark, range={"id": ("10", "25")})
+
+    assert table.state().tree.leaf_count > 1
+    assert is_plain_parquet(everything)
+    assert is_plain_parquet(some)
+    assert rows_of(everything) == rows_queried(table)
+    assert rows_of(some) == rows_queried(table, range={"id": ("10", "25")})
+
+
 def test_a_frame_is_the_table_as_it_was(spark, instance):
     """A DataFrame stands for one transaction: `as_of`, or the newest when it was made."""
     table = instance.create_table("t", COUNTS)

@@ -87,9 +87,8 @@ class TestSession:
 
     @pytest.mark.every_spark
     def test_has_our_settings(self, spark):
-        """Times are UTC, and a data source may be handed filters."""
+        """Times are UTC."""
         assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-        assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
 
     def test_is_the_only_one(self, spark):
         """A process has one Spark: a second call gives the session that runs."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 import sleeper
+from sleeper.errors import SchemaInvalid
 
 SCHEMA = pa.schema(
     [
@@ -21,7 +23,7 @@ EVENTS = pa.schema([pa.field("id", pa.string()), pa.field("at_ms", pa.int64(), n
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_rows_of_equal_keys_become_one(parts):
-    """Sums and maxima are the same however the rows arrive (spec PRC-1 to PRC-5)."""
+    """Sums and maxima are the same however the rows arrive (rules PRC-1 to PRC-5)."""
     table = sleeper.connect("memory://").create_table(
         "hits",
         SCHEMA,
@@ -63,7 +65,7 @@ def test_an_ingest_says_how_many_rows_are_left():
 
 
 def test_old_rows_are_forgotten():
-    """A row older than the limit is no longer found, and not taken in either (spec PRC-2)."""
+    """A row older than the limit is no longer found, and not taken in either (rule PRC-2)."""
     hour_ms = 3_600_000
     now_ms = int(time.time() * 1000)
     table = sleeper.connect("memory://").create_table(
@@ -92,3 +94,34 @@ def test_a_filter_set_later_hides_what_is_there():
 
     table.set_properties({"sleeper.table.filters": None})
     assert table.query(key="a").to_arrow().num_rows == 1
+
+
+def test_a_sum_of_decimals_that_is_too_large_fails_no_read_and_loses_nothing():
+    """
+    Rows of different ingests meet when they are read. Their sum is shown as the largest value of
+    its type, compactions keep them, and with rows that make it smaller it is exact again.
+    """
+    schema = pa.schema(
+        [("key", pa.string()), pa.field("money", pa.decimal128(3, 1), nullable=False)]
+    )
+    table = sleeper.connect("memory://").create_table(
+        "t", schema, row_keys=["key"], properties={"sleeper.table.aggregations": "sum(money)"}
+    )
+
+    def read():
+        table_rows = {(row["key"], row["money"]) for row in table.query().to_pylist()}
+        looked_up = {(row["key"], row["money"]) for row in table.query(key="a").to_pylist()}
+        assert looked_up <= table_rows
+        return table_rows
+
+    for _ in range(2):
+        table.ingest([{"key": "a", "money": Decimal("90.0")}, {"key": "b", "money": Decimal(1)}])
+    assert read() == {("a", Decimal("99.9")), ("b", Decimal(2))}
+    table.compact(all_files=True)
+    assert read() == {("a", Decimal("99.9")), ("b", Decimal(2))}
+    table.ingest([{"key": "a", "money": Decimal("-99.0")}])
+    assert read() == {("a", Decimal("81.0")), ("b", Decimal(2))}
+    table.compact(all_files=True)
+    assert read() == {("a", Decimal("81.0")), ("b", Decimal(2))}
+    with pytest.raises(SchemaInvalid, match="field 'money' does not fit"):
+        table.ingest([{"key": "a", "money": Decimal("60.0")}] * 2)

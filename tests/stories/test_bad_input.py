@@ -72,7 +72,7 @@ def refused(instance, table, data, error, *words, **options):
 
 
 class TestRows:
-    """Rows that do not fit the table's schema (spec ING-14, SCH-5)."""
+    """Rows that do not fit the table's schema (rules ING-14, SCH-5)."""
 
     def test_a_null_key_is_counted_and_placed(self, instance, table):
         """The refusal says how many, in which field, in which rows, and what to do."""
@@ -157,7 +157,7 @@ class TestRows:
         assert table.query().to_pylist() == [GOOD, GOOD]
 
     def test_a_nullable_column_may_be_missing(self, table):
-        """It is null then (spec SCH-5)."""
+        """It is null then (rule SCH-5)."""
         table.ingest(pa.Table.from_pylist([GOOD], SCHEMA).drop_columns(["note"]))
 
         assert table.query().to_pylist() == [GOOD, GOOD]
@@ -196,7 +196,7 @@ class TestFiles:
         refused(instance, table, tmp_path / "none.parquet", InputNotFound, "none.parquet")
 
     def test_a_folder_without_parquet(self, instance, table, tmp_path):
-        """A folder must have at least one file (spec ING-11)."""
+        """A folder must have at least one file (rule ING-11)."""
         (tmp_path / "in").mkdir()
         (tmp_path / "in/notes.txt").touch()
 
@@ -284,7 +284,7 @@ class TestTables:
             instance.delete_table("else")
 
     def test_a_name_is_taken_once(self, instance, table):
-        """Making or renaming to a taken name is refused (spec TBL-1, TBL-3)."""
+        """Making or renaming to a taken name is refused (rules TBL-1, TBL-3)."""
         other = instance.create_table("other", SCHEMA, row_keys=["id"])
 
         with pytest.raises(TableAlreadyExists, match="visits"):
@@ -317,14 +317,14 @@ class TestTables:
         ],
     )
     def test_a_schema_that_breaks_a_rule(self, instance, schema, keys, message):
-        """What is wrong is said (spec SCH-1 to SCH-6), and nothing is made."""
+        """What is wrong is said (rules SCH-1 to SCH-6), and nothing is made."""
         with pytest.raises(BadRequest, match=message):
             instance.create_table("t", schema, **keys)
 
         assert self.made_nothing(instance)
 
     def test_all_wrong_properties_are_counted(self, instance, table):
-        """The first is told, all are in `failures`, and no value changed (spec INS-6)."""
+        """The first is told, all are in `failures`, and no value changed (rule INS-6)."""
         wrong = {
             "sleeper.table.gc.delay.minutes": "soon",
             "sleeper.table.parquet.page.rows": "0",
@@ -351,14 +351,14 @@ class TestTables:
         ],
     )
     def test_split_points_that_are_none(self, instance, points, message):
-        """Of the wrong type, unsorted or repeated (spec TBL-9)."""
+        """Of the wrong type, unsorted or repeated (rule TBL-9)."""
         with pytest.raises(SplitPointsInvalid, match=message):
             instance.create_table("t", SCHEMA, row_keys=["id"], split_points=points)
 
         assert self.made_nothing(instance)
 
     def test_new_split_points_are_checked_before_rows_go(self, table):
-        """A table is emptied only if it can have the partitions asked for (spec TBL-5)."""
+        """A table is emptied only if it can have the partitions asked for (rule TBL-5)."""
         with pytest.raises(SplitPointsInvalid):
             table.reinitialise(["b", "a"])
 
@@ -367,7 +367,7 @@ class TestTables:
 
 
 class TestQuestions:
-    """Queries that cannot be (spec QRY-1, PRT-1)."""
+    """Queries that cannot be (rules QRY-1, PRT-1)."""
 
     @pytest.mark.parametrize(
         ("asked", "message"),

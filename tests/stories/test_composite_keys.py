@@ -61,7 +61,7 @@ def test_ranges_on_each_field_narrow_together(readings):
 
 
 def test_each_end_may_be_in_or_out(readings):
-    """(min, min_inclusive, max, max_inclusive) says otherwise (spec PRT-2)."""
+    """(min, min_inclusive, max, max_inclusive) says otherwise (rule PRT-2)."""
     found = readings.query(range={"sensor": ("a", True, "a", True), "hour": (20, False, 22, True)})
 
     assert found.to_pylist() == of("a", 21, 22)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
 
 import sleeper
+from sleeper.storage.object_log import ObjectTransactionLog
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ROWS = [{"id": n} for n in range(10)]
@@ -62,3 +65,62 @@ def test_a_job_becomes_visible_at_once(table):
 
     assert len({reference.partition_id for reference in result.files}) == 2
     assert result.transaction == before + 1
+
+
+@pytest.mark.parametrize("blank", [None, "", "  \t"])
+@pytest.mark.parametrize("door", ["ingest", "bulk_import"])
+def test_a_blank_id_is_none(table, door, blank):
+    """One is made, each time another, so the second rows are not taken for the first (ING-9)."""
+    first = getattr(table, door)(ROWS, job_id=blank)
+    second = getattr(table, door)([{"id": 99}], job_id=blank)
+
+    assert not second.already_committed
+    assert first.job_id.strip()
+    assert second.job_id.strip()
+    assert first.job_id != second.job_id
+    assert table.query().count() == 11
+
+
+def test_a_made_id_is_remembered_like_any_other(table):
+    """Whoever repeats the work under it adds nothing."""
+    first = table.ingest(ROWS)
+
+    again = table.ingest(ROWS, job_id=first.job_id)
+
+    assert again.already_committed
+    assert again.transaction == first.transaction
+
+
+@pytest.mark.parametrize("door", ["ingest", "bulk_import"])
+def test_an_id_is_text(table, door):
+    """A number is refused, not stored as something else."""
+    with pytest.raises(sleeper.BadRequest, match="job_id must be a string, not 7"):
+        getattr(table, door)(ROWS, job_id=7)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+def test_work_without_an_id_can_be_repeated_when_nobody_knows(table, monkeypatch, happened):
+    """The error names the id that was made; under it the rows are in the table once."""
+    append, read = ObjectTransactionLog.append, ObjectTransactionLog.read
+
+    def append_in_silence(log, number, body):
+        if happened:
+            append(log, number, body)
+        monkeypatch.setattr(ObjectTransactionLog, "read", read_nothing)
+        raise sleeper.StorageFailed("no answer")
+
+    def read_nothing(log, number):
+        raise sleeper.StorageFailed("no answer")
+
+    monkeypatch.setattr(ObjectTransactionLog, "append", append_in_silence)
+    with pytest.raises(sleeper.CommitUnknown) as unknown:
+        table.ingest(ROWS)
+    monkeypatch.setattr(ObjectTransactionLog, "append", append)
+    monkeypatch.setattr(ObjectTransactionLog, "read", read)
+    named = re.search(r"run it again with job_id='([^']+)'", str(unknown.value))
+
+    again = table.ingest(ROWS, job_id=named[1])
+
+    assert f"--job-id {named[1]}" in str(unknown.value)
+    assert again.already_committed == happened
+    assert table.query().to_pylist() == ROWS

@@ -112,7 +112,7 @@ class TestWhatIsWritten:
         ],
     )
     def test_is_what_was_asked_for(self, table, tmp_path, asked, wanted):
-        """Arguments mean what they mean for queries (spec EXP-2)."""
+        """Arguments mean what they mean for queries (rule EXP-2)."""
         result = table.export(tmp_path / "out", **asked)
 
         found = read(tmp_path / "out")

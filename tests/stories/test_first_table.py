@@ -48,7 +48,7 @@ def test_an_instance_in_memory():
 
 
 def test_a_schema_file_of_upstream(tmp_path):
-    """Schema JSON is Sleeper's own, so a file that exists already will do (spec SCH-1)."""
+    """Schema JSON is Sleeper's own, so a file that exists already will do (rule SCH-1)."""
     schema = """{
       "rowKeyFields":  [{"name": "id", "type": "StringType"}],
       "sortKeyFields": [{"name": "at", "type": "LongType"}],

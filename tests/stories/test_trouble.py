@@ -221,7 +221,7 @@ class TestOthersAtWork:
         assert again.query().to_pylist() == []
 
     def test_a_table_renamed_under_an_open_handle(self, instance, table):
-        """The handle goes on: it holds the table, not the name (spec TBL-3)."""
+        """The handle goes on: it holds the table, not the name (rule TBL-3)."""
         sleeper.connect(instance.url).table("letters").rename("signs")
 
         table.ingest([{"id": "zz", "n": 26}])

@@ -12,7 +12,7 @@ class TestConnect:
     """From a URL to an instance."""
 
     def test_an_instance_is_made_once(self, tmp_path):
-        """Making it again would not harm it, but somebody expected an empty one (spec INS-1)."""
+        """Making it again would not harm it, but somebody expected an empty one (rule INS-1)."""
         sleeper.create_instance(tmp_path / "i").create_table(
             "t", sleeper.Schema(row_keys=(sleeper.Field("k", sleeper.Primitive.LONG),))
         )
@@ -48,7 +48,7 @@ class TestConnect:
             sleeper.connect(tmp_path / "i")
 
     def test_an_instance_is_named_after_its_folder(self, tmp_path):
-        """Cut to twenty characters and plain letters (spec INS-1)."""
+        """Cut to twenty characters and plain letters (rule INS-1)."""
         made = sleeper.connect(tmp_path / "My Instance, with a long name", create=True)
 
         assert made.instance_id == "my-instance-with-a-l"

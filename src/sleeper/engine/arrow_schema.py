@@ -37,7 +37,7 @@ from sleeper.model.schema import (
 
 
 def to_arrow(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of a table's rows (spec 2.2, 2.3)."""
+    """Return the Arrow schema of a table's rows (rule FMT-2)."""
     return pa.schema(
         [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
     )
@@ -54,7 +54,7 @@ def from_arrow(
 
     Raises:
         SchemaInvalid: a key names no column, a column has a type that no field can have, or
-            the schema breaks a rule (spec SCH-1 to SCH-6).
+            the schema breaks a rule (rules SCH-1 to SCH-6).
     """
     _refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
     missing = [name for name in (*row_keys, *sort_keys) if name not in arrow.names]
@@ -130,7 +130,7 @@ def conform(
 ) -> pa.Table:
     """Return input rows as a table of exactly `arrow_schema`; `origin` names them in errors.
 
-    Columns are taken by name. A nullable column may be missing and becomes null (spec SCH-5).
+    Columns are taken by name. A nullable column may be missing and becomes null (rule SCH-5).
     Casts are exact. Nulls in key columns are left for `split_null_keys` to judge.
 
     Raises:

@@ -120,7 +120,7 @@ class Scanner:
             StorageFailed: memory, disk or the storage gave out.
             BadRequest: this process was forked from one that had used a scanner.
 
-        Source: spec QRY-2 to QRY-5.
+        Source: rules QRY-2 to QRY-5.
         """
         names = [*(self._schema.names if columns is None else columns)]
         unknown = sorted({name for name in names if name not in self._schema.names})

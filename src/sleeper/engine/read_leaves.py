@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.lookup.reader import LookupReader
@@ -88,7 +89,10 @@ def read_leaves(
     """
     reading.lookup.check({name for leaf in group for name in leaf.filenames})
     merged = reading.scanner.merge(_slices(reading, group), columns_to_read(reading, columns))
-    for batch in process(merged, reading.processing, reading.schema, now_ms=now_ms):
+    rows = process(
+        merged, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
+    )
+    for batch in rows:
         yield batch.select(columns)
 
 

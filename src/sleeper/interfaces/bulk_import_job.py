@@ -10,6 +10,7 @@ itself. The file also stands alone as `sleeper_bulk_import.py`. It ends as `slee
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -23,6 +24,7 @@ from sleeper.model.formats.bulk_import_job import (
     check_bulk_import_job,
     read_bulk_import_job,
 )
+from sleeper.ports.ids import given_job_id
 from sleeper.spark.submit.driver_session import driver_session
 
 
@@ -68,7 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _table_name(job: BulkImportJob, instance: Instance) -> str:
     record = instance.submitted_jobs.table_of(job)
-    check_bulk_import_job(job, table_found=record is not None)
+    named = replace(job, id=given_job_id(job.id) or "none")
+    check_bulk_import_job(named, table_found=record is not None)
     assert record is not None
     return record.name
 

@@ -4,21 +4,7 @@ spark.read.format("sleeper").option("instance", URL).option("table", NAME).load(
 frame.write.format("sleeper").option(...).option(...).mode("append").save()
 spark.readStream.format("sleeper")...      frame.writeStream.format("sleeper")...
 
-instance    Where the instance is: a folder or URL, reached by all workers alike.
-table       The table's name.
-columns     What to read: names with commas between them; one with a comma, a backquote or
-            spaces at its ends goes in backquotes, as in SQL: a, `b,c`, `d``e`. All without it.
-regions     What to read: JSON as in queries, [{"id": {"min": "a", "max": "b"}}].
-as_of       A transaction number: read the table as it was then.
-push_filters    `true` lets filters of =, <, <=, >, >= and IN on row keys narrow what is read, on
-            Spark 4.1 and later with spark.sql.python.filterPushdown.enabled. Load anew for every
-            filter: Spark uses the first one's rows whenever that DataFrame is used again. It is
-            `false` by default: say what to read by `regions`.
-job_id      Write: names the work; a job that was committed changes nothing when repeated.
-            A stream is named by its checkpoint without it.
-from        Stream read: `earliest` (the table as it is, then what is added), `latest` (what is
-            added from now on; the default) or a number (what is added after that transaction).
-max_files_per_trigger    Stream read, Spark 4.2 and later: files of a micro-batch.
+`spark_options.py` lists the options, and docs/reference/spark-options.md shows them.
 """
 
 from __future__ import annotations
@@ -28,6 +14,7 @@ from typing import Literal
 
 from sleeper.errors import BadRequest
 from sleeper.instance import connect
+from sleeper.interfaces.spark_options import check_names, check_use
 from sleeper.model.formats.regions_json import regions_from_json
 from sleeper.model.ranges import Region, whole_region
 from sleeper.spark.data_source.open_table import OpenTable
@@ -38,10 +25,11 @@ _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`,]*[^`,\s]))\s*(?:,|$)")
 
 
 class SleeperSource(TableSource):
-    """Reads and writes one table of an instance: the module's docstring lists the options."""
+    """Reads and writes one table of an instance, which the options name."""
 
     def open_table(self) -> OpenTable:
         """Open the table that the options `instance` and `table` name."""
+        check_names(self.options)
         if self._option("path") is not None:
             raise BadRequest(
                 "a table has no path: name it by option('instance', ...) and option('table', ...), "
@@ -55,24 +43,23 @@ class SleeperSource(TableSource):
         return None if text is None else columns_from_text(text)
 
     def read_request(self, table: OpenTable) -> ReadRequest:
-        """Return what the options `regions`, `as_of` and `push_filters` ask for."""
-        return ReadRequest(
-            regions=self._regions(table),
-            as_of=self._number("as_of"),
-            push_filters=self._flag("push_filters"),
-        )
+        """Return what the options `regions` and `as_of` ask for."""
+        check_use(self.options, "read")
+        return ReadRequest(regions=self._regions(table), as_of=self._number("as_of"))
 
     def stream_request(self, table: OpenTable) -> StreamRequest:
         """Return what the options `regions`, `from` and `max_files_per_trigger` ask for."""
         if self._option("as_of") is not None:
             raise BadRequest("as_of reads one state of a table; a stream begins at option 'from'")
+        check_use(self.options, "stream read")
         files_max = self._number("max_files_per_trigger")
         if files_max == 0:
             raise BadRequest("option 'max_files_per_trigger' must be 1 or more")
         return StreamRequest(regions=self._regions(table), start=self._start(), files_max=files_max)
 
     def job_id(self) -> str | None:
-        """Return the option `job_id`."""
+        """Return the option `job_id` of a write."""
+        check_use(self.options, "write")
         return self._option("job_id")
 
     def _regions(self, table: OpenTable) -> tuple[Region, ...]:
@@ -100,16 +87,14 @@ class SleeperSource(TableSource):
             raise BadRequest(f"option {name!r} is a number, not {text!r}")
         return None if text is None else int(text)
 
-    def _flag(self, name: str) -> bool:
-        text = (self._option(name) or "false").lower()
-        if text not in {"true", "false"}:
-            raise BadRequest(f"option {name!r} is 'true' or 'false', not {text!r}")
-        return text == "true"
-
     def _required(self, name: str) -> str:
         value = self._option(name)
         if not value:
-            raise BadRequest(f"the data source 'sleeper' needs option({name!r}, ...)")
+            raise BadRequest(
+                f"the data source 'sleeper' needs option({name!r}, ...). Tables that CREATE TABLE "
+                "makes lose their options in Spark, so they cannot be read: use CREATE TEMPORARY "
+                "VIEW ... USING sleeper OPTIONS (...), or sleeper.register_views(spark, instance)"
+            )
         return value
 
     def _option(self, name: str) -> str | None:

@@ -58,12 +58,12 @@ class LookupKeys:
     def distinct(self) -> list[pa.Array]:
         """The distinct values of each column, ascending."""
         found = []
-        for number, column in enumerate(self._columns):
+        for column in self._columns:
             if len(self._columns) == 1:
                 found.append(column)
                 continue
             values = pc.unique(column)
-            found.append(values if number == 0 else values.take(pc.sort_indices(values)))
+            found.append(values.take(pc.sort_indices(values)))
         return found
 
     @cached_property

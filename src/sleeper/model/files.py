@@ -11,7 +11,7 @@ class FileReference:
     """The rows of one data file that belong to one partition.
 
     Partitions that reference the same file must have disjoint regions, or the
-    rows in the overlap would be read twice (spec FRF-3).
+    rows in the overlap would be read twice (rule FRF-3).
 
     Attributes:
         filename: Path of the Parquet file inside the table's folder (`model.paths`).
@@ -21,12 +21,12 @@ class FileReference:
         whole_file: True when this is the only reference to the file, so that every row of
             it belongs here; False when readers must select by the partition's region.
         job_id: The compaction job that has claimed this reference, if any.
-        updated: When the state last changed this reference; set by the state (spec STS-5).
+        updated: When the state last changed this reference; set by the state (rule STS-5).
 
     Raises:
         ValueError: `row_count` is negative.
 
-    Source: spec FRF-1, FRF-2.
+    Source: rules FRF-1, FRF-2.
     """
 
     filename: str

@@ -50,12 +50,12 @@ def key_type(field: Field) -> Primitive:
 
 
 def smallest_value(kind: Primitive) -> Any:
-    """Return the least value of a key type (spec SCH-7); dates start with the year 1."""
+    """Return the least value of a key type (rule SCH-7); dates start with the year 1."""
     return _SMALLEST[kind]
 
 
 def next_value(kind: Primitive, value: Any) -> Any:
-    """Return the least value above `value`, or None when there is none (spec PRT-2).
+    """Return the least value above `value`, or None when there is none (rule PRT-2).
 
     A string or bytes is followed by itself and one zero byte.
     """
@@ -234,7 +234,7 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
     """Read a key value from a line of text, as split points files and the command line have it.
 
     Integers are decimal, bytes are always base64, strings are raw unless `base64_encoded`,
-    dates and timestamps are ISO 8601 (spec TBL-8).
+    dates and timestamps are ISO 8601 (rule TBL-8).
 
     Raises:
         QueryInvalid: the text is no value of the field's type.

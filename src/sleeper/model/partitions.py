@@ -2,7 +2,7 @@
 
 The leaves' regions cover the key space without gap or overlap. A partition that was split
 stays in the tree: files may still be referenced there, so readers look at a leaf's
-ancestors too (spec PRT-13).
+ancestors too (rule PRT-13).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Partition:
         child_ids: Empty for a leaf; otherwise (lower, upper).
         dimension: Which row key field it was split on; None for a leaf.
 
-    Source: spec PRT-5.
+    Source: rule PRT-5.
     """
 
     partition_id: str
@@ -64,7 +64,7 @@ class PartitionTree:
         """Build a tree and check it.
 
         Raises:
-            SplitInvalid: it is no tree, or one of its splits is wrong (spec PRT-10).
+            SplitInvalid: it is no tree, or one of its splits is wrong (rule PRT-10).
         """
         by_id = {partition.partition_id: partition for partition in partitions}
         roots = [p.partition_id for p in by_id.values() if p.parent_id is None]
@@ -84,7 +84,7 @@ class PartitionTree:
         """Return one partition.
 
         Raises:
-            PartitionNotFound: the tree has none of this id (spec STS-10).
+            PartitionNotFound: the tree has none of this id (rule STS-10).
         """
         try:
             return self.partitions[partition_id]
@@ -102,11 +102,11 @@ class PartitionTree:
         return (len(self.partitions) + 1) // 2
 
     def leaves(self) -> Iterator[Partition]:
-        """Yield the leaves in key order, the lower child first (spec PRT-9)."""
+        """Yield the leaves in key order, the lower child first (rule PRT-9)."""
         return self._descend(lambda _: True)
 
     def leaf_of(self, key: Key) -> Partition:
-        """Return the leaf that `key` belongs to (spec PRT-8).
+        """Return the leaf that `key` belongs to (rule PRT-8).
 
         Raises:
             QueryInvalid: the key does not have one value per row key field.
@@ -139,7 +139,7 @@ class PartitionTree:
         """Return the tree with a leaf replaced by itself as a parent, and its children added.
 
         Raises:
-            SplitInvalid: the split breaks a rule (spec PRT-11).
+            SplitInvalid: the split breaks a rule (rule PRT-11).
         """
         changed = {parent.partition_id: parent, **{c.partition_id: c for c in children}}
         tree = replace(self, partitions={**self.partitions, **changed})
@@ -206,7 +206,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
     """Check that two children divide their parent's region.
 
     Raises:
-        SplitInvalid: naming the rule of spec PRT-11 that is broken.
+        SplitInvalid: naming the part of rule PRT-11 that is broken.
     """
     name = parent.partition_id
     if len(children) != 2:
@@ -246,7 +246,7 @@ def split_range_checked(name: str, whole: Range, point: Any) -> tuple[Range, Ran
 def split_partition(
     leaf: Partition, at: Any, *, dimension: int = 0, new_id: Callable[[], str]
 ) -> tuple[Partition, Partition, Partition]:
-    """Return (the leaf as a parent, lower child, upper child), cut at `at` (spec SPL-5).
+    """Return (the leaf as a parent, lower child, upper child), cut at `at` (rule SPL-5).
 
     Raises:
         SplitInvalid: `at` does not lie inside the leaf, above its minimum.
@@ -270,10 +270,10 @@ def tree_from_split_points(
     """Build a balanced tree whose leaves meet at `split_points`, on the first row key.
 
     Neighbours are paired left to right, layer by layer, an odd one carried up: N points make
-    N + 1 leaves and 2 N + 1 partitions (spec PRT-6, PRT-7). No points make one leaf, `root`.
+    N + 1 leaves and 2 N + 1 partitions (rules PRT-6, PRT-7). No points make one leaf, `root`.
 
     Raises:
-        SplitPointsInvalid: wrong type, or not strictly ascending (spec TBL-9).
+        SplitPointsInvalid: wrong type, or not strictly ascending (rule TBL-9).
     """
     whole = whole_region(schema)
     points = checked_split_points(schema, split_points)
@@ -303,7 +303,7 @@ def tree_from_split_points(
 
 
 def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[Any]:
-    """Return split points of the first row key as plain values, checked (spec TBL-9).
+    """Return split points of the first row key as plain values, checked (rule TBL-9).
 
     Raises:
         SplitPointsInvalid: one is of the wrong type, repeated, or below the one before it.
@@ -336,7 +336,7 @@ def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[An
 def split_points_of(tree: PartitionTree) -> list[Any]:
     """Return the distinct lower bounds of the leaves on the first row key, but for the least.
 
-    Source: spec TBL-11.
+    Source: rule TBL-11.
     """
     least = tree.root.region.ranges[0].min
     lows = {leaf.region.ranges[0].min for leaf in tree.leaves()}

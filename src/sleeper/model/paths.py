@@ -1,4 +1,4 @@
-"""Where things lie inside an instance (spec 2.1).
+"""Where things lie inside an instance (docs/design.md).
 
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch

@@ -1,8 +1,8 @@
 """What happens to rows whenever they are read: filters, then aggregations, then a function.
 
-Filters drop rows and aggregations unite them; both have upstream's syntax (spec PRC-1 to PRC-4),
+Filters drop rows and aggregations unite them; both have upstream's syntax (rules PRC-1 to PRC-4),
 with operations of our own: first, last and count. Whitespace around names and brackets is
-ignored. A function is the user's own, and only its name is known here (spec PRC-6).
+ignored. A function is the user's own, and only its name is known here (rule PRC-6).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AGEING = (Primitive.LONG, Primitive.DATE, Primitive.TIMESTAMP, Primitive.TIMEST
 
 @dataclass(frozen=True, slots=True)
 class AgeOff:
-    """Keeps a row while its `field` is not null and younger than `max_age_ms` (spec PRC-2).
+    """Keeps a row while its `field` is not null and younger than `max_age_ms` (rule PRC-2).
 
     Attributes:
         field: A long of milliseconds since 1970 in UTC, a date (its midnight in UTC), or a
@@ -95,7 +95,7 @@ class TableFunction:
 
 @dataclass(frozen=True, slots=True)
 class Processing:
-    """A table's filters, then its aggregations, then its function (spec PRC-1).
+    """A table's filters, then its aggregations, then its function (rule PRC-1).
 
     Attributes:
         filters: A row is kept when all of them keep it.
@@ -230,7 +230,7 @@ def _split_aggregations(text: str) -> Iterator[Aggregation]:
 
 
 def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> None:
-    """Check which fields are aggregated, with upstream's words (spec PRC-4)."""
+    """Check which fields are aggregated, with upstream's words (rule PRC-4)."""
     fields = [aggregation.field for aggregation in found]
     values = [field.name for field in schema.values]
     keys = [name for name in fields if name in schema.key_names]

@@ -1,7 +1,7 @@
 """Properties as the rest of the code reads them: `table.properties.parquet.page_rows`.
 
 A property's value is the table's own, else the instance's default for tables, else the built-in
-default (spec INS-8). A value of nothing but spaces counts as not set. Unknown properties are
+default (rule INS-8). A value of nothing but spaces counts as not set. Unknown properties are
 stored too, unless their name is a known one misspelt: `unknown_table_properties` returns them.
 """
 
@@ -159,7 +159,7 @@ class TableProperties:
     instance: InstanceProperties = field(default_factory=InstanceProperties)
 
     def text(self, name: str) -> str | None:
-        """Return a property's value as text, by the chain of spec INS-8, or None."""
+        """Return a property's value as text, by the chain of rule INS-8, or None."""
         found = self._found(name)
         if found:
             return found[1]
@@ -225,7 +225,7 @@ class TableProperties:
 
     @cached_property
     def async_commits(self) -> AsyncCommitProperties:
-        """Which commits go through the committer, where one runs (spec INS-8).
+        """Which commits go through the committer, where one runs (rule INS-8).
 
         A commit's own flag counts as it is when the table's switch is not set, and together
         with the switch when that is set. Without a flag of its own it takes the instance's
@@ -262,7 +262,7 @@ class TableProperties:
 def validate_table_properties(
     values: Mapping[str, str], schema: Schema, *, given: Mapping[str, str | None] | None = None
 ) -> None:
-    """Check a table's properties, all together (spec INS-6).
+    """Check a table's properties, all together (rule INS-6).
 
     Args:
         values: All that is set, by full name.
@@ -302,7 +302,7 @@ def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Check that an edit of table or instance properties leaves alone what is fixed.
 
     Raises:
-        PropertiesInvalid: a name, id or schema would change; each says what to do instead (spec
+        PropertiesInvalid: a name, id or schema would change; each says what to do instead (rule
             SCH-9, TBL-3).
     """
     failures = {}

@@ -33,7 +33,7 @@ class LeafQuery:
         regions: The asked regions, cut to the leaf's own.
         filenames: Files that the leaf or one of its ancestors references, ordered.
 
-    Source: spec QRY-1.
+    Source: rule QRY-1.
     """
 
     leaf_id: str
@@ -105,7 +105,7 @@ def key_region(schema: Schema, key: object) -> Region:
 
 
 def region_from_request(schema: Schema, request: RegionRequest) -> Region:
-    """Return the canonical region of `{field: (min, max)}` (spec PRT-1, PRT-4, INT-5).
+    """Return the canonical region of `{field: (min, max)}` (rules PRT-1, PRT-4, INT-5).
 
     Raises:
         QueryInvalid: an unknown field, a wrong type, a range in another form, min above max.

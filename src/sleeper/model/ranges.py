@@ -1,7 +1,7 @@
 """Ranges of one row key field, and regions of all of them.
 
 Inside Sleeper every range is canonical, `[min, max)`; a range said otherwise is made canonical
-at the door (spec PRT-1, PRT-2).
+at the door (rules PRT-1, PRT-2).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Range:
         return self.max is not None and not self.min < self.max
 
     def intersection(self, other: Range) -> Range | None:
-        """Return the values in both, or None when there are none (spec PRT-3)."""
+        """Return the values in both, or None when there are none (rule PRT-3)."""
         low = max(self.min, other.min)
         highs = [high for high in (self.max, other.max) if high is not None]
         both = Range(low, min(highs) if highs else None)
@@ -48,7 +48,7 @@ class Range:
 class Region:
     """One range per row key field, in the schema's order: a box of keys.
 
-    A key is inside when each of its values is inside the range of its dimension (spec PRT-4).
+    A key is inside when each of its values is inside the range of its dimension (rule PRT-4).
     """
 
     ranges: tuple[Range, ...]
@@ -135,7 +135,7 @@ def exact_range(field: Field, value: Any) -> Range:
 
 
 def whole_region(schema: Schema) -> Region:
-    """Return the region of every key (spec PRT-6)."""
+    """Return the region of every key (rule PRT-6)."""
     return Region(tuple(canonical_range(field) for field in schema.row_keys))
 
 

@@ -1,7 +1,7 @@
 """A table's schema: row keys, sort keys and values, with their types.
 
 Row keys partition and sort the rows, sort keys order rows of equal row key, values are
-carried along. The JSON form is upstream's (spec 2.5) with a few types more.
+carried along. The JSON form is upstream's (rule FMT-3) with a few types more.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Field:
     Attributes:
         name: Any text but the empty one.
         type: What its values are.
-        nullable: True when null is a value too; value fields only (spec SCH-5).
+        nullable: True when null is a value too; value fields only (rule SCH-5).
     """
 
     name: str
@@ -108,7 +108,7 @@ class Schema:
         values: Carried along.
 
     Raises:
-        SchemaInvalid: a rule of spec SCH-1 to SCH-6 is broken.
+        SchemaInvalid: one of rules SCH-1 to SCH-6 is broken.
     """
 
     row_keys: tuple[Field, ...]
@@ -153,7 +153,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> Schema:
-        """Read upstream's schema JSON (spec 2.5), or the object it parses to.
+        """Read upstream's schema JSON (rule FMT-3), or the object it parses to.
 
         Raises:
             SchemaInvalid: it is not JSON, or breaks a rule.
@@ -171,7 +171,7 @@ class Schema:
         return cls(**groups)
 
     def to_json(self, indent: int | None = None) -> str:
-        """Write upstream's schema JSON (spec 2.5)."""
+        """Write upstream's schema JSON (rule FMT-3)."""
         document = {
             theirs: [_field_to_json(field) for field in getattr(self, ours)]
             for theirs, ours in _GROUPS.items()
@@ -216,7 +216,7 @@ def type_from_json(value: object) -> FieldType:
     """Read one type of schema JSON.
 
     Raises:
-        SchemaInvalid: the type is unknown (spec SCH-6), or nested where it may not be.
+        SchemaInvalid: the type is unknown (rule SCH-6), or nested where it may not be.
     """
     match value:
         case str() if value in Primitive._value2member_map_:

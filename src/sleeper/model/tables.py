@@ -22,11 +22,11 @@ class TableRecord:
     Attributes:
         table_id: Eight hex characters, made once; a rename never changes it.
         name: Unique within the instance.
-        online: False stops background operations (spec TBL-6); ingest and queries go on.
+        online: False stops background operations (rule TBL-6); ingest and queries go on.
         properties: The other values that were set, by full property name (`sleeper.table...`),
             among them the schema's JSON. Defaults are not stored.
 
-    Source: spec TBL-1 to TBL-3, TBL-6.
+    Source: rules TBL-1 to TBL-3, TBL-6.
     """
 
     table_id: str

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
-    """Give a table another name (spec TBL-3).
+    """Give a table another name (rule TBL-3).
 
     Raises:
         BadRequest: the name is not allowed.
@@ -38,7 +38,7 @@ def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
 
 
 def set_table_online(table_id: str, *, online: bool, index: TableIndex) -> TableRecord:
-    """Let background operations work on a table, or not (spec TBL-6).
+    """Let background operations work on a table, or not (rule TBL-6).
 
     Raises:
         TableNotFound: the table is gone.

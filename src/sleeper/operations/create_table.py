@@ -1,4 +1,4 @@
-"""Make a table: check everything, prepare its partitions, then let it be seen (spec TBL-1)."""
+"""Make a table: check everything, prepare its partitions, then let it be seen (rule TBL-1)."""
 
 from __future__ import annotations
 

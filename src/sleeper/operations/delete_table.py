@@ -1,4 +1,4 @@
-"""Delete a table: first it can no longer be seen, then its objects go (spec TBL-4)."""
+"""Delete a table: first it can no longer be seen, then its objects go (rule TBL-4)."""
 
 from __future__ import annotations
 

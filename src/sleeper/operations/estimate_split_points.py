@@ -1,4 +1,4 @@
-"""Split points that would divide some input evenly, before there is a table (spec TBL-10)."""
+"""Split points that would divide some input evenly, before there is a table (rule TBL-10)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def export(
         DataDamaged: a file of the table is missing or wrong.
         StorageFailed: storage failed; what was written is deleted.
 
-    Source: spec EXP-2, EXP-3.
+    Source: rules EXP-2, EXP-3.
     """
     fields = [reading.arrow_schema.field(name) for name in plan.columns]
     arrow_schema = pa.schema(fields)

@@ -1,4 +1,4 @@
-"""Splits leaves before a bulk import, until there are enough to write into (spec BLK-10)."""
+"""Splits leaves before a bulk import, until there are enough to write into (rule BLK-10)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
 in one transaction that carries the job's id, so a job that is run twice changes nothing the
-second time (spec ING-1 to ING-8; design sections 3 and 9).
+second time (rules ING-1, ING-2 and ING-5 to ING-8).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.ports.ids import NewId
+from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.objects import Objects
-from sleeper.state.added_files import add_files, committed_job
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.added_files import add_files
+from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 
@@ -45,7 +45,7 @@ class IngestResult:
         rows_set_aside: Rows without a key, written to the file that was named for them.
         files: The references that were added.
         transaction: The table's transaction number with these rows in it.
-        job_id: The job's id, if it was given one.
+        job_id: The job's id, given or made.
         already_committed: True when this job had been committed before: nothing was added.
         took_s: Seconds from the call to the commit.
     """
@@ -55,7 +55,7 @@ class IngestResult:
     rows_set_aside: int = 0
     files: tuple[FileReference, ...] = ()
     transaction: int
-    job_id: str | None = None
+    job_id: str
     already_committed: bool = False
     took_s: float = 0.0
 
@@ -66,7 +66,7 @@ class IngestSettings:
 
     Attributes:
         one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
-            that all these leaves reference (spec ING-5, ING-6).
+            that all these leaves reference (rules ING-5, ING-6).
         sort: Memory and folder of the sort.
         write: How data files are written.
         processing: The table's filters and aggregations.
@@ -85,7 +85,7 @@ class IngestRequest:
     """How one ingest was asked for.
 
     Attributes:
-        job_id: Names the work, so that it is done once; None does not name it.
+        job_id: Names the work, so that it is done once; where it is None or blank, one is made.
         ignore_extra_columns: Leave out columns that the table does not have.
         set_aside: Where rows with a null key go, as Parquet; None refuses such input.
         progress: Called after each batch with the rows read so far, and their total if known.
@@ -116,14 +116,14 @@ def ingest(
     Raises:
         InputRefused: the input does not fit; the table is as it was.
         CommitRefused, CommitContended: the table is as it was.
-        CommitUnknown: storage gave no answer; run the same job id again.
+        CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is as it was; files already written were deleted if possible.
     """
     started = now()
     state = store.refresh()
-    job_id = request.job_id
-    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
-        return _done_before(job_id, done)
+    given_id = given_job_id(request.job_id)
+    if given_id is not None and (done := state.jobs.find(given_id)) is not None:
+        return _done_before(given_id, done)
     arrow_schema = to_arrow(schema)
     source = open_source(data, arrow_schema, remote)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
@@ -149,9 +149,10 @@ def ingest(
         rows_set_aside=intake.rows_set_aside,
         files=tuple(leaf_files.references),
         transaction=state.number,
-        job_id=job_id,
+        job_id=given_id or new_id(),
     )
-    result = _commit(result, store, leaf_files, now() + settings.job_id_kept)
+    if result.files or given_id is not None:
+        result = _commit(result, store, leaf_files, now() + settings.job_id_kept)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -184,17 +185,14 @@ def _commit(
     result: IngestResult, store: StateStore, leaf_files: LeafFiles, keep_until: datetime
 ) -> IngestResult:
     """Make what was written visible; delete it where it certainly is not."""
-    if not result.files and result.job_id is None:
-        return result
-    job = committed_job(
-        result.job_id,
-        keep_until,
+    job = CommittedJob(
+        job_id=result.job_id,
+        keep_until=keep_until,
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
     added = add_files(result.files, job, store=store, discard=lambda: _delete(leaf_files))
     if isinstance(added, JobRecord):
-        assert result.job_id is not None
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)
 

@@ -1,7 +1,7 @@
 """Answer a question from one state of a table.
 
 Exact keys go to the look-up reader, ranges to DataFusion; both read only the pages that can
-hold an answer. Rows come in key order over the whole answer (spec QRY-1 to QRY-6).
+hold an answer. Rows come in key order over the whole answer (rules QRY-1 to QRY-6).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read_leaves import TableReader, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
@@ -129,7 +130,11 @@ class _View:
         if reading.processing.is_identity or not found.num_rows:
             return found
         batches = process(
-            iter(found.to_batches()), reading.processing, reading.schema, now_ms=self.now_ms
+            iter(found.to_batches()),
+            reading.processing,
+            reading.schema,
+            now_ms=self.now_ms,
+            overflow=Overflow.LIMIT,
         )
         return pa.Table.from_batches(batches, found.schema)
 

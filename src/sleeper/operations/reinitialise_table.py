@@ -1,4 +1,4 @@
-"""Empty a table, keeping its partitions or giving it new ones (spec TBL-5)."""
+"""Empty a table, keeping its partitions or giving it new ones (rule TBL-5)."""
 
 from __future__ import annotations
 

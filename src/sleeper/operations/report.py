@@ -1,4 +1,4 @@
-"""What a table looks like from outside: its partitions and files, counted (spec ADM-5, ADM-6)."""
+"""What a table looks like from outside: its partitions and files, counted (rules ADM-5, ADM-6)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ClaimedJob:
 
     Attributes:
         job: The job.
-        partition: Its partition; no longer a leaf where it was split since (spec CMP-16).
+        partition: Its partition; no longer a leaf where it was split since (rule CMP-16).
         whole_files: Those of its inputs of which every row belongs to the partition.
         claimed_ms: When the last input was claimed, in milliseconds since 1970: the present for
             filters by age. It is the same for every attempt, and so then are the rows.

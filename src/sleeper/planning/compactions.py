@@ -1,4 +1,4 @@
-"""Which files of a leaf are merged into one, and why others are not (spec 1.12, 3.1).
+"""Which files of a leaf are merged into one, and why others are not (rules CMP-3 to CMP-8).
 
 Sizes are row counts. A strategy looks at one leaf at a time: at the references there that no job
 has claimed, the smallest first. References of partitions that were split are pushed down before.
@@ -100,7 +100,7 @@ def plan_compactions(
             (CMP-8). Planned again when its jobs have ended, until each leaf has one file.
         new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
 
-    Source: spec CMP-3 to CMP-8.
+    Source: rules CMP-3 to CMP-8.
     """
     outstanding: set[str] = set()
     leaves = []

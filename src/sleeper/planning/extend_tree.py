@@ -1,4 +1,4 @@
-"""Which leaves to split, and where, so that a bulk import finds enough of them (spec 3.3).
+"""Which leaves to split, and where, so that a bulk import finds enough of them (rule BLK-10).
 
 The leaf with the most rows is split first, at the median of its sample; its halves share the
 sample, each with a window on it. So a tree of any size is planned from one look at the input.
@@ -26,7 +26,7 @@ class LeafSample(Protocol):
     def quantile(self, dimension: int, fraction: float) -> Any:
         """Return the key value that `fraction` of the leaf's rows lie below.
 
-        Of n values in order it is that at index min(n - 1, floor(fraction * n)) (spec SPL-4).
+        Of n values in order it is that at index min(n - 1, floor(fraction * n)) (rule SPL-4).
         """
         ...
 
@@ -120,7 +120,7 @@ class _Candidate:
         return (-self.row_count, self.place) < (-other.row_count, other.place)
 
     def split_point(self) -> tuple[int, Any] | None:
-        """Find the first dimension that can be split, and where (spec SPL-3)."""
+        """Find the first dimension that can be split, and where (rule SPL-3)."""
         for dimension, window in enumerate(self.windows):
             low, middle, high = (
                 self.sample.quantile(dimension, fraction)

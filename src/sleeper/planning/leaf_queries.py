@@ -1,7 +1,7 @@
 """Which leaves answer a question, and from which files. Pure: a state in, a plan out.
 
 A leaf is answered from its own references and from those of all its ancestors, because a
-partition that was split may still hold files (spec QRY-1, PRT-13). A file in an ancestor has
+partition that was split may still hold files (rules QRY-1, PRT-13). A file in an ancestor has
 rows of other leaves too, so what is asked of a leaf is always cut to the leaf's region.
 """
 

@@ -1,4 +1,4 @@
-"""Which leaves are split as they grow, and where (spec 1.5; design section 9)."""
+"""Which leaves are split as they grow, and where (rules SPL-1 to SPL-4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Spread(Protocol):
     def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
         """Return three values of a row key field among the rows that lie in a range.
 
-        The median of n values in order is that at index n // 2 (spec SPL-4). None without rows.
+        The median of n values in order is that at index n // 2 (rule SPL-4). None without rows.
         """
         ...
 
@@ -39,7 +39,7 @@ class LeafSize:
 
     @property
     def too_large(self) -> bool:
-        """True when it is to be split (spec SPL-1)."""
+        """True when it is to be split (rule SPL-1)."""
         return self.row_count >= self.threshold
 
 
@@ -71,7 +71,7 @@ def files_to_sketch(state: TableState, partition_id: str, files_max: int) -> tup
 
 
 def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:
-    """Find the first dimension on which a leaf can be split, and where (spec SPL-3).
+    """Find the first dimension on which a leaf can be split, and where (rule SPL-3).
 
     Sketches are of whole files: only what lies in the leaf counts, field by field. None where
     the keys of the leaf do not differ enough.

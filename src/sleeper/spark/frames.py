@@ -52,9 +52,10 @@ def to_frame(
     """Return rows of one state of a table as a DataFrame; nothing is read yet.
 
     Spark's Parquet reader is used when all of this is so, and the data source otherwise:
-    the table has no filters and no aggregations; every file is referenced whole, by a leaf; the
-    JVM can read the files' place (a folder, or S3 if the session's setting `S3_SCHEME` says
-    how); there are at most 200 regions; and no two columns differ only in the case of letters.
+    the table has no filters and no aggregations; every file is referenced whole, by a leaf or by
+    a partition that was split; the JVM can read the files' place (a folder, or S3 if the session's
+    setting `S3_SCHEME` says how); there are at most 200 regions; and no two columns differ only in
+    the case of letters.
 
     Args:
         spark: The session.
@@ -104,19 +105,31 @@ def _parquet_locations(
     names = table.schema.names
     if not table.processing.is_identity or len({name.casefold() for name in names}) < len(names):
         return None
-    filenames: dict[str, None] = {}
-    for leaf in leaves:
-        whole = {
-            reference.filename
-            for reference in state.files.references_on(leaf.leaf_id)
-            if reference.whole_file
-        }
-        if not whole.issuperset(leaf.filenames):
-            return None
-        filenames.update(dict.fromkeys(leaf.filenames))
+    whole = _files_referenced_whole(state, leaves)
+    filenames = dict.fromkeys(name for leaf in leaves for name in leaf.filenames)
+    if not whole.issuperset(filenames):
+        return None
     scheme = spark.conf.get(S3_SCHEME, None)
     found = [_location(table.files.url(name), scheme) for name in filenames]
     return [each for each in found if each is not None] if None not in found else None
+
+
+def _files_referenced_whole(state: TableState, leaves: Iterable[LeafQuery]) -> set[str]:
+    """Return the files of leaves and of their ancestors of which every row is the table's."""
+    partition_ids = {
+        partition_id
+        for leaf in leaves
+        for partition_id in (
+            leaf.leaf_id,
+            *(each.partition_id for each in state.tree.ancestors(leaf.leaf_id)),
+        )
+    }
+    return {
+        reference.filename
+        for partition_id in partition_ids
+        for reference in state.files.references_on(partition_id)
+        if reference.whole_file
+    }
 
 
 def _location(url: str, s3_scheme: str | None) -> str | None:

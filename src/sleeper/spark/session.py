@@ -106,8 +106,6 @@ def local_settings(
         "spark.local.dir": temp_folder or tempfile.gettempdir(),
         "spark.sql.shuffle.partitions": str(max(16, 4 * cores)),
         "spark.sql.session.timeZone": "UTC",
-        # Without it, a data source that takes filters may not be read at all.
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.worker.reuse": "true",
         # Each worker has one core; polars would start a pool of threads for all of them.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from sleeper.errors import (
     CommitContended,
     CommitRefused,
+    CommitUnknown,
     JobAlreadyCommitted,
     StorageFailed,
 )
@@ -19,7 +20,7 @@ from sleeper.state.transactions.files import AddFiles
 
 def add_files(
     references: Sequence[FileReference],
-    job: CommittedJob | None,
+    job: CommittedJob,
     *,
     store: StateStore,
     discard: Callable[[], None],
@@ -30,33 +31,27 @@ def add_files(
 
     Args:
         references: Of files that are written and durable.
-        job: The job that wrote them, if it has an id; its work is done once.
+        job: The job that wrote them; its work is done once.
         store: The table's state.
         discard: Deletes the files; called when they are certainly not in the table.
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is as it was.
-        CommitUnknown: they may be in the table, so they stay where they are.
+        CommitUnknown: they may be in the table, so they stay where they are. The error names the
+            job id that finds out.
     """
     try:
         return store.commit(AddFiles(references=tuple(references), job=job)).number
     except JobAlreadyCommitted:
         discard()
-        assert job is not None
         done = store.refresh().jobs.find(job.job_id)
         assert done is not None
         return done
+    except CommitUnknown as error:
+        raise CommitUnknown(
+            f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
+            f"command line --job-id {shlex.quote(job.job_id)}."
+        ) from error
     except (CommitRefused, CommitContended, StorageFailed):
         discard()
         raise
-
-
-def committed_job(
-    job_id: str | None, keep_until: datetime, *, rows_read: int, rows_written: int
-) -> CommittedJob | None:
-    """Return what is remembered of a job; None for work without a name."""
-    if job_id is None:
-        return None
-    return CommittedJob(
-        job_id=job_id, keep_until=keep_until, rows_read=rows_read, rows_written=rows_written
-    )

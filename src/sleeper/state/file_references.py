@@ -60,7 +60,7 @@ class FileReferences:
         reference_count: References, over all partitions.
         overlay_size: References and files changed since the last fold.
 
-    Source: spec FRF-1 to FRF-6; the queries are those of STS-10.
+    Source: rules FRF-1 to FRF-6; the queries are those of STS-10.
     """
 
     # An overlay of a fiftieth keeps a fold's share of each change below the change itself;
@@ -149,7 +149,7 @@ class FileReferences:
         return None if row is None else self._base.reference(row)
 
     def is_tracked(self, filename: str) -> bool:
-        """True when the file is referenced, or waits for garbage collection (spec FRF-6)."""
+        """True when the file is referenced, or waits for garbage collection (rule FRF-6)."""
         if self.unreferenced_since(filename) is not None:
             return True
         return self._is_referenced(filename, self._to_file.get(filename, {}))
@@ -167,7 +167,7 @@ class FileReferences:
         Newer indexes may be made meanwhile: this one stays as it is.
 
         Args:
-            before: Only files unreferenced since strictly before this time (spec STS-10).
+            before: Only files unreferenced since strictly before this time (rule STS-10).
         """
         kept = self._base.unreferenced_files(before)
         changed = sorted(

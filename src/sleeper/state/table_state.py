@@ -27,7 +27,7 @@ class TableState:
         claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
             claimed theirs before claims had owners are not in it.
 
-    Source: spec STS-10.
+    Source: rule STS-10.
     """
 
     number: int
@@ -101,13 +101,13 @@ class TableState:
     def unreferenced_up_to(self, limit: int) -> tuple[list[tuple[str, datetime]], bool]:
         """Return at most `limit` files that wait for collection, and whether there are more.
 
-        Each comes with the time at which its last reference went (spec FRF-6, FRF-7).
+        Each comes with the time at which its last reference went (rules FRF-6, FRF-7).
         """
         found = list(islice(self.files.unreferenced(), limit + 1))
         return found[:limit], len(found) > limit
 
     def is_assigned(self, job_id: str, partition_id: str, filenames: Iterable[str]) -> bool:
-        """Tell whether every one of these references is claimed by this job (spec STS-11).
+        """Tell whether every one of these references is claimed by this job (rule STS-11).
 
         Raises:
             FileReferenceNotFound: the partition does not reference one of them (any longer).

@@ -1,6 +1,6 @@
 """Log entries and their JSON, format version 1.
 
-Type names are upstream's (spec STS-12), and so are the names of fields that upstream has.
+Type names are upstream's (rule STS-12), and so are the names of fields that upstream has.
 Nothing is written that could not be read back: a wrong value stops its writer, not its readers.
 """
 

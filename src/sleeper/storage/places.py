@@ -37,7 +37,7 @@ class Place:
 
     @property
     def default_id(self) -> str:
-        """An instance id from the folder's name (spec INS-1: at most 20 characters)."""
+        """An instance id from the folder's name (rule INS-1: at most 20 characters)."""
         name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
         return name[:20] or "sleeper"
 

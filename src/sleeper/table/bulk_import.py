@@ -25,12 +25,13 @@ from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import add_files, committed_job
-from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.added_files import add_files
+from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest
 
@@ -53,7 +54,7 @@ class BulkImportResult:
         rows_set_aside: Rows without a key, written to the place that was named for them.
         files: The references that were added.
         transaction: The table's transaction number with these rows in it.
-        job_id: The job's id, if it was given one.
+        job_id: The job's id, given or made.
         already_committed: True when this job had been committed before: nothing was added.
         leaves_before: Leaf partitions before.
         leaves_after: Leaf partitions when rows were shared out.
@@ -67,7 +68,7 @@ class BulkImportResult:
     rows_set_aside: int = 0
     files: tuple[FileReference, ...] = ()
     transaction: int
-    job_id: str | None = None
+    job_id: str
     already_committed: bool = False
     leaves_before: int
     leaves_after: int
@@ -108,7 +109,7 @@ def bulk_import(
 
     Args:
         data: As for `ingest`, or a Spark DataFrame.
-        job_id: Names this work. Repeating a job that was committed changes nothing.
+        job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
         spark: A session to use, Spark Connect included; without it one is started on this
             machine when Spark is needed, and left running.
@@ -124,14 +125,14 @@ def bulk_import(
         InsufficientData: there are too few different keys for so many leaves.
         MissingExtra: Spark is needed and not installed.
         CommitContended, SplitAttemptsExceeded: others kept committing; try again.
-        CommitUnknown: storage gave no answer; run the same job id again.
+        CommitUnknown: storage gave no answer; run again with the job id that it names.
         StorageFailed, TableNotFound: as for `ingest`.
 
-    Source: spec BLK-5 to BLK-10.
+    Source: rules BLK-5, BLK-7 and BLK-10.
     """
     opened = self._current()
     request = _Request(
-        job_id=job_id,
+        job_id=given_job_id(job_id),
         engine=engine,
         spark=spark,
         master=master,
@@ -142,9 +143,9 @@ def bulk_import(
     )
     started = self._context.now()
     state = opened.store.refresh()
-    if job_id is not None and (done := state.jobs.find(job_id)) is not None:
+    if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         choice = EngineChoice("local", "the job was committed before")
-        return _done_before(job_id, done, choice, state.tree.leaf_count)
+        return _done_before(request.job_id, done, choice, state.tree.leaf_count)
     if _is_frame(data):
         return _import_frame(self, opened, data, request, started)
     return _import_source(self, opened, data, request, started)
@@ -314,14 +315,14 @@ def _commit(
     started: datetime,
 ) -> BulkImportResult:
     kept = timedelta(days=opened.properties.statestore.job_id_retention_days)
-    job = committed_job(
-        request.job_id,
-        self._context.now() + kept,
+    job = CommittedJob(
+        job_id=request.job_id or self._context.new_id(),
+        keep_until=self._context.now() + kept,
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
     number: int | JobRecord = opened.store.state().number
-    if imported.references or job is not None:
+    if imported.references or request.job_id is not None:
         number = add_files(
             imported.references,
             job,
@@ -329,8 +330,7 @@ def _commit(
             discard=partial(_delete_files, imported.references, opened.files),
         )
     if isinstance(number, JobRecord):
-        assert request.job_id is not None
-        return _done_before(request.job_id, number, choice, extended.leaves_after)
+        return _done_before(job.job_id, number, choice, extended.leaves_after)
     self._undo_commit_if_deleted()
     return BulkImportResult(
         engine=choice.engine,
@@ -340,7 +340,7 @@ def _commit(
         rows_set_aside=imported.rows_set_aside,
         files=imported.references,
         transaction=number,
-        job_id=request.job_id,
+        job_id=job.job_id,
         leaves_before=extended.leaves_before,
         leaves_after=extended.leaves_after,
         took_s=(self._context.now() - started).total_seconds(),

@@ -21,19 +21,19 @@ from sleeper.table.handle import TableHandle
 
 
 def split_points(self: TableHandle) -> list[Any]:
-    """Return where leaves meet on the first row key, ascending (spec TBL-11)."""
+    """Return where leaves meet on the first row key, ascending (rule TBL-11)."""
     return split_points_of(self.state().tree)
 
 
 def report_partitions(self: TableHandle) -> list[PartitionReport]:
-    """Describe every partition, leaves in key order first (spec ADM-6)."""
+    """Describe every partition, leaves in key order first (rule ADM-6)."""
     opened = self._current()
     threshold = opened.properties.splitting.threshold_rows
     return describe_partitions(opened.store.refresh(), self.schema, splitting_threshold=threshold)
 
 
 def report_files(self: TableHandle) -> FilesReport:
-    """Count the table's files, references and rows (spec ADM-5)."""
+    """Count the table's files, references and rows (rule ADM-5)."""
     return count_files(self.state())
 
 
@@ -43,7 +43,7 @@ def references(self: TableHandle) -> list[FileReference]:
 
 
 def rename(self: TableHandle, name: str) -> None:
-    """Give the table another name. Its id, data and open handles stay (spec TBL-3).
+    """Give the table another name. Its id, data and open handles stay (rule TBL-3).
 
     Raises:
         TableAlreadyExists: another table has this name.
@@ -52,7 +52,7 @@ def rename(self: TableHandle, name: str) -> None:
 
 
 def set_online(self: TableHandle, *, online: bool) -> None:
-    """Let background operations work on the table, or keep them off it (spec TBL-6)."""
+    """Let background operations work on the table, or keep them off it (rule TBL-6)."""
     index = self._context.index
     self._adopt(set_table_online(self.table_id, online=online, index=index))
 
@@ -71,7 +71,7 @@ def set_properties(self: TableHandle, changes: Mapping[str, PropertyValue | None
 
 
 def reinitialise(self: TableHandle, split_points: Sequence[Any] | None = None) -> int:
-    """Remove all rows, and return the new transaction number (spec TBL-5).
+    """Remove all rows, and return the new transaction number (rule TBL-5).
 
     Args:
         split_points: New partitions; None keeps them, an empty list makes one.

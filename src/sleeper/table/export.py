@@ -84,7 +84,7 @@ def export(
         MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
         BadRequest: Spark is asked to read an instance in memory.
 
-    Source: spec EXP-2, EXP-3.
+    Source: rules EXP-2, EXP-3.
     """
     started = self._context.now()
     asked = asked_regions(self, None, None, range, regions)

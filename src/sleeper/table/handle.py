@@ -71,7 +71,7 @@ class TableHandle:
 
     @property
     def online(self) -> bool:
-        """False when background operations leave the table alone (spec TBL-6)."""
+        """False when background operations leave the table alone (rule TBL-6)."""
         return self._record.online
 
     @property

@@ -121,7 +121,7 @@ def compact(
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec CMP-1 to CMP-9, CMP-14, CMP-16.
+    Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
     lease, now = _lease(opened), self._context.now()
@@ -197,7 +197,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec SPL-1 to SPL-6.
+    Source: rules SPL-1 to SPL-6.
     """
     opened = self._current()
     push_down_references(store=opened.store, files=opened.files, schema=self.schema)
@@ -271,8 +271,6 @@ def sweep_orphans(self: TableHandle) -> SweepResult:
     Raises:
         StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
         TableNotFound: the table was deleted.
-
-    Source: design section 9.
     """
     return _sweep(self, delete=True)
 
@@ -300,7 +298,7 @@ def collect_garbage(
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: spec GC-1 to GC-5.
+    Source: rules GC-1 to GC-5.
     """
     opened = self._current()
     before = _garbage_time(opened.properties, self._context.now())

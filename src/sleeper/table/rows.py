@@ -38,7 +38,8 @@ def ingest(
             table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
             DataFrame, or an iterable of dicts. It is read once, in batches; memory is
             bounded by `sleeper.table.ingest.memory`.
-        job_id: Names this work. Repeating a job that was committed changes nothing.
+        job_id: Names this work. Repeating a job that was committed changes nothing. Where it
+            is None or blank, one is made; the result has it, and so has CommitUnknown.
         ignore_extra_columns: Leave out columns that the table does not have.
         set_aside: A Parquet file to make for rows whose key is null; without it such input
             is refused.
@@ -47,11 +48,11 @@ def ingest(
     Raises:
         InputRefused: the input does not fit the table; nothing was changed.
         CommitContended: others kept committing; try again.
-        CommitUnknown: storage gave no answer; run the same job id again.
+        CommitUnknown: storage gave no answer; run again with the job id that it names.
         StorageFailed: the storage did not do its part; nothing was changed.
         TableNotFound: the table was deleted.
 
-    Source: spec ING-1 to ING-8.
+    Source: rules ING-1, ING-2 and ING-5 to ING-8.
     """
     opened = self._current()
     request = IngestRequest(
@@ -107,7 +108,7 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: spec QRY-1 to QRY-6.
+    Source: rules QRY-1 to QRY-6.
     """
     if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
         raise QueryInvalid("ask by one of key, keys, range and regions, not by several")

@@ -58,7 +58,7 @@ def to_spark(
         TableNotFound: the table was deleted.
         BadRequest: the instance is in memory, where no other process can read it.
 
-    Source: spec QRY-20.
+    Source: rule QRY-20.
     """
     table = open_for_spark(self)
     name = self.name

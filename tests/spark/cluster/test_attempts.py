@@ -27,7 +27,7 @@ ONCE = {
 
 @pytest.mark.parametrize("fault", ONCE.values(), ids=ONCE.keys())
 def test_a_task_that_raises_once_is_run_again(cluster, scene, fault):
-    """Each row arrives once; a task that fails deletes what it wrote (design section 3)."""
+    """Each row arrives once; a task that fails deletes what it wrote (rule BLK-5)."""
     table, faults = scene.with_faults(fault)
 
     result = table.bulk_import(f"faulty://{scene.inputs}", engine="spark", spark=cluster)

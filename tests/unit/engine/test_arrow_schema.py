@@ -51,7 +51,7 @@ def one_value(array: pa.Array, kind) -> pa.ChunkedArray:
 
 
 class TestToArrow:
-    """`to_arrow`: spec 2.2 and 2.3."""
+    """`to_arrow` (rule FMT-2)."""
 
     def test_has_columns_in_the_order_of_the_schema(self):
         """Row keys, sort keys, values; required fields are not nullable."""
@@ -161,7 +161,7 @@ class TestFromArrow:
 
 
 class TestColumns:
-    """`conform`: which columns there must be (spec ING-14)."""
+    """`conform`: which columns there must be (rule ING-14)."""
 
     def test_are_taken_by_name(self):
         """Their order in the input does not matter."""
@@ -187,7 +187,7 @@ class TestColumns:
         assert rows.to_pylist() == [{"k": 1}]
 
     def test_may_be_missing_where_nullable(self):
-        """A nullable value that is not there is null (spec SCH-5)."""
+        """A nullable value that is not there is null (rule SCH-5)."""
         rows = conformed({"k": [1, 2]}, schema_of(Field("v", Primitive.LONG, nullable=True)))
 
         assert rows["v"].null_count == 2
@@ -387,7 +387,7 @@ class TestNulls:
         ],
     )
     def test_are_refused_inside_lists_and_maps(self, given, kind):
-        """Elements are required (spec SCH-2); the error counts them."""
+        """Elements are required (rule SCH-2); the error counts them."""
         with pytest.raises(InputSchemaMismatch, match="1 nulls inside"):
             one_value(given, kind)
 

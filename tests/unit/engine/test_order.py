@@ -76,7 +76,7 @@ def statistics_of(column: pa.Array) -> tuple:
 
 @pytest.mark.parametrize("kind", KEY_TYPES)
 class TestKeysOfEachType:
-    """Every type that a key may have (spec SCH-8)."""
+    """Every type that a key may have (rule SCH-8)."""
 
     def test_are_ordered_by_every_engine_as_by_python(self, kind):
         """The same values, sorted five ways, are the same list."""

@@ -82,7 +82,7 @@ def read(schema, path, *regions, columns=None):
 
 
 class TestRegions:
-    """Rows inside any of the regions, each once (spec QRY-2 to QRY-4)."""
+    """Rows inside any of the regions, each once (rules QRY-2 to QRY-4)."""
 
     @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.value)
     def test_select_rows_by_every_key_type(self, tmp_path, kind):
@@ -102,7 +102,7 @@ class TestRegions:
         assert read(schema, path, Region((exact_range(field, keys[7]),))) == [(keys[7],)]
 
     def test_that_overlap_give_a_row_once(self, tmp_path):
-        """Regions are alternatives, not lists of rows (spec QRY-3)."""
+        """Regions are alternatives, not lists of rows (rule QRY-3)."""
         path = write(tmp_path, BY_ID, [(n, str(n)) for n in range(100)])
         regions = [box(BY_ID, id=(10, 20)), box(BY_ID, id=(15, 30)), box(BY_ID, id=(17, 18))]
 
@@ -294,7 +294,7 @@ class TestFailures:
 
     @pytest.mark.parametrize("company", [0, 2])
     def test_a_missing_file_is_damage(self, tmp_path, company):
-        """Rows are never silently left out; the message says what to do (spec QRY-5)."""
+        """Rows are never silently left out; the message says what to do (rule QRY-5)."""
         others = [write(tmp_path, BY_ID, [(n, "")], str(n)) for n in range(company)]
         gone = str(tmp_path / "gone.parquet")
 

@@ -80,6 +80,25 @@ class TestHere:
 
         assert (json_of(done)["job_id"], json_of(done)["engine"]) == ("june", "local")
 
+    @pytest.mark.parametrize("blank", ["", "  "])
+    def test_a_blank_id_is_none(self, url, more, tmp_path, blank):
+        """On the command line and in a job; a second one is not taken for the first."""
+        job = tmp_path / "job.json"
+        job.write_text(json.dumps({"id": blank, "tableName": "trips", "files": [str(more)]}))
+
+        done = [
+            json_of(sleeper(*command, "--json"))
+            for command in (
+                ("bulk-import", "--job", job),
+                ("bulk-import", "--job", job),
+                ("bulk-import", "trips", more, "--job-id", blank),
+                ("ingest", "trips", more, "--job-id", blank),
+            )
+        ]
+
+        assert [each["already_committed"] for each in done] == [False] * 4
+        assert len({each["job_id"] for each in done}) == 4
+
     def test_rows_without_a_key_are_set_aside(self, url, tmp_path):
         """And counted."""
         odd = write_rows(

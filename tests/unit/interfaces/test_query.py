@@ -216,7 +216,7 @@ class TestOutput:
         ],
     )
     def test_questions_that_cannot_be_are_refused(self, trips, options, complaint):
-        """Exit code 1, the reason on stderr (spec QRY-1, PRT-1)."""
+        """Exit code 1, the reason on stderr (rules QRY-1, PRT-1)."""
         done = trips(*options)
 
         assert (done.exit_code, done.stdout) == (1, "")

@@ -43,7 +43,7 @@ class TestInit:
         assert "an instance is at" in again.stderr
 
     def test_properties_are_checked_together(self, tmp_path):
-        """Nothing is made when one is wrong (spec INS-6)."""
+        """Nothing is made when one is wrong (rule INS-6)."""
         done = sleeper(
             *("init", tmp_path / "x", "--set", "sleeper.gc.batch.size=many"),
             *("--set", f"sleeper.id={'x' * 21}"),
@@ -62,7 +62,7 @@ class TestInit:
         assert not (tmp_path / "x").exists()
 
     def test_an_unknown_property_is_kept_with_a_warning(self, tmp_path, caplog):
-        """Upstream, or a later version, may know it (spec INS-5)."""
+        """Upstream, or a later version, may know it (rule INS-5)."""
         done = sleeper("init", tmp_path / "x", "--set", "sleeper.gc.batch.colour=5")
 
         assert done.exit_code == 0
@@ -78,7 +78,7 @@ class TestInit:
 
 
 class TestAdd:
-    """Making a table (spec TBL-1)."""
+    """Making a table (rule TBL-1)."""
 
     def test_split_points_make_leaves(self, instance):
         """The table of this file was made with one split point."""
@@ -114,7 +114,7 @@ class TestAdd:
         ],
     )
     def test_split_points_must_ascend(self, instance, tmp_path, lines, complaint):
-        """Refused split points make no table (spec TBL-9)."""
+        """Refused split points make no table (rule TBL-9)."""
         schema = write_schema(tmp_path, TRIPS)
         (tmp_path / "points.txt").write_text(lines)
 
@@ -130,7 +130,7 @@ class TestAdd:
             assert complaint in done.stderr
 
     def test_options_win_over_the_file_and_all_failures_count(self, instance, tmp_path):
-        """--set comes after --properties; every wrong value is counted (spec INS-6)."""
+        """--set comes after --properties; every wrong value is counted (rule INS-6)."""
         schema = write_schema(tmp_path, TRIPS)
         properties = tmp_path / "table.properties"
         properties.write_text(f"{PAGE_ROWS}=7\nsleeper.table.gc.delay.minutes=soon\n")
@@ -156,7 +156,7 @@ class TestAdd:
         ],
     )
     def test_a_schema_must_be_one(self, instance, tmp_path, body, complaint):
-        """What is wrong is said (spec SCH-3, SCH-6)."""
+        """What is wrong is said (rules SCH-3, SCH-6)."""
         (tmp_path / "bad.json").write_bytes(body)
 
         done = sleeper("table", "add", "t", "--schema", tmp_path / "bad.json")
@@ -166,7 +166,7 @@ class TestAdd:
         assert sleeper("table", "list").stdout == "trips\n"
 
     def test_split_points_make_a_round_trip(self, instance, tmp_path):
-        """estimate-splits, add and export-splits say the same, base64 too (spec TBL-8 to 11)."""
+        """estimate-splits, add and export-splits say the same, base64 too (rule TBL-8 to TBL-11)."""
         rows = [{**ROWS[0], "taxi": f"{n:02}"} for n in range(100)]
         data = write_rows(tmp_path / "rows.parquet", rows)
         schema = write_schema(tmp_path, TRIPS)
@@ -191,7 +191,7 @@ class TestChanges:
     """Rename, set, online, offline, delete, reinitialise."""
 
     def test_rename_keeps_everything_but_the_name(self, instance):
-        """Id and rows stay; the old name is free (spec TBL-3)."""
+        """Id and rows stay; the old name is free (rule TBL-3)."""
         before = json_of(sleeper("table", "show", "trips", "--json"))
 
         sleeper("table", "rename", "trips", "rides")
@@ -201,7 +201,7 @@ class TestChanges:
         assert sleeper("table", "show", "trips").exit_code == 1
 
     def test_a_table_goes_offline_and_online(self, instance):
-        """The list says so (spec TBL-6)."""
+        """The list says so (rule TBL-6)."""
         sleeper("table", "offline", "trips")
         assert sleeper("table", "list").stdout == "trips  (offline)\n"
         assert json_of(sleeper("table", "list", "--json"))[0]["online"] is False
@@ -235,13 +235,13 @@ class TestChanges:
         assert len(rows_of(sleeper("query", "trips", "--json"))) == 4
 
     def test_yes_deletes(self, instance):
-        """After a yes the table and its rows are gone (spec TBL-4)."""
+        """After a yes the table and its rows are gone (rule TBL-4)."""
         assert sleeper("table", "delete", "trips", answer="y\n").stdout == "deleted table trips\n"
 
         assert sleeper("table", "list").stdout == ""
 
     def test_force_does_not_ask(self, instance, tmp_path):
-        """Rows go, partitions stay or go, as asked (spec TBL-4, TBL-5)."""
+        """Rows go, partitions stay or go, as asked (rules TBL-4, TBL-5)."""
         (tmp_path / "points.txt").write_text("c\nd\n")
         again = ("table", "reinitialise", "trips", "--force")
 
@@ -257,7 +257,7 @@ class TestChanges:
         assert sleeper("table", "delete", "trips", "--force").exit_code == 0
 
     def test_a_damaged_table_can_be_deleted(self, instance, tmp_path):
-        """Counting its rows fails, deleting it does not (spec TBL-4)."""
+        """Counting its rows fails, deleting it does not (rule TBL-4)."""
         for entry in (tmp_path / "instance").glob("*/statestore/transactions/*"):
             entry.write_bytes(b"damaged")
 
@@ -303,7 +303,7 @@ class TestIngest:
         assert pq.read_table(aside).to_pylist() == [{**ROWS[1], "day": None}]
 
     def test_unknown_columns_are_left_out_only_when_asked(self, instance, tmp_path):
-        """A column that the table has not is refused (spec ING-14)."""
+        """A column that the table has not is refused (rule ING-14)."""
         rows = write_rows(tmp_path / "r.parquet", [{**ROWS[0], "tip": 1.0}])
 
         assert "columns ['tip']" in sleeper("ingest", "trips", rows).stderr
@@ -330,7 +330,7 @@ class TestReports:
         assert sleeper(*command).stdout
 
     def test_tables_with_their_figures(self, instance):
-        """One line a table (spec TBL-7)."""
+        """One line a table (rule TBL-7)."""
         (found,) = json_of(sleeper("report", "tables", "--json"))
 
         assert {**found, "id": None} == {
@@ -344,7 +344,7 @@ class TestReports:
         }
 
     def test_partitions_leaves_first(self, instance):
-        """Leaves in key order, then the root; nothing stands for no limit (spec ADM-6)."""
+        """Leaves in key order, then the root; nothing stands for no limit (rule ADM-6)."""
         found = json_of(sleeper("report", "partitions", "trips", "--json"))
 
         assert [(p["region"], p["is_leaf"], p["rows"]) for p in found] == [
@@ -355,7 +355,7 @@ class TestReports:
         assert (found[-1]["split_field"], found[-1]["split_value"]) == ("taxi", "m")
 
     def test_files_one_by_one(self, instance):
-        """--verbose lists every reference (spec ADM-5)."""
+        """--verbose lists every reference (rule ADM-5)."""
         found = json_of(sleeper("report", "files", "trips", "--json", "--verbose"))
 
         assert (found["files"]["files"], found["files"]["rows"]) == (2, 4)

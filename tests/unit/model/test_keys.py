@@ -48,11 +48,11 @@ class TestOrder:
 
     @given(utf8_text, utf8_text)
     def test_strings_are_ordered_as_their_utf8_bytes(self, a, b):
-        """Which is the order of code points, not of Java's UTF-16 units (SCH-8, section 9)."""
+        """Which is the order of code points, not of Java's UTF-16 units (rule SCH-8)."""
         assert (a < b) == (a.encode() < b.encode())
 
     def test_bytes_are_unsigned(self):
-        """0x7F comes before 0x80, a shorter prefix first (SCH-8, section 9)."""
+        """0x7F comes before 0x80, a shorter prefix first (rule SCH-8)."""
         assert sorted([b"\x80", b"\x7f\x00", b"", b"\x7f", b"\xff"]) == [
             b"",
             b"\x7f",

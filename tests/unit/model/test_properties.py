@@ -35,7 +35,7 @@ TABLE_GROUPS = (
 )
 INSTANCE_GROUPS = ("general", "commits", "splitting", "gc")
 
-# The table of spec 1.1, where our default is upstream's. Others are in OUR_DEFAULTS.
+# Upstream's defaults, where our default is upstream's. Others are in OUR_DEFAULTS.
 UPSTREAM_DEFAULTS = {
     "online": "true",
     "data.engine": "DATAFUSION",
@@ -190,7 +190,7 @@ class TestKnownProperties:
         ],
     )
     def test_knows_the_instance_too(self, name, default):
-        """A sample of spec 1.1's list."""
+        """A sample of upstream's list."""
         assert BY_NAME[name].default == default
 
     def test_every_default_is_a_value_of_its_kind(self):
@@ -537,7 +537,7 @@ class TestValidation:
 
     @pytest.mark.parametrize("text", ["{", "{}", '{"rowKeyFields": []}'])
     def test_a_schema_must_be_readable(self, text):
-        """Spec 1.1: it must parse."""
+        """It must parse."""
         assert list(failures({"sleeper.table.schema": text})) == ["sleeper.table.schema"]
 
     def test_an_instance_needs_an_id(self):
@@ -559,7 +559,7 @@ class TestValidation:
 
 
 class TestUnknownProperties:
-    """Kept and reported, never refused (INS-5, design section 7)."""
+    """Kept and reported, never refused (rule INS-5)."""
 
     def test_are_named(self):
         """Sorted, for a table and for an instance."""

@@ -30,7 +30,7 @@ class TestExactKeys:
         assert exact_key(SCHEMA, key) is None
 
     def test_a_prefix_is_a_region_of_every_value_after_it(self):
-        """The fields that are left out may have any value (spec PRT-4)."""
+        """The fields that are left out may have any value (rule PRT-4)."""
         assert key_region(SCHEMA, "a").ranges == (Range("a", "a\0"), Range(SMALLEST, None))
 
     @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ class TestExactKeys:
 
 
 class TestRegions:
-    """Ranges of row key fields (spec PRT-1, INT-5)."""
+    """Ranges of row key fields (rules PRT-1, INT-5)."""
 
     def test_two_values_are_min_inclusive_and_max_exclusive(self):
         """That is the default at both ends."""
@@ -58,7 +58,7 @@ class TestRegions:
         assert region.ranges == (Range("", None), Range(1, 5))
 
     def test_four_values_say_whether_each_end_belongs(self):
-        """They are made canonical by the next value (spec PRT-2)."""
+        """They are made canonical by the next value (rule PRT-2)."""
         region = region_from_request(
             SCHEMA, {"id": ("a", False, "b", True), "n": (1, False, 5, True)}
         )
@@ -87,7 +87,7 @@ class TestRegions:
 
 
 class TestColumns:
-    """What an answer shows (spec QRY-6)."""
+    """What an answer shows (rule QRY-6)."""
 
     def test_columns_come_in_the_order_asked(self):
         """Exactly those asked for, none added."""

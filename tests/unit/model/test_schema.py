@@ -68,7 +68,7 @@ class TestSchema:
 
     @pytest.mark.parametrize("kind", KEY_TYPES)
     def test_keys_may_be_of_any_type_with_an_agreed_order(self, kind):
-        """Integers, strings, bytes, dates and timestamps (SCH-2, design section 9)."""
+        """Integers, strings, bytes, dates and timestamps (rule SCH-2)."""
         schema = Schema(row_keys=[Field("r", kind)], sort_keys=[Field("s", kind)])
 
         assert [field.type for field in schema.keys] == [kind, kind]

@@ -1,4 +1,4 @@
-"""Extending the partition tree before a bulk import, alone and in a race (spec BLK-10)."""
+"""Extending the partition tree before a bulk import, alone and in a race (rule BLK-10)."""
 
 from __future__ import annotations
 

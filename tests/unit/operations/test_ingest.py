@@ -145,7 +145,7 @@ class TestOneReferencePerLeaf:
 
 
 class TestCommits:
-    """One commit a job, or nothing (design sections 3 and 9)."""
+    """One commit a job, or nothing (rule ING-2)."""
 
     def test_no_rows_make_no_transaction(self):
         """Unless the job has an id, which is kept."""
@@ -187,7 +187,7 @@ class TestCommits:
         ("error", "kept"), [(CommitContended("others"), 0), (CommitUnknown("no answer"), 4)]
     )
     def test_files_are_deleted_only_where_the_commit_has_surely_failed(self, error, kept):
-        """After CommitUnknown they may be referenced, so they stay (design section 3)."""
+        """After CommitUnknown they may be referenced, so they stay (rule ING-2)."""
         table = small_table([3])
 
         class NoAnswer:

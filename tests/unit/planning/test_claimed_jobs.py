@@ -60,7 +60,7 @@ def test_its_time_is_that_of_the_last_claim():
 
 
 def test_inputs_must_be_claimed_by_the_job():
-    """Unclaimed, claimed by another, or gone: such a job could not be committed (spec STS-8)."""
+    """Unclaimed, claimed by another, or gone: such a job could not be committed (rule STS-8)."""
     unclaimed = claim(state_with_files(), "whole")
     of_another = claim(unclaimed, "part", job_id="k")
     gone = CompactionJob(job_id="j", partition_id="root", inputs=("whole", "gone"))
@@ -86,7 +86,7 @@ def test_a_committed_job_is_not_run_again():
 
 
 def test_the_partition_may_have_been_split_since():
-    """It still is the job's, with the region it had (spec CMP-16)."""
+    """It still is the job's, with the region it had (rule CMP-16)."""
     state = claim(state_with_files(), *JOB.inputs)
     parent, *children = split_partition(ROOT, 7, new_id=iter("ab").__next__)
     split = SplitPartition(parent=parent, children=tuple(children)).apply(state, NOON)

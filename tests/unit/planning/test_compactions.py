@@ -1,4 +1,4 @@
-"""Which files of a leaf are merged (spec 1.12, 3.1)."""
+"""Which files of a leaf are merged (rules CMP-3 to CMP-8)."""
 
 from __future__ import annotations
 

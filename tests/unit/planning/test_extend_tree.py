@@ -1,4 +1,4 @@
-"""Which leaves are split before a bulk import, and where (spec 3.3, BLK-10)."""
+"""Which leaves are split before a bulk import, and where (rule BLK-10)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Exact:
         return len(self.rows) * self.stands_for
 
     def quantile(self, dimension: int, fraction: float):
-        """As spec SPL-4 has it."""
+        """As rule SPL-4 has it."""
         ordered = self.columns[dimension]
         return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 

@@ -41,7 +41,7 @@ def state(partitions: PartitionTree, *references: tuple[str, str]) -> TableState
 
 
 class TestLeafQueries:
-    """Planning the read of regions (spec QRY-1)."""
+    """Planning the read of regions (rule QRY-1)."""
 
     def test_a_leaf_is_answered_from_its_own_files_and_its_ancestors(self):
         """Files on the root may hold rows of every leaf, so each leaf reads them too (PRT-13)."""

@@ -1,4 +1,4 @@
-"""References of split partitions go down to the leaves (spec FRF-4, CMP-2; design section 9)."""
+"""References of split partitions go down to the leaves (rules FRF-4, CMP-2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which leaves are split as they grow, and where (spec 1.5)."""
+"""Which leaves are split as they grow, and where (rules SPL-1 to SPL-4)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestWhich:
         ]
 
     def test_estimated_rows_count_too(self):
-        """Design section 9: upstream would never split such a leaf."""
+        """Upstream would never split such a leaf."""
         (size,) = leaf_sizes(table([(10, True)], []), 10)
 
         assert (size.too_large, size.estimated) == (True, True)

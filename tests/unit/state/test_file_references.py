@@ -140,7 +140,7 @@ class TestChanging:
     """What one change does."""
 
     def test_sets_the_time_of_what_it_adds(self, placed):
-        """The state sets when a reference was updated, whatever the caller said (spec STS-5)."""
+        """The state sets when a reference was updated, whatever the caller said (rule STS-5)."""
         before = placed(FileReferences.empty())
 
         after = before.changed(added=[ref("a", "L", updated=None)], at=LATER)
@@ -163,7 +163,7 @@ class TestChanging:
     def test_a_file_waits_from_the_loss_of_its_last_reference(self, placed):
         """
         A file that two partitions share waits for garbage collection only when
-        the second has let go of it, and from then on (spec FRF-6).
+        the second has let go of it, and from then on (rule FRF-6).
         """
         shared = placed(index_of(ref("a", "L"), ref("a", "R")))
 
@@ -257,7 +257,7 @@ class TestUnreferencedFiles:
         assert list(index.unreferenced(before=NOON)) == []
 
     def test_can_be_forgotten_while_they_are_read(self, placed):
-        """A collector may commit batch by batch while it reads on (spec STS-9)."""
+        """A collector may commit batch by batch while it reads on (rule STS-9)."""
         index = newest = placed(index_of(unreferenced=["a", "b", "c"]))
 
         seen = []

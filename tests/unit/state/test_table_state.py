@@ -1,4 +1,4 @@
-"""What can be asked of a table's state (spec STS-10, STS-11)."""
+"""What can be asked of a table's state (rules STS-10, STS-11)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def table():
 
 
 class TestFileQueries:
-    """The reads of spec STS-10 about files."""
+    """The reads of rule STS-10 about files."""
 
     def test_references_come_by_filename_then_partition(self, table):
         """Every reference once, in one order for every reader."""
@@ -62,7 +62,7 @@ class TestFileQueries:
 
 
 class TestPartitionQueries:
-    """The reads of spec STS-10 about partitions."""
+    """The reads of rule STS-10 about partitions."""
 
     def test_leaves_come_in_key_order(self):
         """The lower child first."""
@@ -82,7 +82,7 @@ class TestPartitionQueries:
 
 
 class TestIsAssigned:
-    """Whether a compaction job still holds its inputs (spec STS-11)."""
+    """Whether a compaction job still holds its inputs (rule STS-11)."""
 
     def test_all_files_must_be_claimed_by_the_job(self, table):
         """True for the claimed ones; false when one of them is unclaimed."""

@@ -57,7 +57,7 @@ class TestTheFormat:
         }
 
     def test_has_upstreams_names(self):
-        """STS-12 and the compaction commit of spec 2.8."""
+        """Rule STS-12, and the commit of a compaction (rule STS-8)."""
         output = part("new", "L", 7)
         compaction = ReplaceFiles(
             job_id="job", inputs=("a", "b"), output=output, task_id="task", run_id="run"

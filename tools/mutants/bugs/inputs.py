@@ -8,6 +8,14 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="blank-id-counts",
+        breaks="A blank job id is an id: the second job of that name adds nothing.",
+        module="ports/ids.py",
+        right="    return job_id if job_id is not None and job_id.strip() else None\n",
+        wrong="    return job_id\n",
+        tests=("tests/stories/test_exactly_once.py",),
+    ),
+    Bug(
         name="classes-unchecked",
         breaks="pyarrow cuts 1.5 down to 1, in rows and in keys.",
         module="columns/python_values.py",

@@ -8,6 +8,22 @@ PROCESSING = ("tests/stories/test_aggregation_and_age.py", "tests/unit/engine/pr
 
 BUGS = (
     Bug(
+        name="order-of-groups-trusted",
+        breaks="Entries of maps come into other rows, where Arrow groups them in another order.",
+        module="engine/processing/aggregations.py",
+        right='    found = found.take(pc.sort_indices(found.column("place_min")))\n',
+        wrong="",
+        tests=PROCESSING,
+    ),
+    Bug(
+        name="sum-cut-by-compaction",
+        breaks="A compaction unites rows whose sum does not fit, and writes the limit of the type.",
+        module="engine/processing/decimal_sums.py",
+        right="        if self._overflow is not Overflow.KEEP_APART:\n",
+        wrong="        if self._overflow is Overflow.KEEP_APART:\n",
+        tests=PROCESSING,
+    ),
+    Bug(
         name="old-row-kept",
         breaks="A row exactly as old as the limit is kept.",
         module="engine/processing/filters.py",

@@ -35,7 +35,7 @@ class RowsOfLeaf:
         self._columns: dict[int, pa.ChunkedArray] = {0: rows.column(schema.row_keys[0].name)}
 
     def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the value that `fraction` of the rows lie below (spec SPL-4)."""
+        """Return the value that `fraction` of the rows lie below (rule SPL-4)."""
         if dimension not in self._columns:  # seldom looked at: the first row key mostly does
             self._columns[dimension] = self._in_order(self._schema.row_keys[dimension].name)
         column = self._columns[dimension]

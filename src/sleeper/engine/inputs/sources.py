@@ -111,7 +111,7 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
 def first_key_columns(
     source: Source, arrow_schema: pa.Schema, rows_per_file_max: int | None
 ) -> Iterator[pa.ChunkedArray]:
-    """Yield the values of the first row key, for `estimate_split_points` (spec TBL-10).
+    """Yield the values of the first row key, for `estimate_split_points` (rule TBL-10).
 
     Raises:
         InputRefused: as `check` and `batches` of the source do.

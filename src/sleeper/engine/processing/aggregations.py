@@ -1,8 +1,9 @@
 """Rows that belong together become one.
 
-It makes no difference when rows meet (spec PRC-5): sums wrap around as two's complement does,
-minima and maxima go by the types' own order, maps are united entry by entry, first and last go
-by sort keys, and a count is a number from the moment when rows come in.
+It makes no difference when rows meet (rule PRC-5): sums of integers wrap around as two's complement
+does, those of decimals are exact (`decimal_sums`), minima and maxima go by the types' own order,
+maps are united entry by entry, first and last go by sort keys, and a count is a number from the
+moment when rows come in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.errors import SchemaInvalid
+from sleeper.engine.processing.decimal_sums import DecimalSums, Overflow
 from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
 
@@ -40,7 +41,7 @@ def as_counts(
 
 
 def aggregate_rows(
-    batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema
+    batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema, overflow: Overflow
 ) -> Iterator[pa.RecordBatch]:
     """Make one row of each group: of equal row and sort keys, or with first or last of a row key.
 
@@ -48,20 +49,25 @@ def aggregate_rows(
     front of it: uniting in steps gives what uniting at once would.
 
     Raises:
-        SchemaInvalid: a sum of decimals has more digits than its field's type.
+        SchemaInvalid: a sum of decimals has more digits than its field's type, and `overflow` says
+            to refuse it.
     """
     by_field = {aggregation.field: aggregation for aggregation in processing.aggregations}
+    sums = DecimalSums(
+        [each.field for each in processing.aggregations if each.operation.endswith("sum")], overflow
+    )
     held: pa.RecordBatch | None = None
+    narrow: pa.Schema | None = None
     for batch in batches:
-        known = _with_counts(batch, processing)
+        narrow = batch.schema
+        known = sums.widened(_with_counts(batch, processing))
         rows = known if held is None else pa.concat_batches([held, known])
-        groups = _groups_of(rows, processing, schema)
-        done = rows if groups is None else _unite(rows, by_field, groups)
+        done = _united(rows, by_field, _group_starts(rows, processing, schema), sums, narrow)
         held = done.slice(done.num_rows - 1)
         if done.num_rows > 1:
-            yield done.slice(0, done.num_rows - 1)
-    if held is not None:
-        yield held
+            yield sums.narrowed(done.slice(0, done.num_rows - 1), narrow)
+    if held is not None and narrow is not None:
+        yield sums.narrowed(held, narrow)
 
 
 def _with_counts(rows: pa.RecordBatch, processing: Processing) -> pa.RecordBatch:
@@ -92,36 +98,46 @@ class _Groups:
     kept: pa.Array
 
 
-def _groups_of(rows: pa.RecordBatch, processing: Processing, schema: Schema) -> _Groups | None:
-    """The groups of rows in key order; None where every row is a group of its own."""
+def _group_starts(rows: pa.RecordBatch, processing: Processing, schema: Schema) -> Any:
+    """The numbers of the rows with which a group starts, of rows in key order."""
     end = processing.kept_end
     names = schema.key_names if end is None else [field.name for field in schema.row_keys]
-    starts = _group_starts([rows.column(name) for name in names])
-    if len(starts) == rows.num_rows:
-        return None
-    first = pa.array(starts)
-    last = pa.array(np.append(starts[1:], rows.num_rows) - 1)
-    return _Groups(starts, first, last, kept=last if end == "last" else first)
-
-
-def _group_starts(keys: list[pa.Array]) -> Any:
-    """The places where a key differs from the one before it, the first place included."""
-    differs = np.ones(len(keys[0]), dtype=bool)
+    differs = np.ones(rows.num_rows, dtype=bool)
     differs[1:] = False
-    for key in keys:
+    for key in (rows.column(name) for name in names):
         changed = pc.not_equal(key.slice(1), key.slice(0, len(key) - 1))
         differs[1:] |= changed.to_numpy(zero_copy_only=False)
     return np.flatnonzero(differs)
 
 
-def _unite(
-    rows: pa.RecordBatch, by_field: dict[str, Aggregation], groups: _Groups
+def _united(
+    rows: pa.RecordBatch,
+    by_field: dict[str, Aggregation],
+    starts: Any,
+    sums: DecimalSums,
+    narrow: pa.Schema,
 ) -> pa.RecordBatch:
+    """One row of each group; of one whose sum is to be kept apart, the rows as they are."""
+    if len(starts) == rows.num_rows:
+        return rows
+    groups = _groups_at(starts, rows.num_rows, by_field)
     columns = [
         _aggregate(column, by_field[name], groups) if name in by_field else column.take(groups.kept)
         for name, column in zip(rows.schema.names, rows.columns, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    done = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+    apart = sums.kept_apart(done, narrow)
+    if apart is None:
+        return done
+    alone = np.flatnonzero(np.repeat(apart, np.diff(starts, append=rows.num_rows)))
+    return _united(rows, by_field, np.union1d(starts, alone), sums, narrow)
+
+
+def _groups_at(starts: Any, row_count: int, by_field: dict[str, Aggregation]) -> _Groups:
+    first = pa.array(starts)
+    last = pa.array(np.append(starts[1:], row_count) - 1)
+    operations = {each.operation for each in by_field.values()}
+    return _Groups(starts, first, last, kept=last if "last" in operations else first)
 
 
 def _aggregate(column: pa.Array, aggregation: Aggregation, groups: _Groups) -> pa.Array:
@@ -133,21 +149,16 @@ def _aggregate(column: pa.Array, aggregation: Aggregation, groups: _Groups) -> p
         case "count":
             return _reduce(column, "sum", groups.starts)
         case operation:
-            return _combined(column, operation.removeprefix("map_"), aggregation, groups.starts)
+            return _combined(column, operation.removeprefix("map_"), groups.starts)
 
 
-def _combined(column: pa.Array, operation: str, aggregation: Aggregation, starts: Any) -> pa.Array:
-    try:
-        if pa.types.is_map(column.type):
-            return _aggregate_map(column, operation, starts)
-        if _is_fixed_number(column.type):
-            return _reduce(column, operation, starts)
-        return _aggregate_groups(column, operation, _group_of_each(starts, len(column)))
-    except pa.ArrowInvalid as error:
-        raise SchemaInvalid(
-            f"the {operation} of field {aggregation.field!r} does not fit its type "
-            f"{column.type}: {error}. Its values need a type of more digits."
-        ) from error
+def _combined(column: pa.Array, operation: str, starts: Any) -> pa.Array:
+    if pa.types.is_map(column.type):
+        return _aggregate_map(column, operation, starts)
+    if _is_fixed_number(column.type):
+        return _reduce(column, operation, starts)
+    groups = {"group": pa.array(_group_of_each(starts, len(column)))}
+    return _aggregate_groups(groups, column, operation).column("value").combine_chunks()
 
 
 def _is_fixed_number(kind: pa.DataType) -> bool:
@@ -174,13 +185,6 @@ def _group_of_each(starts: Any, row_count: int) -> Any:
     return np.repeat(np.arange(len(starts)), lengths)
 
 
-def _aggregate_groups(column: pa.Array, operation: str, groups: Any) -> pa.Array:
-    """Aggregate strings, bytes or decimals by the number of their group, which ascends."""
-    grouped = pa.table({"group": pa.array(groups), "value": _widened(column, operation)})
-    result = grouped.group_by("group", use_threads=False).aggregate([("value", operation)])
-    return _narrowed(result.column(f"value_{operation}"), column.type)
-
-
 def _aggregate_map(column: pa.MapArray, operation: str, starts: Any) -> pa.Array:
     """Unite the maps of each group entry by entry; entries stay in the order they came in."""
     offsets = column.offsets.to_numpy()  # into all entries, of which a slice has only some
@@ -189,26 +193,26 @@ def _aggregate_map(column: pa.MapArray, operation: str, starts: Any) -> pa.Array
         for entries in (column.keys, column.items)
     )
     groups = np.repeat(_group_of_each(starts, len(column)), np.diff(offsets))
-    table = {"group": pa.array(groups), "key": keys, "value": _widened(values, operation)}
-    grouped = pa.table(table).group_by(["group", "key"], use_threads=False)
-    united = grouped.aggregate([("value", operation)])
+    united = _aggregate_groups({"group": pa.array(groups), "key": keys}, values, operation)
     entry_counts = np.bincount(united.column("group").to_numpy(), minlength=len(starts))
     ends = np.cumsum(entry_counts, dtype=np.int32)
     return pa.MapArray.from_arrays(
         pa.array(np.concatenate((np.zeros(1, np.int32), ends))),
         united.column("key").combine_chunks(),
-        _narrowed(united.column(f"value_{operation}"), column.type.item_type),
+        united.column("value").combine_chunks(),
         type=column.type,
     )
 
 
-def _widened(values: pa.Array, operation: str) -> pa.Array:
-    """Give sums of decimals room, so that a sum too large is seen and not wrapped around."""
-    if operation == "sum" and pa.types.is_decimal(values.type):
-        return values.cast(pa.decimal256(76, values.type.scale))
-    return values
+def _aggregate_groups(by: dict[str, pa.Array], values: pa.Array, operation: str) -> pa.Table:
+    """Aggregate values by the columns `by`, in the order in which each group comes first.
 
-
-def _narrowed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Bring what was aggregated back to its field's type: decimals checked, integers wrapped."""
-    return values.combine_chunks().cast(kind, safe=pa.types.is_decimal(kind))
+    Arrow promises no order of what it groups, so the place of each group's first row gives it.
+    """
+    table = pa.table({**by, "value": values, "place": pa.array(np.arange(len(values)))})
+    wanted = [("value", operation), ("place", "min")]
+    found = table.group_by([*by], use_threads=False).aggregate(wanted)
+    found = found.take(pc.sort_indices(found.column("place_min")))
+    # Sums of integers come as 64 bits, which wrap around where the field has 32.
+    value = found.column(f"value_{operation}").cast(values.type, safe=False)
+    return found.select([*by]).append_column("value", value)

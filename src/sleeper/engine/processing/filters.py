@@ -16,7 +16,7 @@ _US_PER_MS = 1000
 def apply_age_off(
     batches: Iterator[pa.RecordBatch], age_off: AgeOff, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """Keep rows whose field is not null and apply_age_off than the limit (spec PRC-2)."""
+    """Keep rows whose field is not null and whose age is below the limit (rule PRC-2)."""
     for batch in batches:
         column = batch.column(age_off.field)
         kept = batch.filter(_later_than(column, now_ms - age_off.max_age_ms))

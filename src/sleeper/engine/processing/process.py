@@ -1,7 +1,7 @@
 """A table's filters, aggregations and function, applied to a stream of rows in key order.
 
 Ingest, compaction, query and export all do it here, so that it makes no difference when rows
-meet (spec PRC-1). Memory is bounded by one batch, the values of one group, and what a function
+meet (rule PRC-1). Memory is bounded by one batch, the values of one group, and what a function
 of the user's own holds.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from sleeper.engine.processing.aggregations import aggregate_rows
+from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.filters import apply_age_off
 from sleeper.engine.processing.table_function import apply_table_function
 from sleeper.model.processing import Processing
@@ -24,6 +25,7 @@ def process(
     schema: Schema,
     *,
     now_ms: int,
+    overflow: Overflow = Overflow.REFUSE,
 ) -> Iterator[pa.RecordBatch]:
     """Yield what a table's processing leaves of a stream that is in key order.
 
@@ -37,16 +39,17 @@ def process(
         processing: Filters, then aggregations, then a function.
         schema: The table's.
         now_ms: The present, in milliseconds since 1970.
+        overflow: What becomes of a sum of decimals that its field cannot hold.
 
     Raises:
-        SchemaInvalid: a sum of decimals has more digits than its field's type.
+        SchemaInvalid: a sum of decimals has more digits than its field's type, and that is refused.
         TableFunctionFailed: the function is missing, raised, or broke its contract.
     """
     kept = _record_batches(batches)
     for age_off in processing.filters:
         kept = apply_age_off(kept, age_off, now_ms)
     if processing.aggregations:
-        kept = aggregate_rows(kept, processing, schema)
+        kept = aggregate_rows(kept, processing, schema, overflow)
     if processing.function is not None:
         kept = apply_table_function(kept, processing.function, schema)
     yield from kept

@@ -1,4 +1,4 @@
-"""A function of the user's own over rows in key order, watched while it works (spec PRC-6).
+"""A function of the user's own over rows in key order, watched while it works (rule PRC-6).
 
 Rows that come out must fit the schema, be in key order, and have row keys that lie, field by
 field, between the least and the greatest that went in so far. All that lies there lies in the leaf,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
@@ -36,7 +37,7 @@ class CompactionOutput:
     """What a compaction wrote, to be committed.
 
     Attributes:
-        reference: The new file, with its exact number of rows; it may have none (spec CMP-14).
+        reference: The new file, with its exact number of rows; it may have none (rule CMP-14).
         rows_read: Rows of the inputs that lie in the partition, before filters and aggregations.
         size_bytes: The new file's length.
     """
@@ -67,7 +68,7 @@ def compact_files(
         DataDamaged: an input is missing or damaged; the message names it.
         StorageFailed: memory, disk or the storage gave out.
 
-    Source: spec CMP-14.
+    Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
     verified = {name: verify_pages(files, name) for name in job.inputs}
@@ -79,7 +80,14 @@ def compact_files(
     ]
     batches: Any = reading.scanner.merge(slices)
     merged = _Counted(batches)
-    processed = process(merged, reading.processing, reading.schema, now_ms=claimed.claimed_ms)
+    processed = process(
+        merged,
+        reading.processing,
+        reading.schema,
+        now_ms=claimed.claimed_ms,
+        # A function of the user's own gets united rows alone.
+        overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
+    )
     with closing(batches), files.open_output(job.output) as output:
         writer = DataFileWriter(output, reading.schema, reading.arrow_schema, settings)
         for chunk in row_groups(processed, _CHUNK_ROWS):

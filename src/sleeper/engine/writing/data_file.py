@@ -1,4 +1,4 @@
-"""Data files: sorted rows as Parquet, made for being looked up in (spec 2.2).
+"""Data files: sorted rows as Parquet, made for being looked up in (rule FMT-1).
 
 Small pages with checksums and an index, row groups cut by rows and bytes, Bloom filters for row
 keys, a seal over footer, indexes and filters, and the sketch that goes beside the file.

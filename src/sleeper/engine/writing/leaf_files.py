@@ -48,7 +48,7 @@ class LeafFiles:
         self.rows_written = 0
 
     def write_one_file_per_leaf(self, groups: Iterable[SortedGroup]) -> None:
-        """Write a file into every leaf that has rows (spec ING-5).
+        """Write a file into every leaf that has rows (rule ING-5).
 
         As many files are open at once as the group has leaves, each holding at most a row group.
         """
@@ -61,7 +61,7 @@ class LeafFiles:
                 self.references += writers.close()
 
     def write_one_file(self, root_id: str, groups: Iterable[SortedGroup]) -> None:
-        """Write one file under the root, referenced by every leaf that has rows (spec ING-6)."""
+        """Write one file under the root, referenced by every leaf that has rows (rule ING-6)."""
         counts: dict[str, int] = {}
         with ExitStack() as open_files:
             writer: DataFileWriter | None = None

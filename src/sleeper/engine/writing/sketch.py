@@ -99,7 +99,7 @@ class Sketches:
         """Return the key value that `fraction` of the rows lie below; 0 and 1 give the ends.
 
         While every row is sketched, it is the item at index min(n - 1, floor(fraction * n)) of
-        the n values in order (spec SPL-4).
+        the n values in order (rule SPL-4).
 
         Raises:
             ValueError: there are no rows.
@@ -120,7 +120,7 @@ class Sketches:
         """Return three values of a row key field among the rows that lie in a range.
 
         While every row is sketched, the median of n values in order is that at index n // 2
-        (spec SPL-4). None where no row lies there.
+        (rule SPL-4). None where no row lies there.
         """
         known = self._distributions[dimension]
         first = bisect_left(known.values, _number(known.kind, inside.min))
@@ -180,7 +180,7 @@ def estimate_split_points(
     """Return values of the first row key that part its rows into about equal partitions.
 
     Sorts a sample of at most 4 million values. The points are strictly ascending; there are
-    fewer than asked for when values repeat (spec TBL-10).
+    fewer than asked for when values repeat (rule TBL-10).
 
     Args:
         columns: The values, in parts. Nulls are ignored.

@@ -1,4 +1,4 @@
-"""Bulk import jobs: what is to be imported and how, as upstream's clients write them (spec BLK-1).
+"""Bulk import jobs: what is to be imported and how, as upstream's clients write them (rule BLK-1).
 
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"], "sparkConf": {...}}
 
@@ -25,13 +25,13 @@ class BulkImportJob:
     """What a bulk import job says; read it with `read_bulk_import_job`.
 
     Attributes:
-        id: Names the work: a repeated job changes nothing. None or blank until one is chosen.
+        id: Names the work: a repeated job changes nothing. None or blank: one is made (ING-9).
         table_name: The table, unless `table_id` names it.
-        table_id: The table; wins over the name (spec ING-9).
+        table_id: The table; wins over the name (rule ING-9).
         files: Paths or URLs of Parquet files or folders; None when the message has none.
         class_name: Upstream's choice of algorithm. There is one here: kept, not looked at.
-        platform_spec: `sleeper.table.bulk.import.emr.*` for this job alone (spec BLK-4).
-        spark_conf: Spark settings that win over those of the instance (spec BLK-4).
+        platform_spec: `sleeper.table.bulk.import.emr.*` for this job alone (rule BLK-4).
+        spark_conf: Spark settings that win over those of the instance (rule BLK-4).
         others: Keys of the message that nobody knows.
     """
 
@@ -54,7 +54,7 @@ def read_bulk_import_job(text: str) -> BulkImportJob:
     """Return the job in a message. Whether it makes sense is for `check_bulk_import_job`.
 
     Raises:
-        JobInvalid: the text is no JSON, or values are of the wrong type (spec ING-10).
+        JobInvalid: the text is no JSON, or values are of the wrong type (rule ING-10).
     """
     from pydantic import (  # noqa: PLC0415 - slow to import, and few commands read jobs
         BaseModel,
@@ -122,7 +122,7 @@ def check_bulk_import_job(
         missing_paths: Those of its files that were looked for and not found.
 
     Raises:
-        JobInvalid: every reason why it cannot, together (spec ING-10, BLK-2).
+        JobInvalid: every reason why it cannot, together (rules ING-10, BLK-2).
     """
     failures = []
     if job.files is None:

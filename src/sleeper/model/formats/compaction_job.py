@@ -1,4 +1,4 @@
-"""Compaction jobs: which files of a partition are to become one, as upstream writes it (spec 2.8).
+"""Compaction jobs: which files of a partition are to become one, in upstream's form (rule CMP-9).
 
 The message of upstream also carries the table's filters and aggregations as they were when the
 job was made. They are written for those who read them, and not read: rows are processed by the
@@ -24,9 +24,9 @@ class CompactionJob:
         inputs: Files to read, in the order in which rows with equal keys are to come.
 
     Raises:
-        JobInvalid: there is no input, or one of them twice (spec CMP-9); or the job has no id.
+        JobInvalid: there is no input, or one of them twice (rule CMP-9); or the job has no id.
 
-    Source: spec CMP-9.
+    Source: rule CMP-9.
     """
 
     job_id: str

@@ -1,6 +1,6 @@
 """Properties as Java writes them to files: `name=value`, with escapes, comments, long lines.
 
-Of a name that occurs twice the last value counts, as in Java (spec 2.10).
+Of a name that occurs twice the last value counts, as in Java (rule INS-4).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> str:
-    """Return the text of a properties file, for people too (spec INS-4).
+    """Return the text of a properties file, for people too (rule INS-4).
 
     Properties come in the order of `known`, under the headings of their groups, each with its
     description. The others follow under "Unknown", sorted by name.

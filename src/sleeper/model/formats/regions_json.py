@@ -1,4 +1,4 @@
-"""Regions as JSON, the way upstream's queries write them (spec QRY-8, 2.7).
+"""Regions as JSON, the way upstream's queries write them (rule QRY-8).
 
     [{"id": {"min": "a", "minInclusive": true, "max": "b", "maxInclusive": false}}]
 

@@ -1,4 +1,4 @@
-"""Files of split points: one value of the first row key on each line (spec TBL-8).
+"""Files of split points: one value of the first row key on each line (rule TBL-8).
 
 Integers are decimal, bytes are base64, strings are raw or base64, dates and timestamps ISO 8601.
 A line ends with LF, CR LF or CR, as upstream reads them, so a file that went through Windows
@@ -20,7 +20,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def read_split_points(text: str, schema: Schema, *, base64_encoded: bool = False) -> list[Any]:
-    r"""Return the split points in the text of a file, checked (spec TBL-9).
+    r"""Return the split points in the text of a file, checked (rule TBL-9).
 
     Empty lines at the end are ignored; an empty file has no split points.
 

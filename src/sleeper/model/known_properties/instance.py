@@ -1,4 +1,4 @@
-"""The properties of an instance (spec 1.1): typed groups, and the rest by name alone.
+"""The properties of an instance: typed groups, and the rest by name alone.
 
 A default for tables is no property of its own: every `sleeper.default.table.<name>` is known
 through the table property `sleeper.table.<name>`.

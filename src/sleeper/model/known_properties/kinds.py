@@ -49,7 +49,7 @@ class Property:
         required: True when a value must be given.
         used: False when it is checked and stored, but nothing reads it yet.
         instance_default: The instance property that stands between a table's own value and
-            the built-in default (spec INS-8), or None.
+            the built-in default (rule INS-8), or None.
     """
 
     name: str
@@ -211,7 +211,7 @@ def class_of(*allowed: str) -> Kind[str]:
 
 
 def list_of(kind: Kind[T], wanted: str) -> Kind[tuple[T, ...]]:
-    """Return the kind of comma separated lists; spaces around items are ignored (spec INS-9)."""
+    """Return the kind of comma separated lists; spaces around items are ignored (rule INS-9)."""
 
     def parse(text: str) -> tuple[T, ...]:
         items = [item.strip() for item in text.split(",")]

@@ -1,4 +1,4 @@
-"""The properties of a table by which it is kept quick and small (spec 1.5, 1.12, 1.13)."""
+"""The properties of a table by which it is kept quick and small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of a table (spec 1.1): typed groups, and the rest by name alone.
+"""The properties of a table: typed groups, and the rest by name alone.
 
 A group's field is the one place where a property's name, default, type and meaning are written.
 An instance may set another default for most of them, as `sleeper.default.table.<name>`.

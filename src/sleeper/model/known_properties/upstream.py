@@ -1,7 +1,7 @@
 """Properties of upstream Sleeper that are known by name alone: checked and stored.
 
 Some are passed on to a cluster. The others are not used: most of them size parts of an AWS
-deployment. They are accepted so that upstream's own files can be used as they are (spec 1.1).
+deployment. They are accepted so that upstream's own files can be used as they are (rule INS-5).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deletes files that nothing references any longer (spec 1.13)."""
+"""Deletes files that nothing references any longer (rules GC-1 to GC-5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def garbage(
 ) -> Sequence[str]:
     """Return files that are unreferenced since before a time, by name, past `after`.
 
-    Source: spec GC-1.
+    Source: rule GC-1.
     """
     names = (name for name, _ in state.files.unreferenced(before) if name > after)
     return [*islice(names, files_max)]

@@ -1,4 +1,4 @@
-"""Runs compaction jobs: the files of each become one (spec CMP-14, CMP-16)."""
+"""Runs compaction jobs: the files of each become one (rules CMP-14, CMP-16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves references of partitions that were split down to the leaves (spec CMP-2, STS-6)."""
+"""Moves references of partitions that were split down to the leaves (rules CMP-2, STS-6)."""
 
 from __future__ import annotations
 

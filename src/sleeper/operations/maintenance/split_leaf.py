@@ -1,4 +1,4 @@
-"""Splits one leaf that has grown too large, at the median of its keys (spec 1.5)."""
+"""Splits one leaf that has grown too large, at the median of its keys (rules SPL-1 to SPL-6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds files that belong to nobody and deletes them (design section 9: upstream does not)."""
+"""Finds files that belong to nobody and deletes them (decision 0032)."""
 
 from __future__ import annotations
 

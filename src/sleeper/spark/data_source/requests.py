@@ -15,12 +15,10 @@ class ReadRequest:
     Attributes:
         regions: Rows inside any of these, each once.
         as_of: The transaction number of the state to read; None for the newest.
-        push_filters: Let Spark's filters on row keys narrow what is read.
     """
 
     regions: tuple[Region, ...]
     as_of: int | None = None
-    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,12 @@ from sleeper.errors import VersionNotFound
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.planning.leaf_queries import plan_leaf_queries
-from sleeper.spark.data_source.added import AddedFile, AddedFiles, added_between
 from sleeper.spark.data_source.leaves_task import LeavesTask
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.reader import read_partition
 from sleeper.spark.data_source.requests import StreamRequest
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.change_feed import AddedFile, ChangeFeed, added_between
 
 _NUMBER = "transaction"
 _BEFORE_ALL = -1  # the offset of a stream that begins with the whole table
@@ -51,7 +51,7 @@ class TableStreamReader(DataSourceStreamReader):
         self._request = request
         self._arrow_schema = arrow_schema
         self._opened: OpenTable | None = None
-        self._added: AddedFiles | None = None
+        self._added: ChangeFeed | None = None
         self._told: int | None = None
         self._final: int | None = None
 
@@ -147,8 +147,8 @@ class TableStreamReader(DataSourceStreamReader):
         if self._added is None:
             self._check_number(number)
             table = self._table()
-            self._added = AddedFiles(table.log, table.schema, number)
-        self._added.read_on()
+            self._added = ChangeFeed(table.log, table.schema, number)
+        self._added.read_new_entries()
         return self._added.between(number)
 
     def _whole(self, table: OpenTable, state: TableState) -> list[InputPartition]:

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, WriterCommitMessage
 
 from sleeper.errors import BadRequest
 from sleeper.model.schema import FieldType, ListType, MapType, Primitive
+from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.writing import (
     WritePlan,
@@ -54,7 +55,7 @@ class TableStreamWriter(DataSourceStreamWriter):
         written = [message for message in messages if isinstance(message, Written)]
         if not any(each.rows_read for each in written):
             return
-        stream_id = self._job_id or next((each.query_id for each in written), None)
+        stream_id = given_job_id(self._job_id) or next((each.query_id for each in written), None)
         if stream_id is None:
             raise BadRequest(
                 "this Spark does not tell tasks the id of their streaming query, so a repeated "

@@ -24,7 +24,7 @@ class TableWriter(DataSourceArrowWriter):
     Args:
         plan: What tasks are told.
         open_table: Opens the table once more, in the process that commits. Picklable.
-        job_id: Names the work, so that it is done once; None does not name it.
+        job_id: Names the work, so that it is done once; where it is None or blank, one is made.
     """
 
     def __init__(

@@ -23,11 +23,12 @@ from sleeper.errors import BadRequest, NullKeys, StorageFailed
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
-from sleeper.ports.ids import NewId
+from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
-from sleeper.state.added_files import add_files, committed_job
+from sleeper.state.added_files import add_files
+from sleeper.state.committed_jobs import CommittedJob
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"
@@ -178,14 +179,15 @@ def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | N
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is as it was; the files are gone.
-        CommitUnknown: storage gave no answer; write again with the same job id.
+        CommitUnknown: storage gave no answer; write again with the job id that the error names.
     """
     references = [reference for each in written for reference in each.references]
-    if not references and job_id is None:
+    given_id = given_job_id(job_id)
+    if not references and given_id is None:
         return
-    job = committed_job(
-        job_id,
-        table.now() + table.job_id_kept,
+    job = CommittedJob(
+        job_id=given_id or table.new_id(),
+        keep_until=table.now() + table.job_id_kept,
         rows_read=sum(each.rows_read for each in written),
         rows_written=sum(each.rows_written for each in written),
     )

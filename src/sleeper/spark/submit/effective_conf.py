@@ -1,6 +1,6 @@
-"""Which settings Spark gets: the job's own, else the instance's, else the default (spec BLK-4).
+"""Which settings Spark gets: the job's own, else the instance's, else the default (rule BLK-4).
 
-Defaults follow upstream's (spec 1.1) but for one thing: memory. Upstream's rows live in the
+Defaults follow upstream's but for one thing: memory. Upstream's rows live in the
 Java heap; ours pass through Python workers, whose memory a cluster counts as overhead. So a
 container of the same size is divided the other way round.
 """
@@ -96,7 +96,7 @@ def effective_spark_conf(
     An instance sets one for all platforms, `sleeper.bulk.import.spark.executor.instances`, or
     for one, such as `sleeper.bulk.import.emr.serverless.spark.executor.instances`, which wins.
 
-    Source: spec BLK-4.
+    Source: rule BLK-4.
     """
     chosen = dict(DEFAULTS[platform])
     for family in _FAMILIES[platform]:
@@ -107,7 +107,7 @@ def effective_spark_conf(
 def platform_setting(name: str, table: TableProperties, job: BulkImportJob) -> str:
     """Return a `sleeper.table.bulk.import.emr.*` setting of a job.
 
-    The job's `platformSpec` wins, then the table's property, then the instance's (spec BLK-4).
+    The job's `platformSpec` wins, then the table's property, then the instance's (rule BLK-4).
     """
     twin = TABLE_DEFAULT_PREFIX + name.removeprefix(TABLE_PREFIX)
     candidates = (

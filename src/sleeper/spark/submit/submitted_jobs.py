@@ -1,4 +1,4 @@
-"""A job on its way to a cluster: checked, planned as a value, saved, sent (spec BLK-2 to BLK-4)."""
+"""A job on its way to a cluster: checked, planned as a value, saved, sent (BLK-2 to BLK-4)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SubmittedJobs:
             options: More arguments for the entry script, such as `--ignore-extra-columns`.
 
         Raises:
-            JobInvalid: every reason why the job cannot be run (spec BLK-2).
+            JobInvalid: every reason why the job cannot be run (rule BLK-2).
             BadRequest: the cluster cannot be asked for it like this.
         """
         job = replace(job, id=(job.id or "").strip() or self.new_id())
@@ -112,7 +112,7 @@ class SubmittedJobs:
         return Submission(platform=platform, job=job, job_place=place, request=request)
 
     def submit(self, submission: Submission) -> Submission:
-        """Save a job where its driver finds it, then ask the cluster for the run (spec BLK-3).
+        """Save a job where its driver finds it, then ask the cluster for the run (rule BLK-3).
 
         Returns:
             The submission, with what the cluster started.
@@ -140,7 +140,7 @@ class SubmittedJobs:
         return read_bulk_import_job(body.decode())
 
     def table_of(self, job: BulkImportJob) -> TableRecord | None:
-        """Return a job's table, or None; its id wins over its name (spec ING-9)."""
+        """Return a job's table, or None; its id wins over its name (rule ING-9)."""
         if job.table_id:
             return self.index.by_id(job.table_id)
         return self.index.by_name(job.table_name) if job.table_name else None

@@ -28,7 +28,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimFiles(Transaction):
-    """Claims file references for compaction jobs, all or none (spec STS-7).
+    """Claims file references for compaction jobs, all or none (rule STS-7).
 
     Attributes:
         assignments: The jobs and their files.

@@ -1,7 +1,7 @@
 """The transactions that change which files a table has, and who references them.
 
 Each costs in proportion to what it names, never to the table. Together they keep the law of
-the table: a row that is referenced is referenced once (spec FRF-3).
+the table: a row that is referenced is referenced once (rule FRF-3).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from sleeper.state.transactions.claims import check_unclaimed, without_jobs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddFiles(Transaction):
-    """Adds new files, all or none, and with them the job that wrote them (spec STS-5).
+    """Adds new files, all or none, and with them the job that wrote them (rule STS-5).
 
-    A partition that was split meanwhile still takes references (spec PRT-13). One that was merged
+    A partition that was split meanwhile still takes references (rule PRT-13). One that was merged
     with its sibling does not: what was meant for it goes to the partition in its place.
 
     Attributes:
@@ -98,7 +98,7 @@ class AddFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceFiles(Transaction):
-    """Commits a compaction: its input references go, one output reference comes (spec STS-8).
+    """Commits a compaction: its input references go, one output reference comes (rule STS-8).
 
     An input that no partition references any longer starts its wait for garbage collection
     at `at`. Readers see all of this, or none of it.
@@ -199,7 +199,7 @@ class ReferencePush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFileReferences(Transaction):
-    """Pushes references of split partitions down the tree, all or none (spec STS-6).
+    """Pushes references of split partitions down the tree, all or none (rule STS-6).
 
     Raises (from `check`):
         FileNotTracked: the table does not track the file.
@@ -252,7 +252,7 @@ class SplitFileReferences(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFiles(Transaction):
-    """Forgets files that the garbage collector deletes, all or none (spec STS-9).
+    """Forgets files that the garbage collector deletes, all or none (rule STS-9).
 
     Raises (from `check`):
         FileNotTracked: the table does not track one of them.
@@ -285,7 +285,7 @@ class DeleteFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearFiles(Transaction):
-    """Drops every file, and every memory of the jobs that wrote them (spec STS-2).
+    """Drops every file, and every memory of the jobs that wrote them (rule STS-2).
 
     The jobs go as well: who loads a cleared table anew under the same job ids means it.
     """
@@ -301,7 +301,7 @@ class ClearFiles(Transaction):
 
 
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
-    """Leave out when references changed, as those have that were read from a state: spec STS-5."""
+    """Leave out when references changed, as those have that were read from a state: rule STS-5."""
     return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
 
 

@@ -1,7 +1,7 @@
 """The transactions that change a table's partition tree.
 
 A split removes no partition: files may be referenced on it, and writers with an older tree may
-still add some (spec PRT-13). The tree after a change covers the key space as before. How leaves
+still add some (rule PRT-13). The tree after a change covers the key space as before. How leaves
 are merged again: `merges`.
 """
 
@@ -18,14 +18,14 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisePartitions(Transaction):
-    """Gives a table without files a partition tree, in place of any other (spec STS-1).
+    """Gives a table without files a partition tree, in place of any other (rule STS-1).
 
     Attributes:
-        partitions: All of the new tree, in any order; none clears the partitions (spec STS-2).
+        partitions: All of the new tree, in any order; none clears the partitions (rule STS-2).
         tree: The same as a tree; None when there is none.
 
     Raises:
-        SplitInvalid: the partitions are no tree (spec PRT-10).
+        SplitInvalid: the partitions are no tree (rule PRT-10).
 
     Raises (from `check`):
         InitialiseWithFilesPresent: files are tracked, referenced or not.
@@ -53,7 +53,7 @@ class InitialisePartitions(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPartition(Transaction):
-    """Makes a leaf a parent of two new leaves (spec STS-3). Its files stay where they are.
+    """Makes a leaf a parent of two new leaves (rule STS-3). Its files stay where they are.
 
     Attributes:
         parent: The leaf as a parent: with child ids and dimension.
@@ -87,7 +87,7 @@ class SplitPartition(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendPartitionTree(Transaction):
-    """Splits leaves into whole subtrees at once, as before a bulk import (spec STS-4).
+    """Splits leaves into whole subtrees at once, as before a bulk import (rule STS-4).
 
     Attributes:
         updated: Leaves, as the parents they become.

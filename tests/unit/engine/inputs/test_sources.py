@@ -51,7 +51,7 @@ def rows_of(data, arrow_schema=ARROW, *, ignore=False) -> list[dict]:
 
 
 class TestPaths:
-    """A path is a file or a folder, never a prefix (design section 9)."""
+    """A path is a file or a folder, never a prefix (rule ING-11)."""
 
     def test_may_be_a_file(self, tmp_path):
         """As text, as a Path, or as a file:// URL."""
@@ -436,7 +436,7 @@ class TestDicts:
 
 
 class TestFirstKeyColumns:
-    """What split points are estimated from (spec TBL-10)."""
+    """What split points are estimated from (rule TBL-10)."""
 
     def test_are_the_first_rows_of_each_file(self, tmp_path):
         """Only that column, whatever else is there."""

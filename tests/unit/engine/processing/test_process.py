@@ -63,7 +63,7 @@ def aged(kind, values, max_age_ms, *, nullable=False):
 
 
 class TestAgeOff:
-    """A row stays while its field is not null and younger than the limit (spec PRC-2)."""
+    """A row stays while its field is not null and younger than the limit (rule PRC-2)."""
 
     def test_drops_a_row_exactly_as_old_as_the_limit(self):
         """The comparison is strict: now - value < limit."""
@@ -112,7 +112,7 @@ class TestAgeOff:
         assert [batch.to_pylist() for batch in kept] == [[{"at": NOW_MS}]]
 
     def test_comes_before_aggregation(self):
-        """What is too old is not counted (spec PRC-1)."""
+        """What is too old is not counted (rule PRC-1)."""
         schema = schema_of(at=Primitive.LONG)
         both = Processing((AgeOff("at", 1000),), (Aggregation("sum", "at"),))
         rows = [("a", 1, NOW_MS), ("a", 1, 5), ("b", 1, 5)]
@@ -123,7 +123,7 @@ class TestAgeOff:
 
 
 class TestAggregations:
-    """Rows of equal row and sort keys become one (spec PRC-5)."""
+    """Rows of equal row and sort keys become one (rule PRC-5)."""
 
     def test_unite_rows_of_equal_keys_only(self):
         """Both the row key and the sort key must be equal."""

@@ -84,7 +84,7 @@ class Folder:
     st.lists(st.lists(st.tuples(*[st.integers(-9, 9)] * 3), max_size=30), min_size=1, max_size=4)
 )
 def test_all_rows_come_out_in_key_order(tmp_path_factory, files):
-    """Rows of all inputs, as often as they were there; counts and sketch agree (spec CMP-14)."""
+    """Rows of all inputs, as often as they were there; counts and sketch agree (rule CMP-14)."""
     folder = Folder(tmp_path_factory.mktemp("compact"))
     for rows in files:
         folder.write(rows)
@@ -102,7 +102,7 @@ def test_all_rows_come_out_in_key_order(tmp_path_factory, files):
 
 
 def test_the_file_is_named_by_partition_and_job(tmp_path):
-    """A retry overwrites its own attempt only, and with the same bytes (spec CMP-9)."""
+    """A retry overwrites its own attempt only, and with the same bytes (rule CMP-9)."""
     folder = Folder(tmp_path)
     for n in range(5):
         folder.write([(i % 7, 0, n) for i in range(100)])
@@ -133,7 +133,7 @@ def test_parts_of_files_are_cut_to_the_partition(tmp_path):
 
 
 def test_filters_come_before_aggregations(tmp_path):
-    """What is too old is dropped; what is left of equal keys is united (spec PRC-1)."""
+    """What is too old is dropped; what is left of equal keys is united (rule PRC-1)."""
     folder = Folder(tmp_path, "ageOff(n,100)", "max(n)")
     folder.write([(1, 0, 950), (2, 0, 10), (3, 0, 990)])
     folder.write([(1, 0, 980), (3, 0, 20)])

@@ -110,7 +110,7 @@ class TestWrittenFile:
         assert file.size_bytes == len(body)
 
     def test_has_a_sketch_of_its_row_keys(self):
-        """The sketch knows every row key field and the number of rows (spec ING-8)."""
+        """The sketch knows every row key field and the number of rows (rule ING-8)."""
         file, _ = written(rows_of(1_000))
 
         sketches = read_sketches(file.sketch, SCHEMA, "f")
@@ -135,7 +135,7 @@ class TestWrittenFile:
 
 
 class TestLayout:
-    """How rows lie in the file: made for look-ups (spec 2.2)."""
+    """How rows lie in the file: made for look-ups (rule FMT-1)."""
 
     def test_cuts_row_groups_by_rows(self):
         """All row groups but the last are full, however the chunks came."""

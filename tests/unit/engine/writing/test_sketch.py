@@ -40,14 +40,14 @@ def sketched(values, schema: Schema = LONG_KEY, chunk_rows: int | None = None) -
 
 
 class TestQuantiles:
-    """`quantile`, as splits ask for it (spec SPL-3, SPL-4)."""
+    """`quantile`, as splits ask for it (rules SPL-3, SPL-4)."""
 
     @pytest.mark.parametrize(
         ("values", "median"),
         [(range(1000), 500), ([25, 50, 75], 50), (range(10, 81, 10), 50), ([7], 7)],
     )
     def test_have_the_median_that_the_rule_names(self, values, median):
-        """The examples of spec SPL-4."""
+        """The examples of rule SPL-4."""
         assert sketched(list(values)).quantile(0, 0.5) == median
 
     @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=200), st.floats(0, 1))
@@ -196,7 +196,7 @@ class TestStoredForm:
 
 
 class TestEstimate:
-    """`estimate_split_points`: spec TBL-10."""
+    """`estimate_split_points`: rule TBL-10."""
 
     FIELD = Field("k", Primitive.LONG)
 
@@ -221,7 +221,7 @@ class TestEstimate:
         assert estimate_split_points([column], Field("k", Primitive.DATE), 2) == [days[5]]
 
     def test_never_gives_the_least_value_of_the_type(self):
-        """The leaf below it would be empty (spec TBL-9)."""
+        """The leaf below it would be empty (rule TBL-9)."""
         columns = [pa.chunked_array([["", "", "", "a"]])]
 
         assert estimate_split_points(columns, Field("k", Primitive.STRING), 4) == ["a"]

@@ -24,7 +24,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/")
 
 
 def test_the_output_is_named_by_the_job():
-    """It lies in the folder of the job's partition (spec CMP-9)."""
+    """It lies in the folder of the job's partition (rule CMP-9)."""
     assert JOB.output == "data/partition_leaf/a1.parquet"
 
 
@@ -38,13 +38,13 @@ def test_the_output_is_named_by_the_job():
     ],
 )
 def test_a_job_that_cannot_be_is_refused(changed, reason):
-    """No input, one twice, or an id that is no file's name (spec CMP-9)."""
+    """No input, one twice, or an id that is no file's name (rule CMP-9)."""
     with pytest.raises(JobInvalid, match=reason):
         CompactionJob(**{"job_id": "a", "partition_id": "p", "inputs": ("x",)} | changed)
 
 
 def test_the_message_is_upstreams():
-    """Names of fields as upstream has them; what is not set is left out (spec 2.8)."""
+    """Names of fields as upstream has them; what is not set is left out (rule CMP-9)."""
     text = write_compaction_job(JOB, "t1", aggregations="sum(n)")
 
     assert json.loads(text) == {

@@ -1,4 +1,4 @@
-"""Every transaction about files: what it does, and what refuses it (spec STS-5 to STS-9)."""
+"""Every transaction about files: what it does, and what refuses it (rules STS-5 to STS-9)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def push(filename, partition_id, *into):
 
 
 class TestAddFiles:
-    """Making new files visible (spec STS-5)."""
+    """Making new files visible (rule STS-5)."""
 
     def test_makes_all_files_visible_at_once(self):
         """Every reference is there, stamped with the time of the transaction."""
@@ -188,7 +188,7 @@ class TestAddFiles:
 
 
 class TestAssignJobIds:
-    """Claiming files for compaction jobs (spec STS-7)."""
+    """Claiming files for compaction jobs (rule STS-7)."""
 
     def test_claims_the_references_of_one_partition(self):
         """The same file on the other partition stays free."""
@@ -247,7 +247,7 @@ class TestAssignJobIds:
 
 
 class TestReplaceFiles:
-    """Committing a compaction (spec STS-8)."""
+    """Committing a compaction (rule STS-8)."""
 
     @pytest.fixture
     def claimed(self):
@@ -353,7 +353,7 @@ class TestReplaceFiles:
 
 
 class TestSplitFileReferences:
-    """Pushing references of a split partition down (spec STS-6)."""
+    """Pushing references of a split partition down (rule STS-6)."""
 
     def test_moves_a_reference_to_the_partitions_below(self):
         """The file stays tracked, and is shared from then on."""
@@ -450,7 +450,7 @@ class TestSplitFileReferences:
 
 
 class TestDeleteFiles:
-    """Forgetting collected files (spec STS-9)."""
+    """Forgetting collected files (rule STS-9)."""
 
     def test_forgets_files_without_references(self):
         """Their names are free again, and the table is empty."""
@@ -486,7 +486,7 @@ class TestDeleteFiles:
 
 
 class TestClearFiles:
-    """Emptying a table (spec STS-2)."""
+    """Emptying a table (rule STS-2)."""
 
     def test_drops_files_and_keeps_partitions(self):
         """Referenced or not, no file is left."""

@@ -1,4 +1,4 @@
-"""Every transaction about partitions: what it does, and what refuses it (spec STS-1 to STS-4)."""
+"""Every transaction about partitions: what it does, and what refuses it (rules STS-1 to STS-4)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def grown_from_root(*split_points):
 
 
 class TestInitialisePartitions:
-    """Giving a table its partitions (spec STS-1)."""
+    """Giving a table its partitions (rule STS-1)."""
 
     def test_replaces_whatever_tree_there_was(self):
         """A table without files can start again with another tree."""
@@ -75,7 +75,7 @@ class TestInitialisePartitions:
 
 
 class TestSplitPartition:
-    """Splitting a leaf (spec STS-3)."""
+    """Splitting a leaf (rule STS-3)."""
 
     def test_makes_a_leaf_a_parent_of_two_leaves(self):
         """Its files stay where they are (SPL-8)."""
@@ -134,7 +134,7 @@ def _with_range(transaction: SplitPartition, key_range: Range) -> SplitPartition
 
 
 class TestExtendPartitionTree:
-    """Splitting leaves into subtrees (spec STS-4)."""
+    """Splitting leaves into subtrees (rule STS-4)."""
 
     def test_grows_a_leaf_into_a_subtree(self):
         """All levels in one transaction."""

@@ -26,6 +26,7 @@ from sleeper.model.formats.bulk_import_job import (
     read_bulk_import_job,
     write_bulk_import_job,
 )
+from sleeper.ports.ids import given_job_id
 from sleeper.spark.submit.submitted_jobs import Submission
 
 
@@ -131,7 +132,8 @@ def _run_here(
 
 def _checked_name(job: BulkImportJob, instance: Instance) -> str:
     record = instance.submitted_jobs.table_of(job)
-    check_bulk_import_job(replace(job, id=job.id or "none"), table_found=record is not None)
+    named = replace(job, id=given_job_id(job.id) or "none")
+    check_bulk_import_job(named, table_found=record is not None)
     assert record is not None
     return record.name
 

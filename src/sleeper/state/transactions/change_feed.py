@@ -1,4 +1,7 @@
-"""Which files a table's transactions have added, read from its log as far as it goes."""
+"""The change feed of a table: which transaction of its log added which file.
+
+Compactions, splits and collections add no file here: their rows were in the table before.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from sleeper.state.transactions.files import AddFiles
 
 @dataclass(frozen=True, slots=True)
 class AddedFile:
-    """A file that came with new rows.
+    """A file that a transaction added with new rows.
 
     Attributes:
         number: The transaction that added it.
         filename: The file; all of its rows are new.
-        row_count: How many there are.
+        row_count: How many rows it has.
     """
 
     number: int
@@ -27,10 +30,8 @@ class AddedFile:
     row_count: int
 
 
-class AddedFiles:
-    """The files that were added after a transaction, in the order of their transactions.
-
-    Compactions, splits and collections add none: their rows were there before.
+class ChangeFeed:
+    """Lists the files that were added after a transaction, in the order of their transactions.
 
     Args:
         log: The table's log.
@@ -47,8 +48,8 @@ class AddedFiles:
         self._files: list[AddedFile] = []
         self.number = after
 
-    def read_on(self) -> None:
-        """Read what was appended to the log since the last time."""
+    def read_new_entries(self) -> None:
+        """Read the entries that were appended to the log since the last call."""
         for number, body in self._log.read_after(self.number):
             self._files.extend(_added_by(number, body, self._schema))
             self.number = number
@@ -60,7 +61,7 @@ class AddedFiles:
                 yield added
 
     def forget(self, number: int) -> None:
-        """Let go of what was added up to a transaction: it is not asked for again."""
+        """Drop what was added up to a transaction, which nobody asks for again."""
         self._files = [added for added in self._files if added.number > number]
 
 
@@ -79,9 +80,9 @@ def added_between(log: TransactionLog, schema: Schema, start: int, end: int) -> 
             return
     if number < end:
         raise VersionNotFound(
-            f"the transaction log has no transaction {number + 1} (any longer), which a stream "
-            f"from {start} to {end} needs. Start the stream again with a new checkpoint, from "
-            "'earliest' or 'latest'."
+            f"the transaction log has no transaction {number + 1} (any longer), but the changes "
+            f"after {start} up to {end} were asked for. Start again from the table as it is now; "
+            "a stream of Spark needs a new checkpoint and option 'from' = 'earliest' or 'latest'."
         )
 
 
