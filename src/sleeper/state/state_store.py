@@ -6,7 +6,6 @@ so a table that nobody uses costs nothing.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,7 +24,6 @@ from sleeper.state.table_state import TableState, Transaction
 
 _PLANS_MAX = 5
 _UNSEEN_MAX = timedelta(hours=1)
-_log = logging.getLogger(__name__)
 
 Plan = TypeVar("Plan")
 
@@ -329,10 +327,9 @@ def commit_planned(
             return planned, state
         try:
             return planned, store.commit(transaction)
-        except CommitRefused as refusal:  # somebody else was faster
+        except CommitRefused:  # somebody else was faster
             if attempt == _PLANS_MAX:
                 raise
-            _log.info("planning again, as the state has changed: %s", refusal)
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -3,8 +3,7 @@
 Commands live in modules of their own that are imported when they are called, so that each
 waits only for what it needs itself.
 
-Exit codes: 0 done; 1 refused, the message says why; 2 wrong use of the command line;
-75 try again later (EX_TEMPFAIL); 130 interrupted.
+Exit codes are those of `exit_codes`; log lines go where `log_output` says.
 """
 
 from __future__ import annotations
@@ -17,11 +16,8 @@ from typing import Any
 
 import click
 
-from sleeper.errors import SleeperError
-
-EXIT_REFUSED = 1
-EXIT_TRY_AGAIN = 75
-EXIT_INTERRUPTED = 130
+from sleeper.interfaces.cli.exit_codes import run_command
+from sleeper.interfaces.cli.log_output import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Make a new instance."),
@@ -98,7 +94,18 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     callback=_print_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
+@click.option(
+    "-v", "--verbose", count=True, help="Log what is done to stderr; -vv logs every step."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How log lines are written: for people, or one JSON object a line.",
+)
+@click.pass_context
+def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
     """Sleeper: a key-value table store for billions of rows that costs next to nothing when idle.
 
     \b
@@ -109,26 +116,13 @@ def cli() -> None:
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
 
-    Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
-    130 interrupted.
+    Exit codes: 0 done; 1 refused or failed, the message says why; 2 wrong use;
+    75 try again later; 130 Ctrl-C; 143 SIGTERM.
     """
+    ctx.obj = LogOutput(verbose, log_format)
+    ctx.with_resource(ctx.obj.open())
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with a code that says how it ended."""
-    try:
-        code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
-    except SleeperError as error:
-        click.echo(f"sleeper: {error}", err=True)
-        code = EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("sleeper: interrupted; nothing more was changed", err=True)
-        code = EXIT_INTERRUPTED
-    except OSError as error:  # of the terminal, or of a file that the command line named
-        where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"sleeper: {where}{error.strerror or error}", err=True)
-        code = EXIT_REFUSED
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(run_command(cli, "sleeper", arguments))

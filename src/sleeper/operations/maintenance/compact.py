@@ -75,7 +75,7 @@ def compact(
     """
     for job, written in _written(jobs, store, write, run):
         if isinstance(written, SleeperError):
-            _log.warning("compaction job %s failed: %s", job.job_id, written)
+            _log.info("compaction job %s failed: %s", job.job_id, written)
             number = _release(job, store)
             yield CompactionJobResult(job=job, failure=written, transaction=number)
         else:
@@ -128,7 +128,7 @@ def _replaced(
     try:
         after = store.commit(transaction)
     except CommitRefused as refusal:
-        _log.warning("compaction job %s was refused: %s", job.job_id, refusal)
+        _log.info("compaction job %s was refused: %s", job.job_id, refusal)
         state = store.refresh()
         if not state.files.is_tracked(job.output):
             _delete_output(job, files)
