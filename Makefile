@@ -18,7 +18,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 check format docs bench mutants lock clean
+.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 soak check format docs bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -50,6 +50,11 @@ test-spark-connect: $(READY)
 
 test-spark40: $(READY40)
 	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
+
+# Tests marked `soak` try far more where SLEEPER_SOAK is 1: docs/testing.md. Not in CI: new examples
+# are the point.
+soak: $(READY) ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
+	@SLEEPER_SOAK=1 CI= $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
 
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }

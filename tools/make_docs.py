@@ -4,8 +4,8 @@
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
 
 The CLI's page comes from its commands, those of properties and Spark's options from their
-definitions, and the outputs in README.md and docs/guide from running what stands above them
-(shown_runs.py).
+definitions, the tests named in docs/rules from the tests (rules.py), and the outputs in README.md
+and docs/guide from running what stands above them (shown_runs.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import rules
 from shown_runs import ROOT, RunFailed, run_page
 
 from sleeper.interfaces.cli.main import cli
@@ -37,7 +38,7 @@ it.
 Values are checked wherever they are set. From Python they may be `str`, `int` or `bool`. A name
 that differs from a known one in a single character, or belongs to the other of table and
 instance, is refused. Any other unknown name is stored, with a warning in the log. Why:
-[0034](../decisions/0034-misspelt-properties-are-refused.md).
+[0039](../decisions/0039-misspelt-properties-are-refused.md).
 """
 
 
@@ -71,6 +72,8 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
     yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
+    for path in rules.pages():
+        yield path, rules.rules_page
     yield ROOT / "README.md", run_page
     for path in sorted((ROOT / "docs/guide").rglob("*.md")):
         yield path, run_page

@@ -22,6 +22,7 @@ A class says what the caller can do; the message says what happened, and what ne
     ├── CommitContended                try again: others were faster
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  ask the log before doing anything; delete nothing
+    │   └── CommitOverwritten           move to a store that keeps the condition of a commit
     ├── TableFunctionFailed            mend the table's own function, or its property
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
@@ -294,6 +295,15 @@ class CommitUnknown(SleeperError):
     """
 
     retryable = True
+
+
+class CommitOverwritten(CommitUnknown):
+    """A committed log entry was replaced or deleted: the store broke the condition of a commit.
+
+    The message names the entry. Data files of the commit must stay where they are.
+    """
+
+    retryable = False
 
 
 class TableFunctionFailed(SleeperError):

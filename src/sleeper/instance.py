@@ -44,19 +44,18 @@ from sleeper.operations.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
+from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.places import Place, place_of
+from sleeper.storage.places import Place, commit_checks, place_of
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 FORMAT = 1
 _FORMAT_PROPERTY = "sleeper.format.version"
-_LEFT_OVER_AGE_S = 24 * 60 * 60
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -106,7 +105,6 @@ def _connect(place: Place, *, create: bool = False) -> Instance:
             )
         _make(place, {})
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
-    _sweep(place)
     values = _checked_format(read_properties(text.decode()), place.url)
     log_mistakes(values, place.url)
     return Instance(place.objects, values, url=place.url, stores=place.stores)
@@ -165,10 +163,12 @@ class Instance:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        checks = commit_checks(objects, self.properties.commits.read_back, new_id)
         self._context = InstanceContext(
             url=url,
             objects=objects,
-            index=object_table_index(objects, new_id=new_id, pause=pause),
+            index=object_table_index(objects, new_id=new_id, pause=pause, checks=checks),
+            commit_checks=checks,
             properties=self.properties,
             temp_folder=None,
             now=now,
@@ -254,6 +254,7 @@ class Instance:
             properties=self.properties,
             url=self.url,
             new_id=context.new_id,
+            now=context.now,
         )
 
     def _record(self, name: str) -> TableRecord:
@@ -281,21 +282,14 @@ class Instance:
         return f"<Instance {self.instance_id!r} at {self.url}>"
 
 
-def _sweep(place: Place) -> None:
-    """Delete what killed processes left half written, once it is a day old."""
-    if isinstance(place.objects, FolderObjects):
-        place.objects.sweep_temporaries(older_than_s=_LEFT_OVER_AGE_S, now=_now())
-
-
 def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
     fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
-    made = place.objects.create(paths.INSTANCE_PROPERTIES, body)
-    if made and isinstance(place.objects, BucketObjects):
-        place.objects.check_conditions(paths.INSTANCE_PROPERTIES)
-    return made
+    if isinstance(place.objects, BucketObjects):
+        check_conditions(place.objects, _new_id)
+    return place.objects.create(paths.INSTANCE_PROPERTIES, body)
 
 
 def _connect_again(url: str, stores: ObjectStoreSettings) -> Instance:

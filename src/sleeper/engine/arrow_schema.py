@@ -280,6 +280,12 @@ def schema_of(
         BadRequest: the fields that are keys are named twice, or not at all.
         SchemaInvalid: it cannot be a table's schema.
     """
+    if type(schema).__module__.startswith("pyspark."):
+        raise BadRequest(
+            f"a {type(schema).__name__} of Spark is no schema of a table, because it does not say "
+            "which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it by "
+            "pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
+        )
     if isinstance(schema, pa.Schema):
         if not row_keys:
             raise BadRequest(

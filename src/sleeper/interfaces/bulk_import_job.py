@@ -38,7 +38,8 @@ def run_job(
 ) -> None:
     """Run the bulk import job that JOB names, or is."""
     opened = connect(instance)
-    given = read_bulk_import_job(job) if job[:1] == "{" else opened.submitted_jobs.read(job)
+    is_saved = job[:1] != "{"
+    given = opened.submitted_jobs.read(job) if is_saved else read_bulk_import_job(job)
     table = opened.table(_table_name(given, opened))
     session = driver_session(f"sleeper bulk import {given.id}")
     try:
@@ -52,6 +53,8 @@ def run_job(
         )
     finally:
         session.stop()
+    if is_saved:
+        opened.submitted_jobs.delete(job)
     show_imported(result, table.name, set_aside=set_aside, as_json=as_json)
 
 

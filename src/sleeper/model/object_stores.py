@@ -19,12 +19,24 @@ class ObjectStoreSettings:
     obstore: variables, web identity, the container's role, the machine's.
 
     Attributes:
-        endpoint: URL of an S3 server that is not Amazon's; None for Amazon's own.
+        endpoint: URL of an S3 server that is not Amazon's; None for Amazon's own. A user name
+            and a password in it are taken out, and the settings are refused when they are used.
         region: The region of the buckets; None for `us-east-1`.
+        had_credentials: Whether there was a user name or password in the endpoint.
     """
 
     endpoint: str | None = None
     region: str | None = None
+    had_credentials: bool = False
+
+    def __post_init__(self) -> None:
+        scheme, separator, rest = (self.endpoint or "").partition("://")
+        authority, slash, path = (rest if separator else scheme).partition("/")
+        _, credentials, host = authority.rpartition("@")
+        if credentials:
+            before = scheme + separator if separator else ""
+            object.__setattr__(self, "endpoint", f"{before}{host}{slash}{path}")
+            object.__setattr__(self, "had_credentials", True)
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ObjectStoreSettings:
@@ -33,6 +45,12 @@ class ObjectStoreSettings:
             endpoint=environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
         )
+
+    @property
+    def is_amazon(self) -> bool:
+        """Whether S3 requests go to Amazon's own servers."""
+        host = (self.endpoint or "").partition("://")[2].partition("/")[0].partition(":")[0]
+        return not self.endpoint or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
     @property
     def allow_http(self) -> bool:

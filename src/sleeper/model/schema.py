@@ -182,6 +182,11 @@ class Schema:
 _GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueFields": "values"}
 
 
+_KEY_ADVICE: Mapping[object, str] = {
+    DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType"
+}
+
+
 def _check_keys(kind: str, fields: Iterable[Field]) -> None:
     for field in fields:
         if isinstance(field.type, ListType | MapType):
@@ -190,7 +195,8 @@ def _check_keys(kind: str, fields: Iterable[Field]) -> None:
             allowed = ", ".join(kind.value for kind in KEY_TYPES)
             raise SchemaInvalid(
                 f"{kind} key field {field.name!r} cannot be of {type_to_text(field.type)}, which "
-                f"has no order that all engines agree on; keys may be {allowed}"
+                f"has no order that all engines agree on; keys may be {allowed}. Keep the field as "
+                f"a value, and make a key of it{_KEY_ADVICE.get(type(field.type), '')}"
             )
         if field.nullable:
             raise SchemaInvalid(f"{kind} key fields cannot be nullable: {field.name!r}")

@@ -2,7 +2,7 @@
 
 Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
 in one transaction that carries the job's id, so a job that is run twice changes nothing the
-second time (rules ING-1, ING-2 and ING-5 to ING-8).
+second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
 """
 
 from __future__ import annotations

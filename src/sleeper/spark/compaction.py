@@ -80,7 +80,13 @@ def run_compactions(
         KeyboardInterrupt: Ctrl-C was pressed; what ran is cancelled.
     """
     compact = partial(_compact, table=table, settings=settings)
-    ended = run_separately(spark, jobs, compact, at_once=at_once)
+    ended = run_separately(
+        spark,
+        jobs,
+        compact,
+        describe=lambda claimed: f"sleeper: compact, job {claimed.job.job_id}",
+        at_once=at_once,
+    )
     for done, each in enumerate(ended, 1):
         if progress is not None:
             progress(done, len(jobs))

@@ -20,7 +20,7 @@ from sleeper.planning.exports import ExportPlan, PlannedPart
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
-from sleeper.spark.separate_jobs import AT_ONCE, run_separately
+from sleeper.spark.separate_jobs import run_separately
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -32,6 +32,7 @@ def export_by_spark(
     plan: ExportPlan,
     target: ExportTarget,
     *,
+    title: str,
     now_ms: int,
     progress: Progress = lambda done, total: None,
 ) -> Exported:
@@ -46,6 +47,7 @@ def export_by_spark(
         table: The table's files, and the processing to apply.
         plan: What to export.
         target: Where to: an empty folder of any storage.
+        title: What the Spark jobs are called on Spark's web page.
         now_ms: The present, in milliseconds since 1970, for filters by age.
         progress: Called with how many parts are done, and of how many.
 
@@ -58,7 +60,7 @@ def export_by_spark(
     parts = [_Part.of(part, plan, table, now_ms) for part in plan.parts]
 
     def written() -> Generator[ExportedPart]:
-        yield from _written(spark, parts, target)
+        yield from _written(spark, parts, target, title)
         _check_there(parts, target.place)
 
     return target.write_all(plan, written(), progress)
@@ -80,9 +82,14 @@ class _Part:
 
 
 def _written(
-    spark: SparkSession, parts: Sequence[_Part], target: ExportTarget
+    spark: SparkSession, parts: Sequence[_Part], target: ExportTarget, title: str
 ) -> Generator[ExportedPart]:
-    ended: Any = run_separately(spark, parts, partial(_write_part, target=target), at_once=AT_ONCE)
+    ended: Any = run_separately(
+        spark,
+        parts,
+        partial(_write_part, target=target),
+        describe=lambda part: f"{title}: {part.name}",
+    )
     try:
         for each in ended:
             if each.failure is not None:

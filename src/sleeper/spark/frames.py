@@ -14,6 +14,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
+from sleeper.errors import MissingExtra
 from sleeper.model.formats.regions_json import regions_to_json
 from sleeper.model.keys import key_type, next_value, smallest_value, value_to_text
 from sleeper.model.queries import LeafQuery, checked_columns
@@ -82,7 +83,20 @@ def to_frame(
         "columns": columns_to_text(names),
         "regions": regions_to_json(schema, regions),
     }
-    return spark.read.format("sleeper").options(**options, **asked).load()
+    try:
+        return spark.read.format("sleeper").options(**options, **asked).load()
+    except Exception as error:
+        if not _is_missing(str(error)):
+            raise
+        raise MissingExtra(
+            "Spark does not find the data source 'sleeper': the Python that it starts has no "
+            "Sleeper. Set PYSPARK_PYTHON to one that has, before the session starts"
+        ) from error
+
+
+def _is_missing(text: str) -> bool:
+    """Say whether Spark failed because its Python has no Sleeper, or no pyspark."""
+    return "DATA_SOURCE_NOT_FOUND" in text or "No module named" in text
 
 
 def columns_to_text(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Watches the Spark jobs of a block: how far they are, and that none outlives the block.
+"""Watches the Spark jobs of a block: what they do, how far they are, that none outlives the block.
 
 Only jobs that the block starts are seen and cancelled, whatever else the session is doing. They
 are known by a tag, which belongs to a thread: another thread that works for the block adds it.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 _REPORT_EVERY_S = 0.5
 _CANCEL_EVERY_S = 0.5
 _NUMBERS = itertools.count(1)
+_DESCRIPTION = "spark.job.description"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,33 @@ def cancel_on_interrupt(spark: SparkSession) -> Iterator[str]:
     """
     with _tagged(_jobs_of(spark)) as jobs:
         yield jobs.tag
+
+
+@contextmanager
+def job_description(spark: SparkSession, text: str) -> Iterator[None]:
+    """Describe the jobs that this thread starts in the block, for Spark's web page and logs.
+
+    Spark Connect has no such call; there nothing happens.
+
+    Args:
+        spark: Any session.
+        text: What the jobs do, for which table and job.
+    """
+    if is_connect(spark):
+        yield
+        return
+    context = spark.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, text)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type] # None removes it
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Say whether a session is one of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 # ---------------------------------------------------------------- stages
@@ -145,8 +173,7 @@ class _Jobs(Protocol):
 
 def _jobs_of(spark: SparkSession) -> _Jobs:
     tag = f"sleeper-{next(_NUMBERS)}"
-    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    return _ConnectJobs(spark, tag) if is_connect else _ClassicJobs(spark, tag)
+    return _ConnectJobs(spark, tag) if is_connect(spark) else _ClassicJobs(spark, tag)
 
 
 @contextmanager

@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from sleeper.errors import SleeperError
 from sleeper.spark.block_shuffle.shuffle import Batches
+from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
 from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.spark.progress import cancel_on_interrupt
+from sleeper.spark.progress import cancel_on_interrupt, is_connect, job_description
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -54,6 +55,7 @@ def run_separately(
     pieces: Sequence[Piece],
     run: Callable[[Piece], Result],
     *,
+    describe: Callable[[Piece], str],
     at_once: int = AT_ONCE,
 ) -> Iterator[Ended[Piece, Result]]:
     """Run a function on each piece, in a task of Spark, and yield the outcomes as they come.
@@ -66,6 +68,7 @@ def run_separately(
         spark: Any session, classic or Connect.
         pieces: They, the function and its results go through pickle.
         run: Runs in a Python worker with one thread for Arrow.
+        describe: Describes the Spark job of a piece, for Spark's web page.
         at_once: Pieces that Spark is given at once.
 
     Raises:
@@ -78,7 +81,7 @@ def run_separately(
     )
     try:
         with cancel_on_interrupt(spark) as tag:
-            jobs = _Jobs(spark, tag, run, stopped)
+            jobs = _Jobs(spark, tag, run, describe, stopped)
             started = {pool.submit(jobs.run, piece): piece for piece in pieces}
             try:
                 yield from _outcomes(started)
@@ -101,6 +104,7 @@ class _Jobs:
     spark: SparkSession
     tag: str
     run_piece: Callable[[Any], Any]
+    describe: Callable[[Any], str]
     stopped: threading.Event
 
     def run(self, piece: Any) -> Any:
@@ -111,7 +115,8 @@ class _Jobs:
             _task(self.run_piece, piece), "result binary"
         )
         try:
-            (row,) = rows.collect()
+            with job_description(self.spark, self.describe(piece)), reraise_worker_errors():
+                (row,) = rows.collect()
         except Exception as error:
             if _is_cancelled(error):
                 self.stopped.set()
@@ -123,7 +128,7 @@ class _Jobs:
         for future in started:
             future.cancel()
         while wait(started, timeout=0).not_done:
-            if self._is_connect:
+            if is_connect(self.spark):
                 self.spark.interruptTag(self.tag)
             else:
                 self.spark.sparkContext.cancelJobsWithTag(self.tag)
@@ -131,14 +136,10 @@ class _Jobs:
 
     def _tag_this_thread(self) -> None:
         """Tags belong to threads."""
-        if self._is_connect:
+        if is_connect(self.spark):
             self.spark.addTag(self.tag)
         else:
             self.spark.sparkContext.addJobTag(self.tag)
-
-    @property
-    def _is_connect(self) -> bool:
-        return type(self.spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]:

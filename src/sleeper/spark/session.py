@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sleeper.errors import MissingExtra
+from sleeper.errors import BadRequest, MissingExtra
 from sleeper.spark.java import find_java
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -43,7 +43,7 @@ def local_session(
     """Start Spark in a Java process of our own; the caller stops the session.
 
     A process has one Spark: when a session runs already, it is returned as it is
-    (`running_session` tells).
+    (`running_session` tells), unless it was asked for with another master or other settings.
 
     Args:
         environment: Read for JAVA_HOME, PATH and where caches go.
@@ -57,6 +57,7 @@ def local_session(
 
     Raises:
         MissingExtra: pyspark is not installed, or there is no Java that it runs on.
+        BadRequest: a session runs already, with another master or other settings.
     """
     try:
         import pyspark  # noqa: PLC0415 - an extra, and slow to import
@@ -67,6 +68,7 @@ def local_session(
         ) from error
     running = SparkSession.getActiveSession()
     if running is not None:
+        _check_settings(running, {**(conf or {}), **({"spark.master": master} if master else {})})
         return running
     java = find_java(environment, spark_version=pyspark.__version__)
     settings = local_settings(
@@ -87,6 +89,21 @@ def local_session(
         variables["SPARK_LOCAL_DIRS"] = temp_folder
     with _launch_variables(variables):
         return builder.getOrCreate()
+
+
+def _check_settings(running: SparkSession, wanted: Mapping[str, str]) -> None:
+    """Refuse settings that a running session does not have."""
+    others = [
+        f"{name}={value} (it has {running.conf.get(name, None) or 'none'})"
+        for name, value in wanted.items()
+        if running.conf.get(name, None) != value
+    ]
+    if others:
+        raise BadRequest(
+            "this process has a Spark session already, which cannot be started again with "
+            f"{', '.join(others)}: leave out master= and conf= to use it, or stop it first "
+            "(spark.stop())"
+        )
 
 
 def local_settings(

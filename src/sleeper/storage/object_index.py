@@ -11,15 +11,21 @@ from sleeper.errors import StorageFailed
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index.log_index import ENTRIES_PER_CHECKPOINT, LogTableIndex
+from sleeper.storage.checked_log import NO_CHECKS, CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
 
+_ENTRIES = "tables/index/"
 _CHECKPOINTS_KEPT = 2
 
 logger = logging.getLogger(__name__)
 
 
 def object_table_index(
-    objects: Objects, *, new_id: NewId, pause: Callable[[int], None]
+    objects: Objects,
+    *,
+    new_id: NewId,
+    pause: Callable[[int], None],
+    checks: CommitChecks = NO_CHECKS,
 ) -> LogTableIndex:
     """Return the table index of an instance.
 
@@ -27,10 +33,15 @@ def object_table_index(
         objects: The instance's objects.
         new_id: Makes an id that no other entry has.
         pause: Waits after a lost race; called with how many were lost before.
+        checks: What is checked when an entry is committed.
     """
-    log = ObjectTransactionLog(objects, "tables/index/")
-    checkpoints = ObjectIndexCheckpoints(objects)
-    return LogTableIndex(log, checkpoints, entry_name=log.key, new_id=new_id, pause=pause)
+    return LogTableIndex(
+        open_log(objects, _ENTRIES, checks),
+        ObjectIndexCheckpoints(objects),
+        entry_name=ObjectTransactionLog(objects, _ENTRIES).key,
+        new_id=new_id,
+        pause=pause,
+    )
 
 
 @dataclass(frozen=True, slots=True)

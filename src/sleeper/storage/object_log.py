@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from sleeper.errors import BadRequest, ObjectNotFound
 from sleeper.ports.objects import Objects
 
+TABLE_LOG = "statestore/transactions/"
+"""What the keys of a table's log entries start with, in the table's folder."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectTransactionLog:
@@ -21,7 +24,7 @@ class ObjectTransactionLog:
     """
 
     objects: Objects
-    prefix: str = "statestore/transactions/"
+    prefix: str = TABLE_LOG
 
     def append(self, number: int, body: bytes) -> bool:
         """Create the object of entry `number`, if there is none.

@@ -7,15 +7,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import UrlInvalid
 from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
+from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
+from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.client import Client
+from sleeper.storage.objectstore.conditions import check_conditions_once
 from sleeper.storage.objectstore.objects import BucketObjects
 
 
@@ -50,7 +54,8 @@ def place_of(
     Args:
         url: The path of a folder, `file://` and a path, `s3://bucket/folder`, or `memory://`.
         stores: How buckets are reached.
-        now: The clock that objects in memory are stamped by.
+        now: The clock (aware, UTC): objects in memory are stamped by it, and before its first
+            write to a folder a process deletes unfinished files that are a day old by it.
 
     Raises:
         UrlInvalid: the URL is empty, or its scheme is not known.
@@ -61,9 +66,9 @@ def place_of(
         raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return _folder(Path(text), stores)
+        return _folder(Path(text), stores, now)
     if scheme == "file":
-        return _folder(Path(unquote(urlsplit(text).path)), stores)
+        return _folder(Path(unquote(urlsplit(text).path)), stores, now)
     if scheme == "memory":
         return Place("memory", "memory://", MemoryObjects(now=now), stores)
     if is_bucket_url(text):
@@ -74,9 +79,25 @@ def place_of(
     )
 
 
-def _folder(path: Path, stores: ObjectStoreSettings) -> Place:
+def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:
+    """Return what is checked when entries are committed among `objects`.
+
+    Args:
+        objects: The instance's objects.
+        read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
+        new_id: Makes an id that no other process uses for its scratch objects.
+    """
+    if not isinstance(objects, BucketObjects) or objects.client.is_amazon:
+        return CommitChecks(read_back=read_back == "always")
+    return CommitChecks(
+        before_append=partial(check_conditions_once, objects, new_id),
+        read_back=read_back != "never",
+    )
+
+
+def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:
     root = path.expanduser().absolute()
-    return Place("file", str(root), FolderObjects(root), stores)
+    return Place("file", str(root), FolderObjects(root, now=now), stores)
 
 
 def _bucket(text: str, stores: ObjectStoreSettings) -> Place:

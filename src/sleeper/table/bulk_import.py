@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -29,6 +29,7 @@ from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
+from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
 from sleeper.state.added_files import add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
@@ -66,7 +67,7 @@ class BulkImportResult:
     rows_read: int
     rows_written: int
     rows_set_aside: int = 0
-    files: tuple[FileReference, ...] = ()
+    files: tuple[FileReference, ...] = field(default=(), repr=False)
     transaction: int
     job_id: str
     already_committed: bool = False
@@ -186,15 +187,16 @@ def _import_source(
     spark = _session(self, request)
     tree = opened.store.state().tree
     row_count = sum(group.row_count for group in groups)
-    imported = import_files(
-        spark,
-        groups,
-        samples_by_leaf(sample(), tree, self.schema) if row_count else {},
-        _target(self, opened, started),
-        ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
-        progress=request.progress,
-    )
+    with job_description(spark, f"{_title(self, request)}: sort and write"):
+        imported = import_files(
+            spark,
+            groups,
+            samples_by_leaf(sample(), tree, self.schema) if row_count else {},
+            _target(self, opened, started),
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
     return _commit(self, opened, imported, request, choice, extended, started)
 
 
@@ -203,19 +205,27 @@ def _import_frame(
 ) -> BulkImportResult:
     """Import a Spark DataFrame. Its keys are sampled only if the tree is to be extended."""
     choice = _choose(self, request, "frame", 0)
-    sample = cache(partial(sample_frame, data, self.schema))
+    spark, title = data.sparkSession, _title(self, request)
+
+    @cache
+    def sample() -> KeySample:
+        with job_description(spark, f"{title}: sample the keys"):
+            return sample_frame(data, self.schema)
+
     extended = _extend(self, opened, sample)
     known = sample() if extended.attempts else None
     tree = opened.store.state().tree
-    imported = import_frame(
-        data,
-        _target(self, opened, started),
-        samples=None if known is None else samples_by_leaf(known, tree, self.schema),
-        row_count=None if known is None else known.row_count,
-        ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
-        progress=request.progress,
-    )
+    samples = None if known is None else samples_by_leaf(known, tree, self.schema)
+    with job_description(spark, f"{title}: sort and write"):
+        imported = import_frame(
+            data,
+            _target(self, opened, started),
+            samples=samples,
+            row_count=None if known is None else known.row_count,
+            ignore_extra_columns=request.ignore_extra_columns,
+            set_aside=request.set_aside,
+            progress=request.progress,
+        )
     return _commit(self, opened, imported, request, choice, extended, started)
 
 
@@ -243,6 +253,13 @@ def _import_locally(
         leaves_before=extended.leaves_before,
         leaves_after=extended.leaves_after,
         took_s=result.took_s,
+    )
+
+
+def _title(self: TableHandle, request: _Request) -> str:
+    """Return what Spark's web page calls the jobs of an import."""
+    return f"sleeper: bulk import into {self.name}" + (
+        f", job {request.job_id}" if request.job_id else ""
     )
 
 

@@ -113,7 +113,15 @@ def _writer(
         reading = opened.reader
         return partial(write_parts, reading, plan, now_ms=now_ms, progress=progress)
     files = open_for_spark(self).table_files
-    return partial(export_by_spark, spark, files, plan, now_ms=now_ms, progress=progress)
+    return partial(
+        export_by_spark,
+        spark,
+        files,
+        plan,
+        title=f"sleeper: export {self.name}",
+        now_ms=now_ms,
+        progress=progress,
+    )
 
 
 def _write_to(

@@ -21,7 +21,8 @@ from sleeper.operations.delete_table import delete_objects
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.checked_log import open_log
+from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
 
@@ -178,7 +179,7 @@ def open_state_store(
 ) -> TransactionLogStateStore:
     """Open the state store of the table whose folder is `files`. Nothing is read yet."""
     return TransactionLogStateStore(
-        ObjectTransactionLog(files),
+        open_log(files, checks=context.commit_checks),
         ObjectSnapshotStore(files),
         schema,
         now=context.now,

@@ -12,6 +12,7 @@ from sleeper.model.properties import InstanceProperties
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
 
 
@@ -23,6 +24,7 @@ class InstanceContext:
         url: Where the instance is.
         objects: Everything the instance stores, by key.
         index: Which tables there are.
+        commit_checks: What is checked when a table's log entry is committed.
         properties: The instance's properties.
         temp_folder: Where sorting may spill; None for the system's temporary folder.
         now: The clock (aware, UTC).
@@ -37,6 +39,7 @@ class InstanceContext:
     url: str
     objects: Objects
     index: TableIndex
+    commit_checks: CommitChecks
     properties: InstanceProperties
     temp_folder: Path | None
     now: Callable[[], datetime]

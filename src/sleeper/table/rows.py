@@ -52,7 +52,7 @@ def ingest(
         StorageFailed: the storage did not do its part; nothing was changed.
         TableNotFound: the table was deleted.
 
-    Source: rules ING-1, ING-2 and ING-5 to ING-8.
+    Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
     """
     opened = self._current()
     request = IngestRequest(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from contextlib import contextmanager
-from threading import Thread
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +10,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import StorageFailed
-from tests.contracts.s3_proxy import BadLine
+from tests.contracts.fault_proxy import FaultProxy, fault_proxy
 from tests.contracts.s3_server import REGION, bucket, s3_credentials, s3_server
 from tests.spark.test_bulk_import import MIN_LEAVES
 
@@ -22,30 +20,16 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), False), pa.field("noise", pa.bina
 ROW_COUNT = 60_000
 
 
-class DyingLine(BadLine):
+class DyingLine(FaultProxy):
     """A line to a store that goes dead with the second part of an upload, for good."""
 
     @property
     def dead(self) -> bool:
-        return sum("partNumber=" in path for _, path in self.seen) > 1
+        return sum("partNumber=" in path for _, path in self.seen.requests) > 1
 
     @dead.setter
     def dead(self, value: bool) -> None:
         assert not value, "it dies by itself"
-
-
-@contextmanager
-def dying_line(target: str):
-    """Open a line to a server; close it in the end."""
-    line = DyingLine(target)
-    thread = Thread(target=line.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield line
-    finally:
-        line.shutdown()
-        line.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -73,7 +57,7 @@ def test_a_store_that_goes_dead_in_the_middle_of_a_file(
     instance = sleeper.connect(url, create=True)
     direct = instance.create_table("t", SCHEMA, row_keys=["id"], properties={MIN_LEAVES: "1"})
 
-    with dying_line(s3_server.endpoint) as line:
+    with fault_proxy(s3_server.endpoint, DyingLine) as line:
         monkeypatch.setenv("AWS_ENDPOINT_URL", line.endpoint)
         far = sleeper.connect(url).table("t")
         with pytest.raises(StorageFailed, match=rf"cannot write {url}/.*/data/") as failed:

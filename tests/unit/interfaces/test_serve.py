@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_deleted_is_named(url, monkeypatch):
     assert told.exit_code == 1
     (collected,) = (step for step in json.loads(told.stdout) if step["verb"] == "gc")
     assert collected["done"] == "deleted 9 files"
-    assert collected["failures"][0].== f"{name} could not be deleted: permission denied"
+    assert collected["failures"] == [f"{name} could not be deleted: permission denied"]
     assert f"ERROR   trips: gc failed: {name}" in told.stderr
 
 

@@ -32,7 +32,7 @@ class TestFileReference:
 
 
 class TestPaths:
-    """Names relative to the table's folder, so that an instance can be moved (2.1)."""
+    """Names relative to the table's folder, so that an instance can be moved."""
 
     def test_a_data_file_lies_under_its_partition(self):
         """As upstream lays them out."""

@@ -161,6 +161,7 @@ class TestKnownProperties:
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.format.version",
+            "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
             "sleeper.table.function",

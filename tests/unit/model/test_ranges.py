@@ -160,7 +160,7 @@ class TestRegion:
         assert whole_region(TWO) == Region((Range(-(2**63), None), Range("", None)))
 
     def test_other_fields_are_refused(self):
-        """With upstream's words, and the names that may be used (2.6)."""
+        """With upstream's words, and the names that may be used (rule QRY-8)."""
         with pytest.raises(QueryInvalid, match=r'Key "x" was not a row key field.*n, s'):
             region_of(TWO, {"x": Range(1, 2)})
 

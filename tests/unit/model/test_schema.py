@@ -123,7 +123,7 @@ class TestSchema:
 
 
 class TestSchemaJson:
-    """Upstream's schema.json (2.5), with a few types more."""
+    """Upstream's schema.json, with a few types more (rule FMT-3)."""
 
     def test_reads_what_upstream_writes(self):
         """Every type that upstream has, in upstream's spelling (SCH-2)."""

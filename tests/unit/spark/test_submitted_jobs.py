@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import sys
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -49,6 +51,7 @@ def jobs(instance):
         properties=kept.properties,
         url="s3://bucket/instance",
         new_id=lambda: f"id-{next(numbers)}",
+        now=kept.now,
     )
 
 
@@ -181,6 +184,24 @@ class TestSubmit:
         body = jobs.objects.read("bulk_import/june-id-1.json").decode()
         assert read_bulk_import_job(body) == jobs.read(sent.job_place) == given
         assert json.loads(body)["sparkConf"] == {"spark.a": "b"}
+
+    def test_a_job_that_has_ended_is_deleted(self, jobs):
+        """Nobody reads it again."""
+        sent = jobs.submit(self.planned(jobs, ""))
+
+        jobs.delete(sent.job_place)
+
+        assert list(jobs.objects.listing("bulk_import/")) == []
+
+    def test_a_job_that_is_a_month_old_is_deleted_by_the_next_one(self, jobs):
+        """Drivers that failed or never started leave theirs."""
+        old = jobs.submit(self.planned(jobs, ""))
+        later = replace(jobs, now=lambda: jobs.now() + timedelta(days=31))
+
+        new = later.submit(self.planned(jobs, ""))
+
+        assert old.job_place != new.job_place
+        assert [each.key for each in jobs.objects.listing("bulk_import/")] == [new.job_place]
 
     def test_a_failure_leaves_the_saved_job_alone(self, jobs):
         """The command's end is told; what it printed is on the terminal."""

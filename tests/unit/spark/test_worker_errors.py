@@ -9,6 +9,7 @@ import pytest
 
 from sleeper.errors import (
     DataDamaged,
+    MissingExtra,
     NullKeys,
     SplitAttemptsExceeded,
     StorageFailed,
@@ -93,3 +94,21 @@ def test_a_line_that_names_another_class_makes_nothing():
     assert str(error_in(f"sleeper-error: {line}")) == "said"
     assert error_in(f"sleeper-error: {json.dumps(['OSError', ['said']])}") is None
     assert isinstance(error_in(text_of(StorageFailed("gone"))), StorageFailed)
+
+
+@pytest.mark.parametrize("module", ["sleeper", "sleeper.spark.bulk_import", "polars"])
+def test_workers_without_sleeper_are_told_which_python_they_need(module):
+    """Twenty lines of a worker's traceback become one error, which names PYSPARK_PYTHON."""
+    text = (
+        "An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "Traceback (most recent call last):\n  return self.loads(obj)\n"
+        f"ModuleNotFoundError: No module named '{module}'\n"
+    )
+
+    with pytest.raises(MissingExtra, match=f"no module '{module}'.*PYSPARK_PYTHON"):
+        raise error_in(text)
+
+
+def test_modules_of_others_are_theirs():
+    """A user's own function may miss what it likes."""
+    assert error_in("ModuleNotFoundError: No module named 'sleeper_agents'") is None

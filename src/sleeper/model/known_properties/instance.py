@@ -55,6 +55,14 @@ class CommitProperties:
         "Which state stores commit through the committer, where one runs.",
         used=False,
     )
+    read_back: str = setting(
+        "statestore.commit.read.back",
+        "auto",
+        one_of("auto", "always", "never"),
+        "Whether each log entry is read again after it was committed, and compared; auto: "
+        "where an object store is not Amazon's own.",
+        since="ours",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from sleeper.engine.inputs.key_sample import KeySample
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.model.schema import Schema
 from sleeper.spark.block_shuffle.shuffle import Batches
+from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
 from sleeper.spark.block_shuffle.workers import use_one_thread
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -36,10 +37,9 @@ def sample_frame(rows: DataFrame, schema: Schema) -> KeySample:
 
     names = schema.row_key_names
     keys = rows.select([F.col(f"`{name.replace('`', '``')}`") for name in names])
-    parts = [
-        pickle.loads(row["part"])  # noqa: S301 - written by our own task
-        for row in keys.mapInArrow(_thinned(schema), "part binary").collect()
-    ]
+    with reraise_worker_errors():
+        sampled = keys.mapInArrow(encode_errors(_thinned(schema)), "part binary").collect()
+    parts = [pickle.loads(row["part"]) for row in sampled]  # noqa: S301 - written by our own task
     wanted = pa.schema([to_arrow(schema).field(name) for name in names])
     stride = max((part_stride for _, part_stride, _ in parts), default=1)
     tables = [wanted.empty_table()]

@@ -16,9 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper import errors
-from sleeper.errors import SleeperError
+from sleeper.errors import MissingExtra, SleeperError
 
 _MARK = "sleeper-error: "
+_MISSING = re.compile(
+    r"No module named '((?:sleeper|pyarrow|polars|datafusion|datasketches|numpy)\b[\w.]*)'"
+)
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -42,6 +45,7 @@ def reraise_worker_errors() -> Iterator[None]:
 
     Raises:
         SleeperError: what the last attempt of a task raised.
+        MissingExtra: the workers' Python has no Sleeper, or lacks something that it needs.
     """
     try:
         yield
@@ -63,7 +67,20 @@ def error_in(text: str) -> SleeperError | None:
                 return kind(*arguments)  # type: ignore[no-any-return]
         except (AttributeError, TypeError, ValueError):
             continue  # words that only look like such a line
-    return None
+    return _missing_module(text)
+
+
+def _missing_module(text: str) -> MissingExtra | None:
+    """Return what to do about workers that cannot import Sleeper."""
+    found = _MISSING.search(text)
+    if found is None:
+        return None
+    return MissingExtra(
+        f"the Python of Spark's workers has no module {found[1]!r}: it must be one with this "
+        "version of Sleeper installed. Set PYSPARK_PYTHON (or spark.pyspark.python) to such a "
+        "Python before the Spark session starts, the same path on every machine; on a cluster "
+        "ship one by `sleeper spark-environment`"
+    )
 
 
 def _line(error: SleeperError) -> str:

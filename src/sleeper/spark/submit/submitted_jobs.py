@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.errors import BadRequest, StorageFailed
@@ -27,6 +29,9 @@ from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 
 Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
 
+_LOG = logging.getLogger(__name__)
+_FOLDER = "bulk_import/"
+_KEPT = timedelta(days=30)
 _NAME_LENGTH_MAX = 64
 _EMR_SETTINGS = "sleeper.table.bulk.import.emr."
 
@@ -60,6 +65,7 @@ class SubmittedJobs:
         properties: Its properties.
         url: Where a driver finds it.
         new_id: Fresh random ids.
+        now: The clock (aware, UTC).
     """
 
     objects: Objects
@@ -67,6 +73,7 @@ class SubmittedJobs:
     properties: InstanceProperties
     url: str
     new_id: NewId
+    now: Callable[[], datetime]
 
     def plan(
         self,
@@ -99,7 +106,7 @@ class SubmittedJobs:
         if local:
             job = replace(job, files=tuple(map(_absolute, job.paths)))
         run_id = self.new_id()
-        place = f"bulk_import/{job.id}-{run_id}.json"
+        place = f"{_FOLDER}{job.id}-{run_id}.json"
         platform = platform_of(cluster)
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
@@ -122,6 +129,7 @@ class SubmittedJobs:
             MissingExtra: boto3 is needed and not installed.
             StorageFailed: the job could not be saved; the cluster was not asked.
         """
+        self._delete_old()
         text = write_bulk_import_job(submission.job)
         if not self.objects.create(submission.job_place, text.encode()):
             raise StorageFailed(f"{submission.job_place} exists already; try again")
@@ -138,6 +146,28 @@ class SubmittedJobs:
         if body is None:
             raise BadRequest(f"no bulk import job was saved at {place!r} in {self.url}")
         return read_bulk_import_job(body.decode())
+
+    def delete(self, place: str) -> None:
+        """Delete a job that has ended well: nobody reads it again.
+
+        What cannot be deleted stays, and is deleted when it is old.
+        """
+        _LOG.info("deleting the bulk import job %s, which has ended", place)
+        try:
+            self.objects.delete([place])
+        except StorageFailed as error:
+            _LOG.warning("the bulk import job %s cannot be deleted: %s", place, error)
+
+    def _delete_old(self) -> None:
+        """Delete jobs that were saved so long ago that no cluster will read them."""
+        before = self.now() - _KEPT
+        try:
+            old = [each.key for each in self.objects.listing(_FOLDER) if each.modified < before]
+            if old:
+                _LOG.info("deleting %d old bulk import jobs: %s", len(old), ", ".join(old))
+                self.objects.delete(old)
+        except StorageFailed as error:
+            _LOG.warning("old bulk import jobs cannot be deleted: %s", error)
 
     def table_of(self, job: BulkImportJob) -> TableRecord | None:
         """Return a job's table, or None; its id wins over its name (rule ING-9)."""

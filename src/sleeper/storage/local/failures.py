@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import stat
+from pathlib import Path
 
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
 
@@ -13,6 +15,12 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.E
 
 def read_failure(error: OSError, path: str) -> StorageFailed:
     """Translate the failure to read `path`, a file or a folder."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return StorageFailed(
+            f"cannot read {path}: {_reason(error, path)}{_owner(path)}. Its owner or an "
+            "administrator must let this user read all files of the instance, for a group by "
+            "`chmod -R g+rX` on its folder. New files are then readable by the same users."
+        )
     return StorageFailed(
         f"cannot read {path}: {_reason(error, path)}. Make it readable for this user, or mend "
         "the disk, then try again."
@@ -53,3 +61,12 @@ def sync_failure(error: OSError, path: str) -> StorageFailed:
 def _reason(error: OSError, path: str) -> str:
     reason = error.strerror or str(error)
     return reason if error.filename in (None, path) else f"{reason} ({error.filename})"
+
+
+def _owner(path: str) -> str:
+    """Say whose file it is and what its mode allows, where the folder shows it."""
+    try:
+        found = Path(path).lstat()
+    except OSError:
+        return ""
+    return f" (it belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o})"

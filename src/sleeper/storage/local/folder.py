@@ -15,7 +15,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from sleeper.storage.local.failures import (
     sync_failure,
     write_failure,
 )
+from sleeper.storage.local.modes import share_folder
 from sleeper.storage.local.unfinished import (
     FolderOutput,
     discard,
@@ -41,6 +42,7 @@ from sleeper.storage.local.writer_lock import writer_lock
 # Others may delete the folder we are about to write to, having emptied it. Each round makes it
 # again; to lose this often, somebody would have to delete on purpose.
 _ATTEMPTS = 20
+_LEFT_OVER_AGE_S = 24 * 60 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class FolderObjects:
     Attributes:
         root: The folder, as an absolute path. It is made by the first write.
         prefix: Where in the folder keys begin: empty, or ending in `/`. `under` sets it.
+        now: The clock (aware), if this process is to delete unfinished files that are a day
+            old. It does so before its first write; reading deletes nothing.
 
     Raises:
         BadRequest: `root` is relative, so it would move with the working directory.
@@ -57,6 +61,7 @@ class FolderObjects:
 
     root: Path
     prefix: str = ""
+    now: Callable[[], datetime] | None = None
     _durable: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -175,7 +180,7 @@ class FolderObjects:
 
     def under(self, prefix: str) -> FolderObjects:
         """Return the objects of one folder inside. Both share the hidden files."""
-        return FolderObjects(self.root, self.prefix + folder_prefix(prefix), self._durable)
+        return replace(self, prefix=self.prefix + folder_prefix(prefix))
 
     def sweep_temporaries(self, older_than_s: float, now: datetime) -> int:
         """Delete what writers that died have left behind, and return how many files that was.
@@ -234,10 +239,13 @@ class FolderObjects:
         try:
             if folder == str(self.root):
                 _make_folders(folder)
+                if self.now is not None:
+                    self.sweep_temporaries(_LEFT_OVER_AGE_S, self.now())
             else:
                 parent = os.path.dirname(folder)
                 self._make_folder(parent)
-                _make_one_folder(folder)
+                if _make_one_folder(folder):
+                    share_folder(folder, str(self.root))
                 _sync_folder(parent)
         except FileNotFoundError:
             raise
@@ -304,9 +312,13 @@ def _make_folders(folder: str) -> None:
         _sync_folder(parent)
 
 
-def _make_one_folder(folder: str) -> None:
-    with suppress(FileExistsError):
+def _make_one_folder(folder: str) -> bool:
+    """Make a folder; False when it is there already."""
+    try:
         os.mkdir(folder)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _sync_name(path: str) -> None:

@@ -2,12 +2,15 @@
 
 # Paths are strings here: half of these calls have no Path method, and a Path costs as much as
 # the system call that it is made for.
-# ruff: noqa: PTH103, PTH108, PTH118
+# ruff: noqa: PTH103, PTH108, PTH118, PTH208
 
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import re
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -15,18 +18,21 @@ from datetime import datetime
 from sleeper.ports.objects import Output
 from sleeper.storage.keys import TEMPORARY
 from sleeper.storage.local.failures import write_failure
+from sleeper.storage.local.modes import share_file, share_folder
+
+logger = logging.getLogger(__name__)
 
 _FOLDER = f"{TEMPORARY}writes"
 # pyarrow writes page by page, header and body apart; a megabyte of them costs one system call.
 _BUFFER_SIZE_BYTES = 1 << 20
 _NUMBERS = itertools.count()
+_OUR_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9]+-[0-9]+")
 
 
 def open_unfinished(root: str) -> tuple[int, str]:
     """Make a new empty file in the hidden folder of `root`; return its descriptor and path.
 
-    Its mode is the umask's, as for any file a user makes. Process id and a number keep names
-    apart; where two machines share a folder, O_EXCL does.
+    Process id and a number keep names apart; where two machines share a folder, O_EXCL does.
 
     Raises:
         OSError: it cannot be made.
@@ -35,11 +41,20 @@ def open_unfinished(root: str) -> tuple[int, str]:
     while True:
         path = os.path.join(folder, f"{TEMPORARY}{os.getpid()}-{next(_NUMBERS)}")
         try:
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), path
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
             continue
         except FileNotFoundError:
             os.makedirs(folder, exist_ok=True)
+            share_folder(folder, root)
+            continue
+        try:
+            share_file(descriptor, root)
+        except BaseException:
+            os.close(descriptor)
+            discard(path)
+            raise
+        return descriptor, path
 
 
 def write_unfinished(root: str, body: bytes) -> str:
@@ -70,23 +85,49 @@ def write_all(descriptor: int, body: bytes) -> None:
 
 def discard(path: str) -> None:
     """Remove an unfinished file. If that fails, `sweep_unfinished` does it another day."""
-    with suppress(OSError):
+    try:
         os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        logger.warning("unfinished file %s was not deleted: %s", path, error)
 
 
 def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
     """Delete hidden files that nobody has written to for `older_than_s`; return how many.
 
-    What may not be deleted stays: an instance that can only be read still opens.
+    Only regular files with names as `open_unfinished` makes them, and only in a real folder: a
+    symbolic link in its place may lead to somebody else's files. What may not be deleted stays.
     """
-    swept = 0
-    with suppress(OSError), os.scandir(os.path.join(root, _FOLDER)) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                if now.timestamp() - entry.stat(follow_symlinks=False).st_mtime > older_than_s:
-                    os.unlink(entry.path)
-                    swept += 1
-    return swept
+    folder = os.path.join(root, _FOLDER)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        logger.warning("%s is not swept: %s", folder, error)
+        return 0
+    try:
+        names = [name for name in os.listdir(descriptor) if _OUR_NAME.fullmatch(name)]
+        return sum(_sweep_one(descriptor, name, now.timestamp() - older_than_s) for name in names)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep_one(folder: int, name: str, before: float) -> bool:
+    """Delete a file in an open folder, unless it was written to since the time `before`."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode) or found.st_mtime >= before:
+            return False
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        logger.warning("unfinished file %s was not deleted: %s", name, error)
+        return False
+    logger.info("deleted unfinished file %s of a writer that died", name)
+    return True
 
 
 class FolderOutput(Output):
@@ -152,6 +193,6 @@ class FolderOutput(Output):
         """Remove the hidden file."""
         if self.closed:
             return
-        with suppress(OSError):
+        with suppress(OSError):  # what it could not write any more is not wanted
             self._file.close()
         discard(self._unfinished)

@@ -7,13 +7,17 @@ keeps the log right is that an entry is created only if absent; turns only save 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
 from sleeper.storage.keys import TEMPORARY
+from sleeper.storage.local.modes import share_file, share_folder
+
+logger = logging.getLogger(__name__)
 
 _LOOKS = 1_000
 
@@ -42,8 +46,15 @@ def writer_lock(root: str, key: str, pause: Callable[[int], None]) -> Iterator[N
 def _open(root: str, key: str) -> int | None:
     """Open the hidden file of a turn; None where that cannot be done: then there are no turns."""
     folder = Path(root) / f"{TEMPORARY}writes"
+    path = folder / f"turn-{crc32(key.encode()):08x}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return os.open(folder / f"turn-{crc32(key.encode()):08x}", os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError:
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            share_folder(str(folder), root)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        logger.debug("writers do not queue up, %s cannot be opened: %s", path, error)
         return None
+    with suppress(OSError):  # it is another user's, who has shared it
+        share_file(descriptor, root)
+    return descriptor

@@ -65,6 +65,11 @@ class Client:
         self.settings = settings
         self._store: Any = None
 
+    @property
+    def is_amazon(self) -> bool:
+        """Whether the bucket is on Amazon's own S3."""
+        return self.bucket.scheme == "s3" and self.settings.is_amazon
+
     def store(self) -> Any:
         """Return obstore's store, opened at the first call.
 
@@ -123,6 +128,12 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings) -> Any:
         options["allow_http"] = True
     if bucket.scheme == "gs":
         return stores.GCSStore(bucket.name, client_options=options, retry_config=_RETRIES)
+    if settings.had_credentials:
+        raise UrlInvalid(
+            f"the endpoint of an object store, {settings.endpoint}, was given with a user name or "
+            "a password in it, which would appear in messages and logs: take them out of "
+            "AWS_ENDPOINT_URL and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     if settings.endpoint and not settings.endpoint.startswith(("http://", "https://")):
         raise UrlInvalid(
             "the endpoint of an object store begins with http:// or https://, so it cannot be "

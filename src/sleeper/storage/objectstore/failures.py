@@ -63,16 +63,22 @@ def write_failure(error: Exception, bucket: Bucket, key: str) -> StorageFailed:
             "delete objects."
         )
     if _NO_CONDITIONS.search(str(error)):
-        return without_conditions(bucket)
+        return without_conditions(bucket, "create if absent", f"it refused ({_reason(error)})")
     return StorageFailed(f"{what}: {_told(error, bucket)}")
 
 
-def without_conditions(bucket: Bucket) -> StorageReadOnly:
-    """Return the error for a store on which two writers could both believe to be the first."""
+def without_conditions(bucket: Bucket, check: str, found: str) -> StorageReadOnly:
+    """Return the error for a store on which two writers could both believe to be the first.
+
+    Args:
+        bucket: The bucket.
+        check: The name of the check that its server failed.
+        found: What the check found.
+    """
     return StorageReadOnly(
-        f"{bucket.scheme}://{bucket.name} cannot hold an instance: its server does not create an "
-        "object only if there is none (If-None-Match on PUT), and commits stand on that. Use "
-        "Amazon S3, or a server that does."
+        f"{bucket.scheme}://{bucket.name} cannot hold an instance: its server failed the check "
+        f"{check!r}: {found}. Commits stand on objects that are created only if there is none "
+        "(If-None-Match on PUT). Use Amazon S3, or a server that keeps this."
     )
 
 

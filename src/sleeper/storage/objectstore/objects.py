@@ -25,7 +25,6 @@ from sleeper.storage.objectstore.failures import (
     not_found,
     read_failure,
     vendor_errors,
-    without_conditions,
     write_failure,
 )
 from sleeper.storage.objectstore.names import key_of, stored_name
@@ -151,19 +150,6 @@ class BucketObjects:
     def under(self, prefix: str) -> BucketObjects:
         """Return the objects of one folder. Both share the connection."""
         return replace(self, prefix=self.prefix + folder_prefix(prefix))
-
-    def check_conditions(self, key: str) -> None:
-        """Make sure that the server refuses to create `key`, which was created just now.
-
-        Some servers know nothing of the condition and overwrite; they would lose commits.
-
-        Raises:
-            StorageReadOnly: it took the same body a second time. The object was deleted.
-        """
-        body = self.read(key)
-        if body is not None and self.create(key, body):
-            self.delete([key])
-            raise without_conditions(self.client.bucket)
 
     def _listed(self, start: str, after: str) -> Iterator[ObjectInfo]:
         folder = start[: start.rfind("/") + 1]

@@ -16,7 +16,7 @@ SCHEMA = Schema(row_keys=[Field("id", Primitive.STRING), Field("n", Primitive.LO
 
 
 def test_a_query_of_upstream_is_read():
-    """Each end says whether it belongs; a field left out, or a maximum of null, sets no limit."""
+    """Rule QRY-8: a field left out, or a maximum of null, sets no limit."""
     text = """[
         {"id": {"min": "YQ==", "minInclusive": false, "max": "Yg==", "maxInclusive": true},
          "stringsBase64Encoded": true},

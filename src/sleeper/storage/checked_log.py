@@ -1,0 +1,136 @@
+"""A transaction log that does not trust its store to create an entry only if it is absent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+
+from sleeper.errors import CommitOverwritten
+from sleeper.ports.objects import Objects
+from sleeper.ports.transaction_log import TransactionLog
+from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
+
+logger = logging.getLogger(__name__)
+
+
+def _trust() -> None:
+    """Check nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChecks:
+    """What is checked where a store is not trusted.
+
+    Attributes:
+        before_append: Called before each append; raises where the store must not be used.
+        read_back: Read each entry again: right after it was appended, and at the next look.
+    """
+
+    before_append: Callable[[], None] = _trust
+    read_back: bool = False
+
+
+NO_CHECKS = CommitChecks()
+
+
+def open_log(
+    objects: Objects, prefix: str = TABLE_LOG, checks: CommitChecks = NO_CHECKS
+) -> TransactionLog:
+    """Return the log whose entries' keys start with `prefix`, with checks if there are any."""
+    log = ObjectTransactionLog(objects, prefix)
+    return log if checks == NO_CHECKS else CheckedTransactionLog(log, checks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    number: int
+    digest: bytes
+    confirmed: bool = False
+
+
+class CheckedTransactionLog:
+    """A `TransactionLog` that reads entries back, and reports one that was replaced.
+
+    A server that looks first and writes later may let two writers create one entry: both are
+    told that it is theirs, and the second one's stays. So the last entry that was appended or
+    read is read again twice: at once, and when the log is next looked at.
+
+    Args:
+        log: The log.
+        checks: What is checked.
+    """
+
+    def __init__(self, log: ObjectTransactionLog, checks: CommitChecks) -> None:
+        self._log = log
+        self._checks = checks
+        self._last: _Entry | None = None
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Append an entry, then read it back.
+
+        Raises:
+            CommitOverwritten: it is not what was appended, or the one before was replaced.
+        """
+        self._checks.before_append()
+        if not self._checks.read_back:
+            return self._log.append(number, body)
+        self._confirm(number - 1)
+        if not self._log.append(number, body):
+            return False
+        self._last = _Entry(number, _digest(body))
+        self._compare(self._last)
+        return True
+
+    def read(self, number: int) -> bytes | None:
+        """Read an entry."""
+        return self._log.read(number)
+
+    def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Read entry after entry until there is none; first the last one again, once.
+
+        Raises:
+            CommitOverwritten: the last entry that was appended or read has been replaced.
+        """
+        if self._checks.read_back:
+            self._confirm(number)
+        for found, body in self._log.read_after(number):
+            self._remember(_Entry(found, _digest(body)))
+            yield found, body
+
+    def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Queue up with other writers of this machine (the port says the rest)."""
+        return self._log.writer_lock(pause)
+
+    def _remember(self, entry: _Entry) -> None:
+        if self._last is None or self._last.number < entry.number:
+            self._last = entry
+
+    def _confirm(self, number: int) -> None:
+        """Compare entry `number` with the store, if it is the last one and was not compared yet."""
+        last = self._last
+        if last is not None and last.number == number and not last.confirmed:
+            self._compare(last)
+            if self._last is last:
+                self._last = _Entry(last.number, last.digest, confirmed=True)
+
+    def _compare(self, entry: _Entry) -> None:
+        found = self._log.read(entry.number)
+        if found is not None and _digest(found) == entry.digest:
+            return
+        url = self._log.objects.url(self._log.key(entry.number))
+        what = "is gone" if found is None else "was replaced by another writer's"
+        logger.error("%s %s after it was committed", url, what)
+        raise CommitOverwritten(
+            f"{url}, entry {entry.number} of the log, {what} after it was committed: the store "
+            "lets two writers create one object, or somebody changed it by hand. What this "
+            "process committed by it is not in the log. Stop all writers of this instance and "
+            "move it to a store that keeps If-None-Match on PUT (`sleeper init` checks it); then "
+            "run the jobs again with the same job ids, which adds what is missing and no more."
+        )
+
+
+def _digest(body: bytes) -> bytes:
+    return sha256(body).digest()

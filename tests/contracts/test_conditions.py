@@ -1,0 +1,93 @@
+"""Whether a server creates an object only if there is none: kept, ignored, or raced."""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+import pytest
+
+from sleeper.errors import StorageFailed, StorageReadOnly
+from sleeper.storage.objectstore.conditions import check_conditions, check_conditions_once
+from tests.contracts.fault_proxy import fault_proxy
+from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+
+__all__ = ["bucket", "s3_credentials", "s3_server"]
+
+NUMBERS = count()
+
+
+def new_id():
+    return f"{os.getpid()}-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def proxy(s3_server):
+    with fault_proxy(s3_server.endpoint) as opened:
+        yield opened
+
+
+@pytest.fixture
+def objects(s3_server, bucket, proxy):
+    """The objects of a bucket, seen through the proxy."""
+    return s3_server.objects(bucket, proxy.endpoint)
+
+
+def test_a_server_that_keeps_the_condition_passes(objects):
+    """Nothing is left of what was tried."""
+    check_conditions(objects, new_id)
+
+    assert [*objects.listing()] == []
+
+
+@pytest.mark.parametrize(
+    ("condition", "check"),
+    [("ignored", "create on a taken name"), ("raced", "race of 16 writers")],
+)
+def test_a_server_that_breaks_the_condition_is_refused(objects, proxy, condition, check):
+    """By the name of the check; nothing is left of what was tried."""
+    proxy.condition = condition
+
+    with pytest.raises(StorageReadOnly, match=f"failed the check '{check}'.*If-None-Match"):
+        check_conditions(objects, new_id)
+
+    assert [*objects.listing()] == []
+
+
+def test_a_process_tries_a_bucket_once(objects, proxy):
+    """Its later commits cost no request more."""
+    check_conditions_once(objects, new_id)
+    first = proxy.forget().kinds
+
+    check_conditions_once(objects, new_id)
+
+    assert first["PUT-if-absent"] == 2 + 2 * 8
+    assert not proxy.seen.kinds
+
+
+def test_a_refused_server_stays_refused(objects, proxy):
+    """A failed check is not taken for one that was done."""
+    proxy.condition = "ignored"
+
+    for _ in range(2):
+        with pytest.raises(StorageReadOnly):
+            check_conditions_once(objects, new_id)
+
+
+def test_lost_replies_are_no_broken_condition(objects, proxy):
+    """The client repeats the request, and is refused by its own object."""
+    proxy.inject("lost reply", share=0.3, methods=("PUT",))
+
+    check_conditions(objects, new_id, rounds=3)
+
+    assert proxy.seen.injected["lost reply"] > 0
+
+
+def test_a_store_that_is_down_is_told_as_that(objects, proxy):
+    """It is not said to break conditions."""
+    proxy.dead = True
+
+    with pytest.raises(StorageFailed) as told:
+        check_conditions(objects, new_id)
+
+    assert not isinstance(told.value, StorageReadOnly)

@@ -1,0 +1,165 @@
+"""Run a simulated world from one seed, and check what is left when all are dead."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache, partial
+from hashlib import sha256
+
+import pyarrow as pa
+
+from sleeper.model.paths import sketch_file
+from tests.any_order.whole_instance import check_leaves_cover_the_key_space, rows_in_files
+from tests.simulator.parties import (
+    CARE,
+    GC_DELAY,
+    ORPHAN_AGE,
+    PROPERTIES,
+    ROLES,
+    SCHEMA,
+    STRATEGIES,
+    STRATEGY,
+    Process,
+    Shared,
+    ingest,
+)
+from tests.simulator.stand_in_engine import rows_of, stand_in_engine
+from tests.simulator.truth import Truth
+from tests.simulator.world import FAULTS, Life, Weather, World
+
+STEPS = 200
+BEGINNINGS = 24
+CLOCKS = (0.0,)
+CALM = Weather(dict.fromkeys(FAULTS, 0.0), stay=1.0, leap=0.0, sleep=0.0, clocks=[0.0])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run came to.
+
+    Attributes:
+        seed: Repeats it.
+        steps: Calls of all parties.
+        trace: A hash of every call in its order.
+        counts: How often which fault was injected.
+        ends: How often each verb came to which end.
+    """
+
+    seed: int
+    steps: int
+    trace: str
+    counts: Counter[str]
+    ends: Counter[str]
+
+
+def simulate(seed: int, steps: int = STEPS) -> Outcome:
+    """Run one world; raise what was found wrong.
+
+    Raises:
+        AssertionError: something is not as it must be.
+    """
+    collecting, threads = gc.isenabled(), pa.cpu_count()
+    gc.disable()  # no generator may be closed at a time that depends on other things
+    pa.set_cpu_count(1)  # nor may groups come in the order in which threads end
+    try:
+        with stand_in_engine():
+            return _simulate(seed, steps)
+    finally:
+        pa.set_cpu_count(threads)
+        if collecting:
+            gc.enable()
+
+
+def _simulate(seed: int, steps: int) -> Outcome:
+    draw = random.Random(seed)
+    shared = begun(draw.randrange(BEGINNINGS)).copy_for(
+        World(draw, Weather.of(draw, CLOCKS), steps)
+    )
+    world = shared.world
+    roles = ["ingest", "care", "read", *draw.choices([*ROLES], k=draw.randrange(0, 4))]
+    for place, role in enumerate(roles):
+        world.add(f"{role}-{place}", partial(live, shared, ROLES[role]))
+    world.run()
+    check_end(shared)
+    trace = sha256("\n".join(world.trace).encode()).hexdigest()
+    return Outcome(seed, world.steps, trace, world.counts, shared.ends)
+
+
+def live(shared: Shared, work: Callable[[Process], None], life: Life) -> None:
+    work(shared.process(life))
+
+
+def alone(shared: Shared) -> Process:
+    """A process whose calls neither fail nor wait, before the others begin or after their end."""
+    quiet = World(shared.world.draw, CALM, steps_max=1_000_000, start=shared.world.now)
+    quiet.add("alone", lambda life: None)
+    return shared.process(Life(quiet.parties[0]))
+
+
+@cache
+def begun(number: int) -> Shared:
+    """A table to begin with: a few things were done to it, and none of them failed.
+
+    Made once for each number; runs work on copies.
+    """
+    draw = random.Random(number)
+    shared = Shared(World(draw, CALM, steps_max=0), Truth(GC_DELAY))
+    process = alone(shared)
+    properties = {**PROPERTIES, STRATEGY: STRATEGIES[number % 2]}
+    points = sorted(draw.sample(range(4, 20), number % 3))
+    process.handle = process.instance.create_table(
+        "t", SCHEMA, row_keys=["k"], sort_keys=["n"], split_points=points, properties=properties
+    )
+    for _ in range(number):
+        shared.world.now += timedelta(minutes=draw.choice([0, 1, 30]))
+        verb = draw.choice(["ingest", "ingest", "ingest", "ingest", *CARE])
+        if verb == "ingest":
+            ingest(process, None)
+        else:
+            CARE[verb](process, process.handle)
+    return shared
+
+
+def check_end(shared: Shared) -> None:
+    """All are dead. A fresh process reads the table, cleans up, and finds nothing left over."""
+    world, truth = shared.world, shared.truth
+    check_table(alone(shared))
+    world.now += timedelta(days=1)
+    alone(shared).table().compact()  # takes back what dead processes had claimed
+    world.now += ORPHAN_AGE + timedelta(days=1)
+    process = alone(shared)
+    table = process.table()
+    table.collect_garbage()
+    table.sweep_orphans()
+    check_table(alone(shared))
+    files = shared.objects.under(table.table_id)
+    known = {each.filename for each in table.state().references()}
+    stored = {info.key for info in files.listing("data/")}
+    assert stored == known | set(map(sketch_file, known)), "something is left over, or missing"
+    assert truth.number == table.state().number
+
+
+def check_table(process: Process) -> None:
+    """Every row is read once, and its file is where it belongs."""
+    shared, truth = process.shared, process.truth
+    table = process.table()
+    state = table.state()
+    assert state.number == truth.number
+    with table.query() as answer:
+        found = answer.to_arrow()
+    rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
+    truth.check_rows(truth.number, rows, lambda row: True)
+    check_leaves_cover_the_key_space(state.tree)
+    rows_in_files(shared.objects.under(table.table_id), table, rows_of)
+    assert table.report_files().rows == sum(each.row_count for each in state.references())
+    for number in range(truth.number):
+        if truth.must_be_readable(number, shared.world.now) and number:
+            with table.query(as_of=number) as answer:
+                found = answer.to_arrow()
+            rows = [*zip(*(column.to_pylist() for column in found.columns), strict=True)]
+            truth.check_rows(number, rows, lambda row: True)

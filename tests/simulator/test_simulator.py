@@ -1,0 +1,123 @@
+"""Whole instances in simulated worlds: any party stops, fails or dies at any call, by one seed.
+
+`make test` runs the same 200 worlds each time, `make soak` as many new ones as it is given. A seed
+that fails is printed: add it to failed_seeds.txt, and repeat it by
+
+    python -m tests.simulator SEED
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.simulator.simulation import STEPS, Outcome, simulate
+from tests.simulator.world import FAULTS
+from tests.soak import SOAK, tries
+
+ROOT = Path(__file__).resolve().parents[2]
+CHUNKS = 8
+RUNS = tries(200, soak=24_000)
+STEPS_OF_A_LONG_RUN = 1_000  # each tenth run of a soak
+FIRST = int(
+    os.environ.get("SLEEPER_SOAK_SEED", random.SystemRandom().randrange(10**9) if SOAK else 0)
+)
+FAILED = [
+    tuple(map(int, line.split()[:2]))
+    for line in (Path(__file__).parent / "failed_seeds.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+WANTED = (
+    *("ingest: done", "ingest: StorageFailed", "ingest: CommitUnknown", "query: done"),
+    *("as of: done", "compaction job: done", "leaves split", "leaves merged"),
+    *("files collected", "rename: done", "set: done"),
+)
+
+
+def run_some(seeds: range) -> tuple[list[Outcome], dict[int, str]]:
+    """Run worlds; return what they came to, and what went wrong by seed."""
+    outcomes, failures = [], {}
+    for seed in seeds:
+        steps = STEPS_OF_A_LONG_RUN if SOAK and seed % 10 == 0 else STEPS
+        try:
+            outcomes.append(simulate(seed, steps))
+        except Exception as wrong:  # noqa: BLE001 - the others are to run as well
+            failures[seed] = f"{steps} calls: {type(wrong).__name__}: {wrong}"
+    return outcomes, failures
+
+
+@cache
+def chunk(number: int) -> tuple[list[Outcome], dict[int, str]]:
+    first = FIRST + number * RUNS // CHUNKS
+    return run_some(range(first, first + RUNS // CHUNKS))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(CHUNKS))
+def test_whatever_stops_fails_or_dies_rows_are_there_once_and_as_they_were_committed(number):
+    """
+    I1 to I11, F1 to F5: no row of an acknowledged job is lost, none is doubled, no job is half
+    visible; a reader gets the rows of one committed version in order, and its files stay for as
+    long as they must; when all are dead, nothing is left over.
+    """
+    outcomes, failures = chunk(number)
+
+    faults, ends = Counter(), Counter()
+    for outcome in outcomes:
+        faults += outcome.counts
+        ends += outcome.ends
+    steps = sum(outcome.steps for outcome in outcomes)
+    print(f"{len(outcomes)} runs, {steps} calls, {dict(faults)}, {dict(ends)}")  # noqa: T201
+    assert failures == {}
+
+
+def test_parties_of_the_usual_runs_meet_every_fault_and_do_everything():
+    """What does not happen proves nothing."""
+    outcomes, _ = run_some(range(60))
+
+    faults, ends = Counter(), Counter()
+    for outcome in outcomes:
+        faults += outcome.counts
+        ends += outcome.ends
+    assert {kind for kind in FAULTS if not faults[kind]} == set()
+    assert {end for end in WANTED if not ends[end]} == set()
+
+
+@pytest.mark.parametrize(("seed", "steps"), FAILED)
+def test_a_seed_that_failed_once_fails_no_more(seed, steps):
+    """Faults that simulations found stay mended."""
+    assert simulate(seed, steps).steps >= steps
+
+
+class TestASeed:
+    """What one number decides."""
+
+    def test_repeats_a_run_call_by_call(self):
+        """The same calls by the same parties, with the same faults, in the same order."""
+        assert [simulate(seed) for seed in range(5)] == [simulate(seed) for seed in range(5)]
+
+    def test_repeats_it_in_a_process_that_orders_sets_otherwise(self):
+        """No decision hangs on the order of a set, which differs from process to process."""
+        traces = [simulate(seed).trace for seed in range(20)]
+
+        for hash_seed in ("1", "2"):
+            told = subprocess.run(
+                [sys.executable, "-m", "tests.simulator", *map(str, range(20))],
+                check=True,
+                capture_output=True,
+                text=True,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            )
+            assert [line.split()[-1] for line in told.stdout.splitlines()] == traces
+
+    def test_differs_from_others(self):
+        """Each seed is another run."""
+        assert len({simulate(seed).trace for seed in range(20)}) == 20

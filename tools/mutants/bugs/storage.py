@@ -1,0 +1,70 @@
+"""Bugs in storage: stores that cannot be trusted, and files that are not ours."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+BROKEN_STORES = ("tests/stories/test_broken_stores.py", "-k", "silence")
+"""Threads commit to a server that begins to break put-if-absent."""
+CHECKED_LOG = ("tests/unit/storage/test_checked_log.py",)
+CONDITIONS = ("tests/contracts/test_conditions.py",)
+UNFINISHED = ("tests/unit/storage/test_unfinished_files.py",)
+
+BUGS = (
+    Bug(
+        name="entry-not-read-back",
+        breaks="An entry that another writer replaces at once counts as committed.",
+        module="storage/checked_log.py",
+        right="        self._compare(self._last)\n",
+        wrong="",
+        tests=CHECKED_LOG,
+    ),
+    Bug(
+        name="last-entry-not-confirmed",
+        breaks="An entry that another writer replaces a moment later is not noticed.",
+        module="storage/checked_log.py",
+        right="        if last is not None and last.number == number and not last.confirmed:\n",
+        wrong="        if last is not None and number < 0:\n",
+        tests=CHECKED_LOG,
+    ),
+    Bug(
+        name="races-not-looked-at",
+        breaks="A server on which several writers win one race may hold an instance.",
+        module="storage/objectstore/conditions.py",
+        right="    if len(winners) > 1 or stored not in (winners or bodies):\n",
+        wrong="    if stored not in (winners or bodies):\n",
+        tests=CONDITIONS,
+    ),
+    Bug(
+        name="commits-not-checked",
+        breaks="A table's commits are not read back where a store is not trusted.",
+        module="table/handle.py",
+        right="        open_log(files, checks=context.commit_checks),\n",
+        wrong="        open_log(files),\n",
+        tests=BROKEN_STORES,
+    ),
+    Bug(
+        name="sweep-follows-links",
+        breaks="Unfinished files are deleted through a symbolic link.",
+        module="storage/local/unfinished.py",
+        right="os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)\n",
+        wrong="os.O_RDONLY | os.O_DIRECTORY)\n",
+        tests=UNFINISHED,
+    ),
+    Bug(
+        name="sweep-takes-any-name",
+        breaks="Files of any name are deleted among unfinished ones.",
+        module="storage/local/unfinished.py",
+        right=" if _OUR_NAME.fullmatch(name)]\n",
+        wrong="]\n",
+        tests=UNFINISHED,
+    ),
+    Bug(
+        name="umask-shuts-out",
+        breaks="A writer's umask keeps others of a shared folder from reading the log.",
+        module="storage/local/unfinished.py",
+        right="            share_file(descriptor, root)\n",
+        wrong="            pass\n",
+        tests=UNFINISHED,
+    ),
+)
