@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,21 @@ def test_every_command_is_in_the_reference(path):
 def test_a_newcomer_finds_the_pages_every_repository_has(page):
     """The pages that people look for first are there and say something."""
     assert len((ROOT / page).read_text().splitlines()) > 3
+
+
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("changelog.d/*.md"))
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file(page):
+    """A link to a page, picture or folder of the repository names one that is there."""
+    targets = LINK.findall(page.read_text())
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
 class TestDecisions:

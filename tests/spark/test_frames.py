@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
 import sleeper
@@ -73,6 +74,25 @@ def rows_queried(table, **asked):
 def is_plain_parquet(frame):
     """Spark names the files of its own reader alone."""
     return bool(frame.inputFiles())
+
+
+def test_damaged_pages_are_an_error_and_never_rows(spark, instance, tmp_path):
+    """Spark's own reader compares pages with their checksums, which it does not unless told."""
+    schema = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("x", Primitive.DOUBLE)])
+    table = instance.create_table(
+        "t", schema, properties={"sleeper.table.parquet.compression.codec": "uncompressed"}
+    )
+    table.ingest([{"id": n, "x": n / 3} for n in range(100)])
+    (file,) = tmp_path.glob("instance/*/data/*/*.parquet")
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(1)
+    body = bytearray(file.read_bytes())
+    body[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 0x04
+    file.write_bytes(body)
+    frame = table.to_spark(spark)
+
+    assert is_plain_parquet(frame)
+    with pytest.raises(Exception, match="CRC checksum verification failed"):
+        frame.collect()
 
 
 @pytest.mark.parametrize("version", ["files as they are now", "files of an older version"])

@@ -156,6 +156,30 @@ class TestRows:
 
         assert table.query().to_pylist() == [GOOD, GOOD]
 
+    @pytest.mark.parametrize("name", ["notes", "Note", "not_e", "noote"])
+    def test_a_misspelt_column_is_not_an_extra_one(self, instance, table, tmp_path, name):
+        """It would be left out, and null be stored in its place, in silence."""
+        given = pa.Table.from_pylist([{**GOOD, "note": "here", "colour": "red"}])
+        given = given.rename_columns({"note": name})
+        pq.write_table(given, tmp_path / "given.parquet")
+
+        for data in (given, given.to_pandas(), tmp_path / "given.parquet"):
+            refused(
+                *(instance, table, data, InputSchemaMismatch, "'note'", repr(name), "misspelt"),
+                ignore_extra_columns=True,
+            )
+
+    @pytest.mark.parametrize("name", ["colour", "count", "note2", "footnotes"])
+    def test_other_columns_are_extra(self, instance, name):
+        """Names of another word, or with another number."""
+        table = instance.create_table(
+            "t", pa.schema([("id", pa.string()), ("note1", pa.string())]), row_keys=["id"]
+        )
+
+        table.ingest(pa.table({"id": ["a"], name: ["x"]}), ignore_extra_columns=True)
+
+        assert table.query().to_pylist() == [{"id": "a", "note1": None}]
+
     def test_a_nullable_column_may_be_missing(self, table):
         """It is null then (rule SCH-5)."""
         table.ingest(pa.Table.from_pylist([GOOD], SCHEMA).drop_columns(["note"]))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sleeper
+from sleeper.engine.scan import read_windows
 from sleeper.errors import DataDamaged
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
@@ -30,3 +33,123 @@ class TestRangesOfADamagedFile:
 
         with pytest.raises(DataDamaged, match=file.name):
             fresh.query(range={"key": ("k00100", "k00200")}).to_arrow()
+
+
+class TestRangesOfDamagedPages:
+    """Every page is compared with its checksum before a row of it comes out."""
+
+    VALUES = pa.schema(
+        [
+            ("key", pa.string()),
+            ("n", pa.int64()),
+            ("text", pa.string()),
+            ("x", pa.float64()),
+            ("list", pa.list_(pa.field("element", pa.int32(), False))),
+        ]
+    )
+
+    @pytest.fixture
+    def written(self, tmp_path):
+        """Two files of small pages and row groups, the rows in them, and the table's folder."""
+        properties = {
+            "sleeper.table.parquet.page.rows": "100",
+            "sleeper.table.parquet.rowgroup.rows.max": "1000",
+        }
+        table = sleeper.connect(tmp_path, create=True).create_table(
+            "t", self.VALUES, row_keys=["key"], properties=properties
+        )
+        rows = [
+            {
+                "key": f"k{n:05}",
+                "n": n,
+                "text": f"{n * 7919 % 65537}",
+                "x": n / 3,
+                "list": [n] * (n % 3),
+            }
+            for n in range(4000)
+        ]
+        table.ingest(rows[::2])
+        table.ingest(rows[1::2])
+        return tmp_path, rows
+
+    @pytest.mark.parametrize("window", ["in one go", "window by window"])
+    def test_raise_or_give_the_rows_as_they_were(self, written, monkeypatch, window):
+        """Of single bits flipped anywhere in a file, none becomes a value."""
+        if window == "window by window":
+            monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
+        folder, rows = written
+        files = sorted(Path(folder).glob("*/data/*/*.parquet"))
+        pick, raised = Random(window), 0
+        for _ in range(60):
+            file = pick.choice(files)
+            body = file.read_bytes()
+            place = pick.randrange(len(body))
+            damaged = bytearray(body)
+            damaged[place] ^= 1 << pick.randrange(8)
+            file.write_bytes(damaged)
+            low = pick.choice((0, 500, 2_000, 3_990))
+            high = pick.choice((low + 5, low + 900, 4_000))
+            columns = pick.choice((None, ["n"], ["key", "text"], ["list", "x"]))
+            asked = {"range": {"key": (f"k{low:05}", f"k{high:05}")}} if pick.random() < 0.7 else {}
+            expected = rows[low:high] if asked else rows
+            names = columns or self.VALUES.names
+            found, error = attempt(folder, asked, columns)
+            if error is None:
+                assert found == [{name: row[name] for name in names} for row in expected], place
+            else:
+                assert file.name in error
+                raised += 1
+            file.write_bytes(body)
+
+        assert raised > 20
+
+    def test_name_file_row_group_and_column(self, written):
+        """Who restores the file learns what is wrong with it."""
+        folder, _ = written
+        file = min(Path(folder).glob("*/data/*/*.parquet"))
+        flip(file, pq.ParquetFile(file).metadata.row_group(1).column(2))
+        table = sleeper.connect(folder).table("t")
+
+        with pytest.raises(DataDamaged, match=rf"{file.name}.*row group 1 .*'text'.*checksum"):
+            table.query().to_arrow()
+        assert table.query(columns=["n"]).count() == 4_000
+
+    def test_stay_damaged_for_exports_and_compactions(self, written, tmp_path):
+        """What reads a table whole stops at the page, and leaves nothing behind."""
+        folder, _ = written
+        file = min(Path(folder).glob("*/data/*/*.parquet"))
+        flip(file, pq.ParquetFile(file).metadata.row_group(0).column(3))
+        table = sleeper.connect(folder).table("t")
+
+        with pytest.raises(DataDamaged, match=file.name):
+            table.export(tmp_path / "out")
+
+    def test_are_found_after_rows_before_them_were_read(self, written, monkeypatch):
+        """A long read checks its pages piece by piece: whoever stops early reads little."""
+        monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
+        folder, rows = written
+        for file in Path(folder).glob("*/data/*/*.parquet"):
+            flip(file, pq.ParquetFile(file).metadata.row_group(1).column(1))
+        found = iter(sleeper.connect(folder).table("t").query(columns=["key", "n"]))
+
+        first = next(found).to_pylist()
+        with pytest.raises(DataDamaged):
+            list(found)
+
+        assert first == [{"key": row["key"], "n": row["n"]} for row in rows[: len(first)]]
+
+
+def attempt(folder, asked, columns):
+    """The rows that a fresh handle finds, or else what the error says."""
+    try:
+        found = sleeper.connect(folder).table("t").query(**asked, columns=columns)
+        return found.to_pylist(), None
+    except DataDamaged as error:
+        return None, str(error)
+
+
+def flip(file, chunk):
+    """Flip a bit in the last page of a column chunk."""
+    body = bytearray(file.read_bytes())
+    body[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 0x04
+    file.write_bytes(body)

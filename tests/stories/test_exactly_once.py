@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import sleeper
@@ -29,6 +30,16 @@ def test_a_repeated_job_changes_nothing(table):
     assert second.transaction == first.transaction
     assert (second.rows_read, second.rows_written) == (10, 10)
     assert table.query().to_pylist() == ROWS
+
+
+def test_a_repeated_job_needs_its_input_no_longer(table, tmp_path):
+    """Its id is looked up first, so a file that was deleted after the first run is no failure."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": [1, 2]}), path)
+    table.ingest(path, job_id="monday")
+    path.unlink()
+
+    assert table.ingest(path, job_id="monday").already_committed
 
 
 def test_the_id_names_the_work_and_not_its_input(table):

@@ -6,8 +6,10 @@ on the way in: a value that its column's type cannot hold exactly refuses the in
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +36,8 @@ from sleeper.model.schema import (
     Schema,
     type_to_text,
 )
+
+_NEAR = 0.8
 
 
 def to_arrow(schema: Schema) -> pa.Schema:
@@ -167,7 +171,8 @@ def check_columns(
 
     Raises:
         InputSchemaMismatch: a name is there twice, a required column is missing, a column is
-            unknown and not to be ignored, or of a type that has no exact cast.
+            unknown and not to be ignored, or named so nearly like a missing one that it may be
+            misspelt, or of a type that has no exact cast.
     """
     _refuse_duplicates(given, origin, InputSchemaMismatch)
     missing = [f.name for f in arrow_schema if not f.nullable and f.name not in given.names]
@@ -181,6 +186,13 @@ def check_columns(
             f"{origin} has columns {extra} that the table has not; leave them out, or ask for "
             f"extra columns to be ignored. The table has {arrow_schema.names}"
         )
+    for name, near in _misspelt(extra, [n for n in arrow_schema.names if n not in given.names]):
+        raise InputSchemaMismatch(
+            f"{origin} has no column {name!r}, but a column {near!r}, which the table has not: is "
+            f"{name!r} misspelt? Rename it. If it is another column, leave it out of the input, "
+            f"or add a column {name!r} of nulls. It is not ignored, because every {name!r} would "
+            "be null"
+        )
     for field in arrow_schema:
         have = given.field(field.name).type if field.name in given.names else field.type
         if not castable(have, field.type):
@@ -188,6 +200,24 @@ def check_columns(
                 f"column {field.name!r} of {origin} is {have}, but the table wants {field.type}"
                 f"{_type_advice(plain_type(have), field.type)}"
             )
+
+
+def _misspelt(extra: Sequence[str], missing: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield missing columns with the extra column whose name is nearly theirs.
+
+    Case, spaces and signs make no difference. Names that differ in their digits alone are taken
+    for different columns, such as `price_2023` and `price_2024`.
+    """
+    plain = {_letters(name): name for name in extra}
+    for name in missing:
+        wanted = _letters(name)
+        for near in get_close_matches(wanted, plain, cutoff=_NEAR):
+            if near == wanted or re.sub(r"\d", "", near) != re.sub(r"\d", "", wanted):
+                yield name, plain[near]
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name.casefold())
 
 
 def split_null_keys(table: pa.Table, key_names: Sequence[str]) -> tuple[pa.Table, pa.Table]:

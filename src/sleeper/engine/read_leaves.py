@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +14,8 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.scan.read_windows import cut_regions, read_windows
+from sleeper.engine.scan.verified_pages import UncheckedPages, VerifiedPages
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
@@ -33,6 +37,7 @@ class TableReader:
         arrow_schema: The same for Arrow.
         lookup: Finds exact keys, and checks footers; keeps page indexes.
         scanner: Reads ranges; keeps a DataFusion context.
+        pages: Knows which pages were compared with their checksums.
         processing: The table's filters, aggregations and function.
     """
 
@@ -41,6 +46,7 @@ class TableReader:
     arrow_schema: pa.Schema
     lookup: LookupReader
     scanner: Scanner
+    pages: VerifiedPages
     processing: Processing
 
 
@@ -62,12 +68,15 @@ def open_table_reader(
         stores: How DataFusion reaches files whose URL names a bucket.
     """
     at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
+    arrow_schema = to_arrow(schema)
+    lookup = LookupReader(files, concurrent_files=at_once)
     return TableReader(
         files=files,
         schema=schema,
-        arrow_schema=to_arrow(schema),
-        lookup=LookupReader(files, concurrent_files=at_once),
+        arrow_schema=arrow_schema,
+        lookup=lookup,
         scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
+        pages=VerifiedPages(lookup, arrow_schema, files_at_once=at_once),
         processing=processing,
     )
 
@@ -87,8 +96,8 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    reading.lookup.check({name for leaf in group for name in leaf.filenames})
-    merged = reading.scanner.merge(_slices(reading, group), columns_to_read(reading, columns))
+    reading.lookup.check(dict.fromkeys(name for leaf in group for name in leaf.filenames))
+    merged = _merged(reading, _regions_by_file(reading, group), columns_to_read(reading, columns))
     rows = process(
         merged, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
     )
@@ -105,14 +114,55 @@ def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
     return [name for name in schema.names if name in needed]
 
 
-def _slices(reading: TableReader, group: Sequence[LeafQuery]) -> list[FileSlice]:
-    """One slice a file: leaves of one group may share files, each with its own regions."""
+def _merged(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files in key order; no page is read before it was checked."""
+    unchecked = _unchecked(reading, regions_by_file, columns)
+    windows = read_windows(unchecked, reading.schema)
+    if len(windows) == 1:
+        reading.pages.check(unchecked)
+        yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
+        return
+    for window in windows:
+        cut = {
+            name: inside
+            for name, regions in regions_by_file.items()
+            if (inside := cut_regions(regions, window, reading.schema))
+        }
+        reading.pages.check(_unchecked(reading, cut, columns))
+        rows: Any = reading.scanner.merge(_slices(reading, cut), columns)
+        with closing(rows):
+            yield from rows
+
+
+def _unchecked(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+) -> list[UncheckedPages]:
+    found = (
+        reading.pages.unchecked(name, regions, columns) for name, regions in regions_by_file.items()
+    )
+    return [each for each in found if each is not None]
+
+
+def _regions_by_file(
+    reading: TableReader, group: Sequence[LeafQuery]
+) -> dict[str, tuple[Region, ...]]:
+    """What is asked of each file; nothing said is everything.
+
+    Leaves of one group may share files, each with its own regions.
+    """
     whole = whole_region(reading.schema)
     by_file: dict[str, list[Region]] = {}
     for leaf in group:
         for filename in leaf.filenames:
             by_file.setdefault(filename, []).extend(leaf.regions)
+    return {name: () if whole in asked else tuple(asked) for name, asked in by_file.items()}
+
+
+def _slices(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
+) -> list[FileSlice]:
     return [
-        FileSlice(reading.files.url(filename), () if whole in asked else tuple(asked))
-        for filename, asked in by_file.items()
+        FileSlice(reading.files.url(name), regions) for name, regions in regions_by_file.items()
     ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sleeper.lookup.byte_arrays import PlainByteArrays
 from sleeper.lookup.page_ranges import Cover, cover_rows, cover_span
 from sleeper.lookup.parquet import mini_file
+from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import PageLocations
 from sleeper.lookup.parquet.pages import (
     DICTIONARY_PAGE,
@@ -22,7 +23,7 @@ from sleeper.lookup.parquet.pages import (
     plain_values,
     read_pages,
 )
-from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import BoundColumn, DecodePath, as_type
 from sleeper.lookup.values import (
     ArrowValues,

@@ -27,7 +27,8 @@ from sleeper.lookup.page_ranges import (
     pages_of_keys,
     pages_with_any,
 )
-from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import BoundColumn, WantedColumns
 from sleeper.lookup.values import (
     Ints,

@@ -10,19 +10,14 @@ row group.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
-from sleeper.lookup.parquet.footer import (
-    TAIL_BYTES,
-    ColumnChunk,
-    Footer,
-    footer_length,
-    read_footer,
-)
+from sleeper.lookup.parquet.file_end import ReadRanges, read_file_end
+from sleeper.lookup.parquet.footer import ColumnChunk, Footer
 from sleeper.lookup.parquet.page_index import (
     Ints,
     PageBounds,
@@ -34,21 +29,17 @@ from sleeper.lookup.parquet.page_index import (
     whole_chunk,
 )
 from sleeper.lookup.parquet.pages import Page
-from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
+from sleeper.lookup.parquet.seal import Seal
 from sleeper.lookup.table_columns import (
+    BoundColumn,
     DecodePath,
     WantedColumns,
     bind_columns,
     want_columns,
 )
 
-ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
-"""Reads (offset, length) ranges of the file; returns exactly these bytes or raises."""
-
-FIRST_READ_BYTES = 64 << 10
-HELD_BYTES_MAX = 1 << 20
-"""The index area is read whole when the file is opened, if it is no larger than this; else by
-parts."""
+CHECKED_BYTES = 4 << 20
+"""Page indexes are checked against the seal in reads of about so many bytes."""
 
 READY_MAX = 10_000
 """Sets of columns that are remembered as loaded. Forgetting them costs a few microseconds."""
@@ -79,6 +70,7 @@ class ParquetIndex:
         self._bounds: dict[tuple[int, int], PageBounds] = {}
         self._value_counts: dict[tuple[int, int], Ints] = {}
         self._wanted: dict[tuple[str, ...], tuple[pa.Schema, WantedColumns]] = {}
+        self._bound: tuple[pa.Schema, dict[str, BoundColumn]] | None = None
         self._ready: set[tuple[int, tuple[int, ...]]] = set()
         self._converted_leaves: frozenset[int] = frozenset()
         self._filters: dict[tuple[int, tuple[int, ...]], tuple[BloomFilter | None, ...]] = {}
@@ -101,12 +93,28 @@ class ParquetIndex:
         known = self._wanted.get(names)
         if known is not None and _same(known[0], schema) and len(known[1].keys) == key_count:
             return known[1]
+        wanted = want_columns(self.columns(schema), schema.names[:key_count], names)
+        self._wanted = {names: (schema, wanted)}
+        return wanted
+
+    def columns(self, schema: pa.Schema) -> dict[str, BoundColumn]:
+        """Return the columns of a table's schema, as they lie in this file.
+
+        Raises:
+            ValueError: a column is missing or has a type that does not fit the table's schema.
+        """
+        if self._bound is not None and _same(self._bound[0], schema):
+            return self._bound[1]
         bound = bind_columns(self.footer, schema)
         converted = (each.leaf for each in bound.values() if each.plain is DecodePath.BY_PYARROW)
         self._converted_leaves = frozenset(converted)
-        wanted = want_columns(bound, schema.names[:key_count], names)
-        self._wanted = {names: (schema, wanted)}
-        return wanted
+        self._bound = (schema, bound)
+        return bound
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the file carries a seal: whether our writer made it."""
+        return self._seal is not None
 
     def chunk(self, group: int, leaf: int) -> ColumnChunk:
         """Return what the footer says of one leaf in one row group."""
@@ -309,17 +317,27 @@ class ParquetIndex:
         """
         if self._seal is None or self._indexes_checked:
             return
+        together: list[tuple[int, int, int, tuple[int, int]]] = []
+        size = 0
         for group, chunks in enumerate(self.footer.chunks):
-            places = [
-                (leaf, which, place)
-                for leaf, chunk in enumerate(chunks)
-                for which, place in enumerate((chunk.column_index, chunk.offset_index))
-                if place is not None
-            ]
-            blobs = read([place for _, _, place in places]) if places else []
-            for (leaf, which, _), data in zip(places, blobs, strict=True):
-                self._check_seal(data, group, leaf, which)
+            for leaf, chunk in enumerate(chunks):
+                for which, place in enumerate((chunk.column_index, chunk.offset_index)):
+                    if place is not None:
+                        together.append((group, leaf, which, place))
+                        size += place[1]
+            if size > CHECKED_BYTES:
+                self._check_blobs(together, read)
+                together, size = [], 0
+        self._check_blobs(together, read)
         self._indexes_checked = True
+
+    def _check_blobs(
+        self, together: Sequence[tuple[int, int, int, tuple[int, int]]], read: ReadRanges
+    ) -> None:
+        blobs = self._blobs([place for _, _, _, place in together], read)
+        for (group, leaf, which, _), data in zip(together, blobs, strict=True):
+            if data is not None:
+                self._check_seal(data, group, leaf, which)
 
     def _check_seal(self, data: bytes, group: int, leaf: int, which: int) -> None:
         if self._seal is not None:
@@ -332,51 +350,8 @@ def open_file(filename: str, file_size: int, read: ReadRanges) -> ParquetIndex:
     Raises:
         ValueError: the file is no Parquet file, or is damaged.
     """
-    first = min(FIRST_READ_BYTES, file_size)
-    (tail,) = read([(file_size - first, first)]) if first else (b"",)
-    length = footer_length(tail, file_size)
-    tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
-    footer_start = file_size - TAIL_BYTES - length
-    seal_length = seal_size(tail[: len(tail) - TAIL_BYTES - length])
-    if seal_length > footer_start:
-        raise ValueError("the file's seal is damaged")
-    tail = _extended(tail, TAIL_BYTES + length + seal_length, file_size, read)
-    at = len(tail) - TAIL_BYTES - length
-    seal = read_seal(tail[at - seal_length : at]) if seal_length else None
-    if seal is not None:
-        _check_footer(seal, tail[at:-4])
-    footer = read_footer(tail[at:-TAIL_BYTES], footer_start)
-    index_start = _index_start(footer, footer_start)
-    if file_size - index_start <= HELD_BYTES_MAX:
-        tail = _extended(tail, file_size - index_start, file_size, read)
-    held_at = max(index_start, file_size - len(tail))
-    held = tail[held_at - (file_size - len(tail)) : -TAIL_BYTES - length - seal_length]
-    return ParquetIndex(filename, footer, seal, held, held_at)
-
-
-def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
-    """Return the last `wanted` bytes of the file or more, reading what `tail` lacks."""
-    lacking = min(wanted, file_size) - len(tail)
-    if lacking <= 0:
-        return tail
-    (more,) = read([(file_size - len(tail) - lacking, lacking)])
-    return more + tail
-
-
-def _check_footer(seal: Seal, data: bytes) -> None:
-    if zlib.crc32(data) != seal.footer:
-        raise ValueError("its footer does not match its seal")
-
-
-def _index_start(footer: Footer, footer_start: int) -> int:
-    places = [
-        place[0]
-        for group in footer.chunks
-        for chunk in group
-        for place in (chunk.column_index, chunk.offset_index)
-        if place is not None
-    ]
-    return min(places, default=footer_start)
+    end = read_file_end(file_size, read)
+    return ParquetIndex(filename, end.footer, end.seal, end.held, end.held_at)
 
 
 def _check_tiles(locations: PageLocations, chunk: ColumnChunk) -> None:

@@ -19,7 +19,8 @@ from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.index_cache import IndexCache
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
-from sleeper.lookup.parquet_index import ParquetIndex, ReadRanges, open_file
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex, open_file
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
 
@@ -119,6 +120,29 @@ class LookupReader:
         """
         for filename in filenames:
             self._guarded(self._check_file, filename)
+
+    def inspect(self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T]) -> T:
+        """Return what `look` makes of a file's index, which it may let grow.
+
+        Args:
+            filename: The file.
+            look: Takes the index, and a function that reads ranges of the file.
+
+        Raises:
+            DataDamaged: the file is missing, or `look` raised for damaged bytes.
+            StorageFailed: the file cannot be read.
+        """
+
+        def look_at(filename: str) -> T:
+            read = self._reader_of(filename)
+            index = self._index_of(filename, read)
+            size = index.size_bytes
+            found = look(index, read)
+            if index.size_bytes != size:
+                self._cache.put(index)
+            return found
+
+        return self._guarded(look_at, filename)
 
     def _result_of(
         self, schema: pa.Schema, columns: Sequence[str] | None

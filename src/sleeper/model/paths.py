@@ -11,6 +11,15 @@ A data file is named by its path inside the table's folder, so an instance may b
 
 from __future__ import annotations
 
+import re
+
+_DATA_FILE = re.compile(r"data/partition_[^/\x00]+/[^/\x00]+\.parquet")
+
+IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,})"
+"""A regular expression of names that stay among a table's files: Python's and Arrow's alike."""
+
+_IN_TABLE = re.compile(IN_TABLE)
+
 INSTANCE_PROPERTIES = "instance.properties"
 SWEEP_MARKER = "sweep.marker"
 
@@ -18,6 +27,19 @@ SWEEP_MARKER = "sweep.marker"
 def data_file(partition_id: str, name: str) -> str:
     """Return the file name of a data file under a partition's folder."""
     return f"data/partition_{partition_id}/{name}.parquet"
+
+
+def is_data_file(name: str) -> bool:
+    """Say whether `name` is one that `data_file` makes: nothing else is ever deleted."""
+    return _DATA_FILE.fullmatch(name) is not None
+
+
+def may_be_data_file(name: str) -> bool:
+    """Say whether `name` stays among a table's files: one of its folder, or of a partition's.
+
+    This is no more than the log is held to; `is_data_file` is what writers keep to.
+    """
+    return _IN_TABLE.fullmatch(name) is not None
 
 
 def sketch_file(filename: str) -> str:

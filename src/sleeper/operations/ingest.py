@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
@@ -115,6 +116,7 @@ def ingest(
 
     Raises:
         InputRefused: the input does not fit; the table is as it was.
+        AlreadyExists: something is where rows are to be set aside; the table is as it was.
         CommitRefused, CommitContended: the table is as it was.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is as it was; files already written were deleted if possible.
@@ -132,7 +134,7 @@ def ingest(
         schema,
         arrow_schema,
         ignore_extra_columns=request.ignore_extra_columns,
-        set_aside=request.set_aside,
+        set_aside=None if request.set_aside is None else SetAside(request.set_aside),
         progress=request.progress,
     )
     leaf_files = LeafFiles(files, schema, arrow_schema, settings.write, new_id)
@@ -152,7 +154,7 @@ def ingest(
         job_id=given_id or new_id(),
     )
     if result.files or given_id is not None:
-        result = _commit(result, store, leaf_files, now() + settings.job_id_kept)
+        result = _commit(result, store, leaf_files, intake, now() + settings.job_id_kept)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -182,16 +184,25 @@ def _write(
 
 
 def _commit(
-    result: IngestResult, store: StateStore, leaf_files: LeafFiles, keep_until: datetime
+    result: IngestResult,
+    store: StateStore,
+    leaf_files: LeafFiles,
+    intake: ValidatedInput,
+    keep_until: datetime,
 ) -> IngestResult:
     """Make what was written visible; delete it where it certainly is not."""
+
+    def discard() -> None:
+        intake.abandon()
+        _delete(leaf_files)
+
     job = CommittedJob(
         job_id=result.job_id,
         keep_until=keep_until,
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
-    added = add_files(result.files, job, store=store, discard=lambda: _delete(leaf_files))
+    added = add_files(result.files, job, store=store, discard=discard)
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)

@@ -49,6 +49,7 @@ def reinitialise_table(
     for refusal in committed.refusals:
         if refusal is not None:
             raise refusal
-    tracked = pc.unique(before.files.to_arrow()["filename"]).to_pylist()
+    names = pc.unique(before.files.to_arrow()["filename"]).to_pylist()
+    tracked = [name for name in names if paths.is_data_file(name)]
     files.delete([*tracked, *map(paths.sketch_file, tracked)])
     return committed.state.number

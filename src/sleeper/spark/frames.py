@@ -37,6 +37,7 @@ _AS_WRITTEN = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
     "recursiveFileLookup": "true",  # otherwise a folder named a=b would become a column
 }
 

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.file_references import FileReferences
@@ -167,6 +169,9 @@ def _jobs_of(table: pa.Table) -> CommittedJobs:
 
 
 def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
+    names = table.column("filename")
+    if not pc.all(pc.match_substring_regex(names, rf"\A{IN_TABLE}\z"), min_count=0).as_py():
+        raise ValueError("it names data files outside the table's folder")
     claims = dict(json.loads(table.schema.metadata.get(_CLAIMS_KEY, b"{}")))
     return FileReferences.from_arrow(table), claims_from_json(claims)
 

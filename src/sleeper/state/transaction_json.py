@@ -33,6 +33,8 @@ from sleeper.state.transactions.partitions import (
 )
 from sleeper.state.value_json import (
     Document,
+    checked_data_file,
+    data_files_from_json,
     owner_from_json,
     owner_to_json,
     partitions_from_json,
@@ -176,7 +178,7 @@ def _add_from_json(document: Document, schema: Schema) -> AddFiles:
     job = document.get("job")
     return AddFiles(
         references=references_from_json(document, "references"),
-        unreferenced=tuple(read_list(document, "unreferencedFiles", str, optional=True)),
+        unreferenced=data_files_from_json(document, "unreferencedFiles", optional=True),
         job=None if job is None else _job_from_json(job),
     )
 
@@ -210,7 +212,7 @@ def _claims_from_json(document: Document) -> tuple[Claim, ...]:
         Claim(
             job_id=read(request, "jobId", str),
             partition_id=read(request, "partitionId", str),
-            filenames=tuple(read_list(request, "filenames", str)),
+            filenames=data_files_from_json(request, "filenames"),
         )
         for request in read_list(document, "requests", dict)
     )
@@ -230,7 +232,7 @@ def _replace_to_json(transaction: ReplaceFiles, schema: Schema) -> dict[str, Any
 def _replace_from_json(document: Document, schema: Schema) -> ReplaceFiles:
     return ReplaceFiles(
         job_id=read(document, "jobId", str),
-        inputs=tuple(read_list(document, "inputFiles", str)),
+        inputs=data_files_from_json(document, "inputFiles"),
         output=reference_from_json(read(document, "newReference", dict)),
         task_id=read_optional_text(document, "taskId"),
         run_id=read_optional_text(document, "jobRunId"),
@@ -253,7 +255,7 @@ def _push_from_json(document: Document, schema: Schema) -> SplitFileReferences:
     return SplitFileReferences(
         pushes=tuple(
             ReferencePush(
-                filename=read(request, "filename", str),
+                filename=checked_data_file(read(request, "filename", str)),
                 partition_id=read(request, "partitionId", str),
                 into=references_from_json(request, "newReferences"),
             )
@@ -308,7 +310,7 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
     "DELETE_FILES": (
         DeleteFiles,
         lambda transaction, _: {"filenames": list(transaction.filenames)},
-        lambda document, _: DeleteFiles(filenames=tuple(read_list(document, "filenames", str))),
+        lambda document, _: DeleteFiles(filenames=data_files_from_json(document, "filenames")),
     ),
     "INITIALISE_PARTITIONS": (InitialisePartitions, _initialise_to_json, _initialise_from_json),
     "MERGE_PARTITIONS": (

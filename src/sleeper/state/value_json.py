@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.model.keys import key_type, value_from_json, value_to_json
 from sleeper.model.partitions import Partition
+from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 
@@ -48,13 +49,32 @@ def references_from_json(document: Document, name: str) -> tuple[FileReference, 
 def reference_from_json(document: Document) -> FileReference:
     """Read what `reference_to_json` wrote."""
     return FileReference(
-        filename=read(document, "filename", str),
+        filename=checked_data_file(read(document, "filename", str)),
         partition_id=read(document, "partitionId", str),
         row_count=read(document, "numberOfRows", int),
         row_count_estimated=read(document, "countApproximate", bool, False),
         whole_file=read(document, "onlyContainsDataForThisPartition", bool, True),
         job_id=read_optional_text(document, "jobId"),
     )
+
+
+def data_files_from_json(
+    document: Document, name: str, *, optional: bool = False
+) -> tuple[str, ...]:
+    """Read the list of data files called `name`."""
+    return tuple(map(checked_data_file, read_list(document, name, str, optional=optional)))
+
+
+def checked_data_file(name: str) -> str:
+    """Return `name` if a data file of the table may have it.
+
+    A name in the log must not lead to log entries, to other tables, or out of the instance.
+    """
+    if not may_be_data_file(name):
+        raise ValueError(
+            f"a data file is named data/partition_<id>/<name>.parquet, never {name!r:.200}"
+        )
+    return name
 
 
 class RegionJson:

@@ -1,12 +1,37 @@
-"""Deleting many objects, so that one that cannot be deleted does not keep the others."""
+"""Deletes many objects, so that one that cannot be deleted does not keep the others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 
 from sleeper.errors import StorageFailed
+from sleeper.model import paths
 from sleeper.ports.objects import Objects
+
+logger = logging.getLogger(__name__)
+
+
+def delete_data_files(names: Iterable[str], objects: Objects) -> dict[str, str]:
+    """Delete data files of a table with their sketches; return what failed, and why.
+
+    A name that no data file has is not deleted: names come from the log, and one that was put
+    there on purpose could be that of a log entry.
+
+    Args:
+        names: Data files, by their paths in the table's folder.
+        objects: The table's folder.
+    """
+    listed = list(names)
+    failures = {
+        name: f"{name!r} is not the name of a data file (data/partition_<id>/<name>.parquet)"
+        for name in listed
+        if not paths.is_data_file(name)
+    }
+    for reason in failures.values():
+        logger.error("not deleted: %s", reason)
+    groups = {name: [name, paths.sketch_file(name)] for name in listed if name not in failures}
+    return failures | delete_groups(groups, objects)
 
 
 def delete_groups(groups: Mapping[str, Sequence[str]], objects: Objects) -> dict[str, str]:
@@ -18,13 +43,24 @@ def delete_groups(groups: Mapping[str, Sequence[str]], objects: Objects) -> dict
     """
     if not groups:
         return {}
-    with suppress(StorageFailed):
+    try:
         objects.delete([key for keys in groups.values() for key in keys])
-        return {}
+    except StorageFailed as error:
+        logger.warning("%d deletions are tried one by one, after: %s", len(groups), error)
+        return _delete_one_by_one(groups, objects)
+    for name in groups:
+        logger.info("deleted %s", name)
+    return {}
+
+
+def _delete_one_by_one(groups: Mapping[str, Sequence[str]], objects: Objects) -> dict[str, str]:
     failures = {}
     for name, keys in groups.items():
         try:
             objects.delete(keys)
         except StorageFailed as error:
             failures[name] = str(error)
+            logger.warning("not deleted: %s: %s", name, error)
+        else:
+            logger.info("deleted %s", name)
     return failures

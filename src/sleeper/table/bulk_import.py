@@ -116,7 +116,7 @@ def bulk_import(
             machine when Spark is needed, and left running.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Settings of the session that is started.
-        ignore_extra_columns: Leave out columns that the table does not have.
+        ignore_extra_columns: As for `ingest`.
         set_aside: For rows whose key is null; without it such input is refused. A Parquet
             file for the local engine, a folder that all workers reach for Spark.
         progress: Called now and then with about how many rows are done, and of how many.

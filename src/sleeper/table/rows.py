@@ -40,7 +40,8 @@ def ingest(
             bounded by `sleeper.table.ingest.memory`.
         job_id: Names this work. Repeating a job that was committed changes nothing. Where it
             is None or blank, one is made; the result has it, and so has CommitUnknown.
-        ignore_extra_columns: Leave out columns that the table does not have.
+        ignore_extra_columns: Leave out columns that the table does not have. One whose name is
+            nearly that of a missing column is refused all the same: it may be misspelt.
         set_aside: A Parquet file to make for rows whose key is null; without it such input
             is refused.
         progress: Called after each batch with the rows read so far, and their total if known.

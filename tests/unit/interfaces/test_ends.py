@@ -244,6 +244,42 @@ class TestAsAProcess:
         assert b"inst-\\udcff" in made.stdout
         assert (tmp_path / os.fsdecode(b"inst-\xff") / "instance.properties").exists()
 
+    @pytest.mark.parametrize(
+        ("patched", "command"),
+        [
+            ("user_file", ["query", "trips", "--output", "out.parquet"]),
+            ("exported_parts", ["export", "trips", "out"]),
+        ],
+    )
+    def test_sigterm_leaves_no_unfinished_file(self, url, tmp_path, patched, command):
+        """It ends with 143, and what was being written is deleted."""
+        program = (
+            "import time\n"
+            f"from sleeper.engine.writing import {patched}\n"
+            "from sleeper.interfaces.cli.main import main\n"
+            "def slow(rows, file, form):\n"
+            "    file.write(b'half')\n"
+            "    print('writing', flush=True)\n"
+            "    time.sleep(60)\n"
+            f"{patched}.stream_rows = slow\n"
+            "main()\n"
+        )
+        started = subprocess.Popen(
+            [sys.executable, "-c", program, *command, "--instance", url],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert started.stdout.readline() == b"writing\n"
+        assert list(tmp_path.iterdir()) != []
+
+        started.send_signal(signal.SIGTERM)
+        _, said = started.communicate(timeout=60)
+
+        assert (started.returncode, list(tmp_path.iterdir())) == (143, [])
+        assert said.endswith(b"sleeper: ended by SIGTERM; nothing more was changed\n")
+
     def test_a_question_may_be_interrupted(self, url):
         """Ctrl-C ends with 130; the table is as it was."""
         before = sleeper("report", "files", "trips", "--json", "--instance", url).stdout

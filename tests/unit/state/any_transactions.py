@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sleeper.model.files import ClaimOwner, FileReference
 from sleeper.model.keys import next_value
 from sleeper.model.partitions import split_partition, tree_from_split_points
+from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
@@ -39,6 +40,9 @@ KEY_VALUES = {
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["a", "b", "root", "L", "R"]
 )
+FILES = NAMES.filter(may_be_data_file) | NAMES.filter(lambda name: name and "/" not in name).map(
+    lambda name: f"data/partition_root/{name}.parquet"
+)
 TIMES = st.datetimes(timezones=st.just(UTC))
 MAYBE_TIMES = st.none() | TIMES
 COUNTS = st.integers(0, 2**63 - 1)
@@ -48,7 +52,7 @@ schemas = st.lists(st.sampled_from(list(KEY_VALUES)), min_size=1, max_size=3).ma
 )
 references = st.builds(
     FileReference,
-    filename=NAMES,
+    filename=FILES,
     partition_id=NAMES,
     row_count=COUNTS,
     row_count_estimated=st.booleans(),
@@ -57,6 +61,7 @@ references = st.builds(
     updated=MAYBE_TIMES,
 )
 names = st.lists(NAMES, max_size=4).map(tuple)
+files = st.lists(FILES, max_size=4).map(tuple)
 jobs = st.builds(
     CommittedJob, job_id=NAMES, keep_until=TIMES, rows_read=COUNTS, rows_written=COUNTS
 )
@@ -66,14 +71,14 @@ jobs = st.builds(
 def additions(draw):
     added = draw(st.lists(references, max_size=4).map(tuple))
     taken = {each.filename for each in added}
-    waiting = tuple(name for name in draw(names) if name not in taken)
+    waiting = tuple(name for name in draw(files) if name not in taken)
     return AddFiles(references=added, unreferenced=waiting, job=draw(st.none() | jobs))
 
 
 @st.composite
 def replacements(draw):
     output = draw(references)
-    inputs = [name for name in draw(names) if name != output.filename] or [output.filename + "x"]
+    inputs = [name for name in draw(files) if name != output.filename] or [output.filename + "x"]
     run = draw(st.none() | NAMES)
     return ReplaceFiles(
         job_id=draw(NAMES), inputs=tuple(inputs), output=output, task_id=run, run_id=run
@@ -82,7 +87,7 @@ def replacements(draw):
 
 @st.composite
 def pushes(draw):
-    filename = draw(NAMES)
+    filename = draw(FILES)
     into = draw(st.lists(references, min_size=1, max_size=3))
     return ReferencePush(
         filename=filename,
@@ -96,7 +101,7 @@ def pushes(draw):
     )
 
 
-assignments = st.builds(Claim, job_id=NAMES, partition_id=NAMES, filenames=names)
+assignments = st.builds(Claim, job_id=NAMES, partition_id=NAMES, filenames=files)
 owners = st.builds(ClaimOwner, host=NAMES, pid=st.integers(1, 2**22), worker_id=NAMES)
 file_transactions = st.one_of(
     additions(),
@@ -108,7 +113,7 @@ file_transactions = st.one_of(
     st.builds(RenewClaims, job_ids=names),
     st.builds(ReleaseClaims, claims=st.lists(assignments, max_size=3).map(tuple)),
     st.just(ClearFiles()),
-    st.builds(DeleteFiles, filenames=names),
+    st.builds(DeleteFiles, filenames=files),
     replacements(),
     st.builds(MergePartitions, parent_id=NAMES, child_ids=names),
     st.builds(SplitFileReferences, pushes=st.lists(pushes(), max_size=3).map(tuple)),

@@ -137,6 +137,14 @@ class TestDamage:
 
         assert read == contents(table) or f"{name!r} of snapshot 3" in read
 
+    def test_a_name_outside_the_table_is_damage(self, table):
+        """What a snapshot names is read and deleted, as what the log names."""
+        outside = after(table, AddFiles(references=(ref("../../etc/passwd", "L"),)))
+        parts = snapshot_parts(outside, SCHEMA)
+
+        with pytest.raises(DataDamaged, match="outside the table"):
+            state_from_parts(outside.number, parts.__getitem__, SCHEMA)
+
     def test_a_part_of_another_snapshot_is_damage(self, table):
         """Parts are only good together, under their own number."""
         other = snapshot_parts(replace(table, number=9), SCHEMA)

@@ -23,14 +23,12 @@ BUGS = (
         name="forgotten-before-deleted",
         breaks="A collector that is killed leaves files that nobody knows of.",
         module="operations/maintenance/collect_garbage.py",
-        right="    failures = delete_groups("
-        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n"
+        right="    failures = delete_data_files(names, files)\n"
         "    gone = [name for name in names if name not in failures]\n"
         "    number = _forget(gone, store) if gone else state.number\n",
         wrong="    gone = [*names]\n"
         "    number = _forget(gone, store) if gone else state.number\n"
-        "    failures = delete_groups("
-        "{name: [name, paths.sketch_file(name)] for name in names}, files)\n",
+        "    failures = delete_data_files(names, files)\n",
         tests=KILLED,
     ),
     Bug(

@@ -8,6 +8,38 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="aside-replaces",
+        breaks="Rows set aside replace a file that came meanwhile.",
+        module="engine/writing/unfinished_file.py",
+        right="                _link(self._hidden, self.path)\n",
+        wrong="                self._hidden.replace(self.path)\n",
+        tests=("tests/stories/test_rows_without_a_key.py",),
+    ),
+    Bug(
+        name="aside-stays",
+        breaks="Rows set aside stay though the commit has failed.",
+        module="operations/ingest.py",
+        right="        intake.abandon()\n        _delete(leaf_files)\n\n",
+        wrong="        _delete(leaf_files)\n\n",
+        tests=("tests/stories/test_rows_without_a_key.py",),
+    ),
+    Bug(
+        name="exports-meet",
+        breaks="Of two exports that begin at once, both write to the place.",
+        module="engine/writing/exported_parts.py",
+        right="        if not self.place.create(_UNFINISHED, self.export_id.encode()):\n",
+        wrong="        if self.place.put(_UNFINISHED, self.export_id.encode()):\n",
+        tests=("tests/unit/engine/writing/test_exported_parts.py",),
+    ),
+    Bug(
+        name="misspelt-ignored",
+        breaks="A column whose name has a letter too many is left out, and nulls are stored.",
+        module="engine/arrow_schema.py",
+        right="_NEAR = 0.8\n",
+        wrong="_NEAR = 1.0\n",
+        tests=("tests/stories/test_bad_input.py", "-k", "misspelt"),
+    ),
+    Bug(
         name="blank-id-counts",
         breaks="A blank job id is an id: the second job of that name adds nothing.",
         module="ports/ids.py",

@@ -7,7 +7,25 @@ from ..bug import Bug
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 
+DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/scan")
+
 BUGS = (
+    Bug(
+        name="first-page-checked-alone",
+        breaks="A range reads pages that were not compared with their checksums.",
+        module="engine/scan/verified_pages.py",
+        right="        return pages if flags is None else pages[~flags[pages]]\n",
+        wrong="        return pages[:1] if flags is None else pages[~flags[pages]]\n",
+        tests=DAMAGE,
+    ),
+    Bug(
+        name="window-without-regions",
+        breaks="A long read gives rows outside of what was asked.",
+        module="engine/scan/read_windows.py",
+        right="    for region in regions or (whole_region(schema),):\n",
+        wrong="    for region in (whole_region(schema),):\n",
+        tests=DAMAGE,
+    ),
     Bug(
         name="ancestors-passed-over",
         breaks="Files of partitions that were split are not read.",

@@ -44,6 +44,22 @@ BUGS = (
         tests=BROKEN_STORES,
     ),
     Bug(
+        name="any-name-deleted",
+        breaks="Garbage collection deletes whatever a log entry names.",
+        module="storage/deletion.py",
+        right="        if not paths.is_data_file(name)\n",
+        wrong="        if not name\n",
+        tests=("tests/stories/test_hostile_names.py",),
+    ),
+    Bug(
+        name="any-name-decoded",
+        breaks="A log entry may name files outside its table.",
+        module="state/value_json.py",
+        right="    if not may_be_data_file(name):\n",
+        wrong="    if not name:\n",
+        tests=("tests/stories/test_hostile_names.py",),
+    ),
+    Bug(
         name="sweep-follows-links",
         breaks="Unfinished files are deleted through a symbolic link.",
         module="storage/local/unfinished.py",

@@ -7,7 +7,6 @@ count, or such rows are set aside in a file of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,14 +35,14 @@ class ValidatedInput:
         arrow_schema: pa.Schema,
         *,
         ignore_extra_columns: bool = False,
-        set_aside: Path | None = None,
+        set_aside: SetAside | None = None,
         progress: Callable[[int, int | None], None] = lambda done, total: None,
     ) -> None:
         self._source = source
         self._schema = schema
         self._arrow_schema = arrow_schema
         self._ignore_extra_columns = ignore_extra_columns
-        self._set_aside = None if set_aside is None else SetAside(set_aside)
+        self._set_aside = set_aside
         self._progress = progress
         self._null_counts = dict.fromkeys(schema.key_names, 0)
         self._named_rows: list[int] = []
@@ -79,12 +78,17 @@ class ValidatedInput:
             raise NullKeys(self._refusal(), self._null_counts)
 
     def finish(self) -> None:
-        """Keep the rows set aside: the others are about to be committed."""
+        """Keep the rows set aside: the others are about to be committed.
+
+        Raises:
+            AlreadyExists: something took the name of their file meanwhile.
+            StorageFailed: their file cannot be written.
+        """
         if self._set_aside is not None:
             self._set_aside.keep()
 
     def abandon(self) -> None:
-        """Leave no file of rows set aside: the ingest failed."""
+        """Leave no file of rows set aside: the ingest failed, after `finish` too."""
         if self._set_aside is not None:
             self._set_aside.drop()
 

@@ -1,13 +1,14 @@
 """Whether every page of a data file holds the bytes that were written.
 
 DataFusion checks no page checksums: a bit that has flipped in a page of values can come back as
-another value. Where rows are read once to be written anew, and the old files go, that would make
-the damage last and give it a right checksum. So a compaction looks at every page first.
+another value. So pages are checked before it reads them: all of a file by a compaction, which would
+else give the damage a right checksum, and those that hold the rows of a range by a query
+(`verified_pages`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
 from sleeper.lookup.column_reader import DECODING_ERRORS
+from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf
 from sleeper.lookup.parquet.page_index import (
     PageLocations,
@@ -23,7 +25,7 @@ from sleeper.lookup.parquet.page_index import (
     whole_chunk,
 )
 from sleeper.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
-from sleeper.lookup.parquet_index import ReadRanges, open_file
+from sleeper.lookup.parquet_index import ParquetIndex, open_file
 from sleeper.ports.objects import Objects
 
 _READ_BYTES = 8 << 20
@@ -89,6 +91,58 @@ def verify_pages(files: Objects, filename: str) -> VerifiedFile:
     )
 
 
+def verify_some_pages(
+    index: ParquetIndex, wanted: Iterable[tuple[int, int, Sequence[int]]], read: ReadRanges
+) -> None:
+    """Check some pages of a file, whose locations the index has loaded.
+
+    Args:
+        index: The file's.
+        wanted: Row group, leaf, and ascending numbers of its pages. A dictionary is checked with
+            the pages that need it.
+        read: Reads the file.
+
+    Raises:
+        ValueError: a page is damaged, or has no checksum in a file that is sealed.
+    """
+    pieces = (
+        piece for group, leaf, pages in wanted for piece in _pieces_of(index, group, leaf, pages)
+    )
+    flags = _verify_all(pieces, read)
+    if len(flags) > 1 or (index.is_sealed and False in flags):
+        raise ValueError("some of its pages have no checksums, as all should")
+
+
+def _pieces_of(
+    index: ParquetIndex, group: int, number: int, pages: Sequence[int]
+) -> Iterator[_Piece]:
+    """Cut a chunk into runs of adjacent pages; its dictionary comes first."""
+    about, leaf = index.chunk(group, number), index.footer.leaves[number]
+    locations = index.locations(group, number)
+    counts = index.value_counts(group, number) if leaf.repetition_max else locations.row_counts
+    chunk = _Chunk(
+        place=_place(group, leaf),
+        about=about,
+        leaf=leaf,
+        locations=locations,
+        value_counts=None if counts is None else counts.tolist(),
+    )
+    starts = [about.offset, *(locations.offsets[1:].tolist())]
+    ends = (locations.offsets + locations.sizes).tolist()
+    if pages[0] and locations.offsets[0] > about.offset:
+        size = int(locations.offsets[0]) - about.offset
+        yield _Piece(chunk=chunk, offset=about.offset, length=size, first=0, last=0)
+    first = last = pages[0]
+    for page in [*pages[1:], None]:
+        if page == last + 1 and ends[page] - starts[first] <= _READ_BYTES:
+            last = page
+            continue
+        size = ends[last] - starts[first]
+        yield _Piece(chunk=chunk, offset=starts[first], length=size, first=first, last=last + 1)
+        if page is not None:
+            first = last = page
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
     """A column chunk, and what the page index says of its pages.
@@ -120,19 +174,21 @@ class _Piece:
 
 
 def _verify_chunks(footer: Footer, read: ReadRanges) -> set[bool]:
-    """Check all pages, about 8 MiB at once; return whether they have checksums."""
+    """Check all pages; return whether they have checksums."""
+    return _verify_all((piece for chunk in _chunks(footer, read) for piece in _pieces(chunk)), read)
+
+
+def _verify_all(pieces: Iterable[_Piece], read: ReadRanges) -> set[bool]:
+    """Check pages, about 8 MiB at once; return whether they have checksums."""
     flags: set[bool] = set()
     together: list[_Piece] = []
     size = 0
-    for chunk in _chunks(footer, read):
-        with _told(chunk.place):
-            pieces = [*_pieces(chunk)]
-        for piece in pieces:
-            if together and size + piece.length > _READ_BYTES:
-                flags |= _verify_pieces(together, read)
-                together, size = [], 0
-            together.append(piece)
-            size += piece.length
+    for piece in pieces:
+        if together and size + piece.length > _READ_BYTES:
+            flags |= _verify_pieces(together, read)
+            together, size = [], 0
+        together.append(piece)
+        size += piece.length
     return flags | _verify_pieces(together, read)
 
 
@@ -170,7 +226,7 @@ def _indexed(
     blobs = dict(zip(places, read(places) if places else (), strict=True))
     for group, number in chosen:
         chunk, leaf = footer.chunks[group][number], footer.leaves[number]
-        place = f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
+        place = _place(group, leaf)
         with _told(place):
             locations, counts = _expected(chunk, leaf, footer.row_counts[group], blobs)
         yield _Chunk(place=place, about=chunk, leaf=leaf, locations=locations, value_counts=counts)
@@ -185,7 +241,7 @@ def _expected(
         return locations, None if leaf.repetition_max else [row_count]
     locations = read_offset_index(blobs[chunk.offset_index], row_count)
     if not leaf.repetition_max:
-        return locations, np.diff(locations.first_rows).tolist()
+        return locations, locations.row_counts.tolist()
     if chunk.column_index is None:
         return locations, None
     counts = read_value_counts(
@@ -196,16 +252,27 @@ def _expected(
     return locations, None if counts is None else counts[0].tolist()
 
 
+def _place(group: int, leaf: Leaf) -> str:
+    return f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
+
+
 def _pieces(chunk: _Chunk) -> Iterator[_Piece]:
     """Cut a chunk between pages; its dictionary goes with the first."""
-    locations, start, first = chunk.locations, chunk.about.offset, 0
-    ends = (locations.offsets + locations.sizes).tolist()
-    if ends[-1] != chunk.about.end or locations.offsets[0] < start:
-        raise ValueError("an offset index does not fit its column chunk")
+    with _told(chunk.place):
+        ends = _page_ends(chunk)
+    start, first = chunk.about.offset, 0
     for page, end in enumerate(ends, 1):
         if page == len(ends) or ends[page] - start > _READ_BYTES:
             yield _Piece(chunk=chunk, offset=start, length=end - start, first=first, last=page)
             start, first = end, page
+
+
+def _page_ends(chunk: _Chunk) -> list[int]:
+    locations = chunk.locations
+    ends = [int(end) for end in locations.offsets + locations.sizes]
+    if ends[-1] != chunk.about.end or locations.offsets[0] < chunk.about.offset:
+        raise ValueError("an offset index does not fit its column chunk")
+    return ends
 
 
 def _verify_pieces(pieces: Sequence[_Piece], read: ReadRanges) -> set[bool]:
@@ -225,6 +292,8 @@ def _told(place: str) -> Iterator[None]:
     """Say where it was that damaged bytes led to an error."""
     try:
         yield
+    except LookupError as error:
+        raise ValueError(f"{place}: a page header is damaged") from error
     except DECODING_ERRORS as error:
         raise ValueError(f"{place}: {str(error) or type(error).__name__}") from error
 

@@ -21,7 +21,7 @@ from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.scan.row_groups import row_groups
-from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings
+from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.model import paths
 from sleeper.model.files import FileReference
@@ -89,10 +89,8 @@ def compact_files(
         overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
     )
     with closing(batches), files.open_output(job.output) as output:
-        writer = DataFileWriter(output, reading.schema, reading.arrow_schema, settings)
-        for chunk in row_groups(processed, _CHUNK_ROWS):
-            writer.add(chunk)
-        written = writer.close()
+        chunks = row_groups(processed, _CHUNK_ROWS)
+        written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
         if whole_files >= verified.keys():
             _check_all_read(
                 job, sum(file.row_count for file in verified.values()), merged.row_count

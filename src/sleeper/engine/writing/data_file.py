@@ -7,8 +7,10 @@ keys, a seal over footer, indexes and filters, and the sketch that goes beside t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,16 +109,17 @@ def write_data_file(
 
     Holds one row group at a time, and the Bloom filters of all.
     """
-    writer = DataFileWriter(output, schema, arrow_schema, settings)
-    for chunk in chunks:
-        writer.add(chunk)
-    return writer.close()
+    with DataFileWriter(output, schema, arrow_schema, settings) as writer:
+        for chunk in chunks:
+            writer.add(chunk)
+        return writer.close()
 
 
 class DataFileWriter:
     """Writes one data file, chunk by chunk. The output stays open, and is its owner's.
 
-    A writer that is dropped without `close` leaves an unfinished file to the output's owner.
+    A block that is left without `close` leaves an unfinished file to the output's owner, and
+    nothing is written to it any more.
     """
 
     def __init__(
@@ -171,6 +174,20 @@ class DataFileWriter:
             sketch=self._sketch.to_bytes(),
         )
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._borrowed.give_back()
+        if self._parquet is not None:
+            with suppress(Exception):  # whatever is still in it goes nowhere
+                self._parquet.close()
+
     def _check_order(self, rows: pa.Table) -> None:
         names = self._schema.key_names
         if self._last_row is None:
@@ -217,17 +234,26 @@ class _Borrowed:
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self._given_back = False
         self.size_bytes = 0
 
     def write(self, data: bytes | memoryview, /) -> int:
-        self.size_bytes += memoryview(data).nbytes
+        size = memoryview(data).nbytes
+        if self._given_back:
+            return size
+        self.size_bytes += size
         return int(self._output.write(data))
 
+    def give_back(self) -> None:
+        """Write nothing any more: pyarrow writes a footer even to a file that was given up."""
+        self._given_back = True
+
     def flush(self) -> None:
-        self._output.flush()
+        if not self._given_back:
+            self._output.flush()
 
     def close(self) -> None:
-        self._output.flush()
+        self.flush()
 
 
 def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:

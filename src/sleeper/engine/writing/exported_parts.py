@@ -132,13 +132,25 @@ class ExportTarget:
         return row_count
 
     def _begin(self) -> None:
-        found = next(self.place.listing(), None)
-        if found is not None:
-            raise AlreadyExists(
-                f"{self.place.url(found.key)} is there already: name a place for the export "
-                "that is empty"
-            )
-        self.place.put(_UNFINISHED, self.export_id.encode())
+        self._check_empty()
+        if not self.place.create(_UNFINISHED, self.export_id.encode()):
+            raise self._taken(_UNFINISHED)
+        try:
+            self._check_empty()  # of an export that ended after the first look
+        except BaseException:
+            self.place.delete([_UNFINISHED])
+            raise
+
+    def _check_empty(self) -> None:
+        for found in self.place.listing():
+            if found.key != _UNFINISHED or self.place.read(found.key) != self.export_id.encode():
+                raise self._taken(found.key)
+
+    def _taken(self, key: str) -> AlreadyExists:
+        return AlreadyExists(
+            f"{self.place.url(key)} is there already: name a place for the export that is empty, "
+            "and that no other export is writing to"
+        )
 
     def _end(self, exported: Exported) -> None:
         self._check_wanted()

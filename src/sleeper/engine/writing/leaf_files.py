@@ -95,7 +95,8 @@ class LeafFiles:
         filename = paths.data_file(partition_id, self._new_id())
         self._started.append(filename)
         output = open_files.enter_context(self._files.open_output(filename))
-        return filename, DataFileWriter(output, self._schema, self._arrow_schema, self._settings)
+        writer = DataFileWriter(output, self._schema, self._arrow_schema, self._settings)
+        return filename, open_files.enter_context(writer)
 
     def close(self, filename: str, writer: DataFileWriter) -> int:
         """End a data file, write its sketch, and return its number of rows."""

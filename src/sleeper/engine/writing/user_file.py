@@ -6,8 +6,6 @@ The file appears under its name when it is complete, and not at all if anything 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
-from errno import ENOSPC, EROFS
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -19,7 +17,8 @@ import pyarrow.parquet as pq
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.column_statistics import columns_with_statistics
-from sleeper.errors import QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
+from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
+from sleeper.errors import QueryInvalid
 from sleeper.lookup.parquet.seal import ByteStream
 
 if TYPE_CHECKING:
@@ -36,7 +35,8 @@ def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
 
     Args:
         rows: They are read to the end, a batch at a time.
-        path: The file; one that is there is replaced.
+        path: The file; one that is there is replaced, at the end. Two that write to one path
+            do not meet: the file is that of the one that ends last.
         output_format: `parquet` (zstd), `arrow` (an IPC file), `csv` (with a header), or
             `json`: one object a line. Bytes are base64 in the last two; maps are objects in
             JSON. CSV has no lists and maps.
@@ -46,19 +46,15 @@ def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
         StorageFailed: the file cannot be written.
         DataDamaged: a file of the table is missing or damaged.
     """
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            row_count = stream_rows(rows, file, output_format)
-        unfinished.replace(path)
-    except OSError as error:
-        kinds = {ENOSPC: StorageFull, EROFS: StorageReadOnly}
-        kind = kinds.get(error.errno or 0, StorageFailed)
-        raise kind(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        rows.close()
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    with rows:
+        unfinished = UnfinishedFile(path)
+        try:
+            row_count = stream_rows(rows, unfinished.file, output_format)
+            unfinished.appear(replace=True)
+        except OSError as error:
+            raise write_failure(path, error) from error
+        finally:
+            unfinished.discard()
     return row_count
 
 

@@ -33,8 +33,8 @@ EXIT_CODES = {
 """What each exit code means."""
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: the command ends as by Ctrl-C, and cleans up behind itself."""
+class Terminated(BaseException):
+    """SIGTERM has come. Whoever catches nothing but errors lets it through."""
 
 
 def run_command(command: click.Command, name: str, arguments: list[str] | None) -> int:
@@ -48,11 +48,12 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt) as error:
-        terminated = isinstance(error.__cause__ or error, Terminated)  # click wraps it
-        how = "ended by SIGTERM" if terminated else "interrupted"
-        click.echo(f"sleeper: {how}; nothing more was changed", err=True)
-        return EXIT_TERMINATED if terminated else EXIT_INTERRUPTED
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("sleeper: interrupted; nothing more was changed", err=True)
+        return EXIT_INTERRUPTED
+    except Terminated:
+        click.echo("sleeper: ended by SIGTERM; nothing more was changed", err=True)
+        return EXIT_TERMINATED
     except OSError as error:  # of the terminal, or of a file that the command line named
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"sleeper: {where}{error.strerror or error}", err=True)

@@ -56,6 +56,11 @@ class PageLocations:
     page_each: bool
 
     @property
+    def row_counts(self) -> Ints:
+        """How many rows each page holds."""
+        return np.diff(self.first_rows)
+
+    @property
     def size_bytes(self) -> int:
         """About what it takes in memory."""
         return 3 * self.offsets.nbytes + 400

@@ -118,8 +118,12 @@ def _about_page(numbers: bytes) -> dict[int, Any]:
 
 def _number(varint: bytes) -> int:
     value = varint[0]
-    if value > 127:
-        value = read_varint(varint, 0)[0]
+    if value > 127:  # written out: it is called three times a page
+        value &= 127
+        shift = 7
+        for byte in varint[1:]:
+            value |= (byte & 127) << shift
+            shift += 7
     return (value >> 1) ^ -(value & 1)
 
 

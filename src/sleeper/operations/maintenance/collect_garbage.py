@@ -9,12 +9,11 @@ from datetime import datetime
 from itertools import islice
 
 from sleeper.errors import CommitRefused
-from sleeper.model import paths
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
-from sleeper.storage.deletion import delete_groups
+from sleeper.storage.deletion import delete_data_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ def collect_garbage(
     """
     state = store.refresh()
     names = garbage(state, before, after=after, files_max=files_max)
-    failures = delete_groups({name: [name, paths.sketch_file(name)] for name in names}, files)
+    failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
     return GcBatch(

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.input_files import RowGroup, read_row_groups, shown
+from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.errors import InputRefused, NullKeys
@@ -174,14 +175,15 @@ class _MapTaskInput:
             refusal=refusal,
         )
 
-    def _file_aside(self, place: int) -> Path | None:
-        """A name that a second attempt of this task uses again."""
+    def _file_aside(self, place: int) -> SetAside | None:
+        """A file that a second attempt of this task replaces."""
         folder = self._settings.set_aside
         if folder is None:
             return None
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
-        return folder / f"part-{self._number:05}-{place:03}.parquet"
+        path = folder / f"part-{self._number:05}-{place:03}.parquet"
+        return SetAside(path, replace=True)
 
 
 class _Stream:

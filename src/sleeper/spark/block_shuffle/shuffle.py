@@ -62,7 +62,7 @@ class BlockBatches:
         self._size_bytes = 0
 
     def with_blocks(self, blocks: Iterable[tuple[int, pa.Buffer]]) -> Batches:
-        """Yield batches of blocks, about 8 MiB at once."""
+        """Yield batches of blocks, about 4 MiB at once."""
         for bucket, block in blocks:
             self._add(bucket, block, None)
             self._size_bytes += block.size

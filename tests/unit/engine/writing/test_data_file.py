@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import io
+import sys
 
 import datafusion
 import duckdb
@@ -319,3 +321,20 @@ class TestBloomFilters:
             query = f"select n from {{}} where k = '{key}'"
             assert [row[0] for row in duckdb.sql(query.format(f"'{path}'")).fetchall()] == found
             assert context.sql(query.format("t")).to_pydict().get("n", []) == found
+
+
+def test_a_file_that_is_given_up_is_not_written_to(monkeypatch):
+    """Once its output was closed pyarrow would still write a footer, and print a traceback."""
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    output = io.BytesIO()
+
+    def failing():
+        yield rows_of(1000)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), output:
+        write_data_file(output, failing(), SCHEMA, ARROW, WriteSettings(row_group_rows=100))
+    gc.collect()
+
+    assert printed == []

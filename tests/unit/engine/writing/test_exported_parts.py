@@ -149,3 +149,40 @@ def test_an_export_whose_marker_is_deleted_is_given_up(target, place):
         target.write_all(PLAN, stopped())
 
     assert names_in(place) == []
+
+
+def test_a_second_export_to_one_place_is_refused_while_the_first_writes(target, place):
+    """It adds nothing, and the first goes on as if it were alone."""
+    second = ExportTarget(place=place, export_id="e2")
+
+    def met():
+        with pytest.raises(AlreadyExists, match="_unfinished is there already"):
+            second.write_all(PLAN, parts(second))
+        yield from parts(target)
+
+    assert target.write_all(PLAN, met()).row_count == 1
+    assert names_in(place) == ["_SUCCESS", *NAMES]
+
+
+@pytest.mark.parametrize("seen_empty", [0, 1])
+def test_an_export_that_ends_while_another_begins_is_not_mixed_with_it(
+    target, place, monkeypatch, seen_empty
+):
+    """Both saw an empty place; whoever comes second finds that out, whenever it was."""
+    second = ExportTarget(place=place, export_id="e2")
+    create = type(place).create
+
+    def create_late(self, key, body):
+        monkeypatch.setattr(type(place), "create", create)
+        if seen_empty:
+            target.write_all(PLAN, parts(target))
+        return create(self, key, body)
+
+    monkeypatch.setattr(type(place), "create", create_late)
+    if not seen_empty:
+        target.write_all(PLAN, parts(target))
+
+    with pytest.raises(AlreadyExists):
+        second.write_all(PLAN, parts(second))
+
+    assert names_in(place) == ["_SUCCESS", *NAMES]

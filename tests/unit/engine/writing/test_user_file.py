@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -121,3 +122,36 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
     with pytest.raises(StorageFailed, match="nowhere/out"):
         write_rows(rows, tmp_path / "nowhere" / "out", "csv")
+
+
+@pytest.mark.parametrize("quick_first", [True, False])
+def test_two_that_write_to_one_path_do_not_meet(tmp_path, quick_first):
+    """Each writes a file of its own; the path has that of the one that ended last, whole."""
+    path = tmp_path / "out.parquet"
+    slow, quick = pa.table({"n": range(200_000)}), pa.table({"n": [1]})
+    ended = []
+
+    def batches():
+        yield from slow.to_batches()
+        if quick_first:
+            ended.append(write_rows(rows_of(quick), path, "parquet"))
+
+    ended.append(write_rows(Rows(batches(), slow.schema, transaction=1), path, "parquet"))
+    if not quick_first:
+        ended.append(write_rows(rows_of(quick), path, "parquet"))
+
+    assert ended == ([1, 200_000] if quick_first else [200_000, 1])
+    assert pq.read_table(path).num_rows == ended[-1]
+    assert [found.name for found in tmp_path.iterdir()] == ["out.parquet"]
+
+
+def test_leftovers_of_killed_processes_are_in_nobodys_way(tmp_path):
+    """A hidden file of the same process number is passed over."""
+    path = tmp_path / "out.parquet"
+    left = tmp_path / f".out.parquet.{os.getpid()}-0.unfinished"
+    left.write_text("half")
+
+    write_rows(rows_of(FLAT), path, "parquet")
+
+    assert left.read_text() == "half"
+    assert pq.read_table(path).num_rows == FLAT.num_rows

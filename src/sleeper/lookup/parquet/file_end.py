@@ -1,0 +1,83 @@
+"""The end of a Parquet file: its footer, its seal, and the page indexes that are held in memory."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
+from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
+
+ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
+"""Reads (offset, length) ranges of the file; returns exactly these bytes or raises."""
+
+FIRST_READ_BYTES = 64 << 10
+HELD_BYTES_MAX = 1 << 20
+"""The index area is read whole when the file is opened, if it is no larger than this; else by
+parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileEnd:
+    """What the end of a file says.
+
+    Attributes:
+        footer: The footer.
+        seal: The seal; None where the file has none.
+        held: The bytes of the page indexes from `held_at` on, up to the seal.
+        held_at: Where in the file they begin.
+    """
+
+    footer: Footer
+    seal: Seal | None
+    held: bytes
+    held_at: int
+
+
+def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
+    """Read the end of a file once, more of it if it is longer than most, and check it.
+
+    Raises:
+        ValueError: the file is no Parquet file, or is damaged.
+    """
+    first = min(FIRST_READ_BYTES, file_size)
+    (tail,) = read([(file_size - first, first)]) if first else (b"",)
+    length = footer_length(tail, file_size)
+    tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
+    footer_start = file_size - TAIL_BYTES - length
+    seal_length = seal_size(tail[: len(tail) - TAIL_BYTES - length])
+    if seal_length > footer_start:
+        raise ValueError("the file's seal is damaged")
+    tail = _extended(tail, TAIL_BYTES + length + seal_length, file_size, read)
+    at = len(tail) - TAIL_BYTES - length
+    seal = read_seal(tail[at - seal_length : at]) if seal_length else None
+    if seal is not None and zlib.crc32(tail[at:-4]) != seal.footer:
+        raise ValueError("its footer does not match its seal")
+    footer = read_footer(tail[at:-TAIL_BYTES], footer_start)
+    index_start = _index_start(footer, footer_start)
+    if file_size - index_start <= HELD_BYTES_MAX:
+        tail = _extended(tail, file_size - index_start, file_size, read)
+    held_at = max(index_start, file_size - len(tail))
+    held = tail[held_at - (file_size - len(tail)) : -TAIL_BYTES - length - seal_length]
+    return FileEnd(footer, seal, held, held_at)
+
+
+def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
+    """Return the last `wanted` bytes of the file or more, reading what `tail` lacks."""
+    lacking = min(wanted, file_size) - len(tail)
+    if lacking <= 0:
+        return tail
+    (more,) = read([(file_size - len(tail) - lacking, lacking)])
+    return more + tail
+
+
+def _index_start(footer: Footer, footer_start: int) -> int:
+    places = [
+        place[0]
+        for group in footer.chunks
+        for chunk in group
+        for place in (chunk.column_index, chunk.offset_index)
+        if place is not None
+    ]
+    return min(places, default=footer_start)
