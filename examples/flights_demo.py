@@ -89,15 +89,14 @@ def main() -> None:
     say("Month by month into a third table: twelve ingests, twelve files in each leaf partition")
     run(
         "sleeper table add by-month --schema demo/schema.json --splits-file demo/splits.txt "
-        "--set sleeper.table.partition.splitting.threshold=41000 "
-        "--set sleeper.table.gc.delay.minutes=0"
+        "--set sleeper.table.partition.splitting.threshold=41000"
     )
     ingest_by_month()
     say("Compaction merges them, large leaves are split, and what is left over is deleted")
     run("sleeper compact by-month")
     run("sleeper split by-month")
     run("sleeper compact by-month --all-files")
-    run("sleeper gc by-month")
+    run("sleeper gc by-month --force")
     run("sleeper report files by-month")
     print("\nThe instance is in demo/instance: go on with `export SLEEPER_INSTANCE=demo/instance`.")
 

@@ -18,7 +18,8 @@ A class says what the caller can do; the message says what happened, and what ne
     │   ├── FileReferenceAlreadyExists · FileReferenceAssignedToJob
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
-    │   └── PartitionNotInTree · JobAlreadyCommitted · TableChanged
+    │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
+    │   └── ClockTooFarAhead · NewFilesTooOld
     ├── CommitContended                try again: others were faster
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  ask the log before doing anything; delete nothing
@@ -257,6 +258,14 @@ class JobAlreadyCommitted(CommitRefused):
 
 class TableChanged(CommitRefused):
     """Somebody else changed the table's name or properties first. Read them again."""
+
+
+class ClockTooFarAhead(CommitRefused):
+    """This machine's clock is too far ahead of the storage's. Set it right, then try again."""
+
+
+class NewFilesTooOld(CommitRefused):
+    """Files that a job wrote are gone, or so old that a sweep may delete them. Run it again."""
 
 
 class CommitContended(SleeperError):

@@ -14,7 +14,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import Any, Self
 
@@ -50,6 +50,7 @@ from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.places import Place, commit_checks, place_of
+from sleeper.storage.storage_clock import StorageClock
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
@@ -159,10 +160,17 @@ class Instance:
         now: Callable[[], datetime] = _now,
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
+        ticks_s: Callable[[], float] | None = None,
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        clock = StorageClock(
+            objects,
+            now=now,
+            ticks_s=ticks_s or (time.monotonic if now is _now else lambda: now().timestamp()),
+            ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
+        )
         checks = commit_checks(objects, self.properties.commits.read_back, new_id)
         self._context = InstanceContext(
             url=url,
@@ -172,6 +180,7 @@ class Instance:
             properties=self.properties,
             temp_folder=None,
             now=now,
+            storage_time=clock.time,
             new_id=new_id,
             host=os.uname().nodename,
             pause=pause,

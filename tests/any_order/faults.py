@@ -133,6 +133,9 @@ class FaultyObjects:
         names = [*keys]
         self._faults.run(f"delete {len(names)}", lambda: self._inner.delete(names))
 
+    def storage_time(self) -> Any:
+        return self._faults.run("time", self._inner.storage_time)
+
     def writer_lock(self, key: str, pause: Any) -> Any:
         return self._inner.writer_lock(key, pause)
 

@@ -63,7 +63,11 @@ def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, hours: int
     draw = random.Random(seed)
     instance = sleeper.connect(folder)
     ahead = timedelta(hours=hours)
-    instance._context = replace(instance._context, now=lambda: datetime.now(UTC) + ahead)
+    instance._context = replace(
+        instance._context,
+        now=lambda: datetime.now(UTC) + ahead,
+        storage_time=lambda: datetime.now(UTC) + ahead,
+    )
     table = instance.table(table_name)
     verbs: dict[str, Callable[[], bool]] = {
         "compact": lambda: bool(table.compact().jobs),
@@ -71,7 +75,7 @@ def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, hours: int
         "release": lambda: bool(table.compact().released),
         "split": lambda: any(not each.reason for each in table.split_partitions()),
         "merge": lambda: any(not each.reason for each in table.merge_partitions()),
-        "gc": lambda: bool(table.collect_garbage().deleted),
+        "gc": lambda: bool(table.collect_garbage(force=True).deleted),
         "sweep": lambda: bool(table.sweep_orphans().orphans),
     }
     while True:

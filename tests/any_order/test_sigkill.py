@@ -29,7 +29,6 @@ PROPERTIES = {
     "sleeper.table.partition.splitting.threshold": "60",
     "sleeper.table.partition.merging.threshold": "25",
     "sleeper.table.compaction.files.batch.size": "4",
-    "sleeper.table.gc.delay.minutes": "0",
     "sleeper.table.gc.orphan.age.minutes": "60",
 }
 PATIENCE_S = 120

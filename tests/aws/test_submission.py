@@ -18,7 +18,7 @@ from threading import Thread
 import pytest
 
 from sleeper.errors import MissingExtra, SubmissionFailed
-from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall
 from sleeper.spark.submit.send import send
@@ -208,6 +208,32 @@ class TestEmr:
         assert (made["Name"], made["ReleaseLabel"]) == (CALL.name, "emr-spark-8.0.0")
         assert {each["Name"] for each in steps} == {CALL.name}
         assert step in [each["Id"] for each in steps]
+
+    def test_a_running_cluster_is_found_by_its_name(self, ministack):
+        """Its id is looked up when the step is sent; a name that is not there is told."""
+        import boto3  # noqa: PLC0415 - an extra
+
+        client = boto3.client("emr", region_name="eu-west-2", endpoint_url=ministack)
+        ebs = EbsVolumes(size_gb=100, volume_type="gp3", per_instance=2)
+        asked = emr(ministack, ebs=ebs, key_pair="ours", security_group="sg-1").parameters
+        alive = {**asked["Instances"], "KeepJobFlowAliveWhenNoSteps": True}
+        made = client.run_job_flow(**{**asked, "Name": "kept", "Instances": alive})["JobFlowId"]
+
+        step = send(emr(ministack, cluster_name="kept"))
+
+        assert step in [each["Id"] for each in client.list_steps(ClusterId=made)["Steps"]]
+        with pytest.raises(SubmissionFailed, match="no running cluster of EMR is named 'none'"):
+            send(emr(ministack, cluster_name="none"))
+
+    def test_two_clusters_of_one_name_are_told(self, service):
+        """Their ids are named, and no step is sent."""
+        clusters = [{"Id": f"j-{n}", "Name": "kept"} for n in (1, 2)]
+        service.answer(200, {"Clusters": clusters})
+
+        with pytest.raises(SubmissionFailed, match=r"2 running clusters .* j-1, j-2"):
+            send(emr(service.url, cluster_name="kept"))
+
+        assert len(service.requests) == 1
 
 
 class TestSurroundings:

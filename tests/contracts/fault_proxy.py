@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import struct
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
@@ -81,13 +83,28 @@ class FaultProxy(ThreadingHTTPServer):
         latency_s: How long each request waits before it is passed on.
         faults: What happens to some requests.
         seen: What went through.
+
+    Args:
+        target: The server's URL.
+        seed: Which requests get a fault whose share is below 1.
+        certificate: Files of a certificate and its key: the proxy then speaks TLS.
     """
 
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, target: str, seed: int = 7) -> None:
+    def __init__(
+        self, target: str, seed: int = 7, certificate: tuple[Path, Path] | None = None
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self._scheme = "http"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*certificate)
+            self.socket = context.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._scheme = "https"
         self.target = urlsplit(target).netloc
         self.dead = False
         self.condition: Literal["kept", "ignored", "raced"] = "kept"
@@ -101,7 +118,7 @@ class FaultProxy(ThreadingHTTPServer):
     @property
     def endpoint(self) -> str:
         """Where clients reach it."""
-        return f"http://127.0.0.1:{self.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self.server_port}"
 
     def inject(self, kind: FaultKind, **options) -> None:
         """Begin a fault (see `Fault`)."""
@@ -250,9 +267,11 @@ def _kind_of(method: str, path: str, headers: dict[str, str]) -> str:
 
 
 @contextmanager
-def fault_proxy(target: str, kind: type[FaultProxy] = FaultProxy) -> Iterator[FaultProxy]:
+def fault_proxy(
+    target: str, kind: type[FaultProxy] = FaultProxy, **options
+) -> Iterator[FaultProxy]:
     """Open a proxy before a server; close it in the end."""
-    proxy = kind(target)
+    proxy = kind(target, **options)
     thread = Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -297,6 +297,17 @@ class ObjectsContract:
 
         expected = [key for key in present if key.startswith(prefix) and key > after]
         assert listed == sorted(expected, key=str.encode)
+
+    def test_storage_tells_its_time(self, objects):
+        """It is the time that objects are stamped with, to the second; it does not go back."""
+        before = objects.storage_time()
+        objects.put("now", b"")
+        after = objects.storage_time()
+
+        (stored,) = objects.listing("now")
+        assert before.tzinfo is not None
+        assert before - timedelta(seconds=1) <= stored.modified <= after + timedelta(seconds=1)
+        assert before <= after
 
     def test_a_view_shows_the_same_objects_under_shorter_keys(self, objects):
         """What is written through a view is there for the whole, and the other way round."""

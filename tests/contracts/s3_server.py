@@ -23,6 +23,8 @@ from sleeper.storage.objectstore.objects import BucketObjects
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 REGION = "us-east-1"
+PATIENCE_S = 3
+"""How long tests wait for a store that is overloaded, or dead while a data file is written."""
 _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
@@ -40,7 +42,7 @@ class S3Server:
 
     @property
     def settings(self) -> ObjectStoreSettings:
-        return ObjectStoreSettings(endpoint=self.endpoint, region=REGION)
+        return ObjectStoreSettings(self.endpoint, REGION, patience_s=PATIENCE_S)
 
     def new_bucket(self) -> str:
         """Make an empty bucket and return its name."""
@@ -50,7 +52,7 @@ class S3Server:
 
     def objects(self, bucket: str, endpoint: str | None = None) -> BucketObjects:
         """Return the objects of a bucket, seen through another endpoint if one is given."""
-        settings = ObjectStoreSettings(endpoint=endpoint or self.endpoint, region=REGION)
+        settings = ObjectStoreSettings(endpoint or self.endpoint, REGION, patience_s=PATIENCE_S)
         return BucketObjects(Client(Bucket("s3", bucket), settings))
 
     def request(self, method: str, path: str) -> bytes:
@@ -128,6 +130,7 @@ def s3_credentials(monkeypatch):
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("SLEEPER_STORE_PATIENCE_SECONDS", str(PATIENCE_S))
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
 

@@ -218,6 +218,29 @@ class TestFailures:
         with pytest.raises(UrlInvalid, match="AWS_ENDPOINT_URL"):
             BucketObjects(client).read("a")
 
+    @pytest.mark.parametrize(
+        "endpoint", ["http://key:geheim@localhost:1", "key:geheim@localhost:1"]
+    )
+    def test_of_an_endpoint_with_a_password(self, endpoint):
+        """It is refused when it is used, and the password is in no message, repr or pickle."""
+        settings = ObjectStoreSettings.of({"AWS_ENDPOINT_URL": endpoint})
+        objects = BucketObjects(Client(Bucket("s3", "b"), settings))
+
+        with pytest.raises(UrlInvalid, match="AWS_SECRET_ACCESS_KEY") as told:
+            objects.read("a")
+
+        shown = f"{told.value} {objects!r} {pickle.dumps(objects)!r}"
+        assert "geheim" not in shown
+        assert "localhost:1" in str(told.value)
+
+    @pytest.mark.parametrize("url", ["s3://key:geheim@bucket/a", "https://key:geheim@host/a"])
+    def test_of_a_url_with_a_password(self, url):
+        """Neither a bucket nor an instance is named so; the password is not repeated."""
+        for call in (split_url, sleeper.connect):
+            with pytest.raises(UrlInvalid) as told:
+                call(url)
+            assert "geheim" not in str(told.value)
+
     def test_of_an_environment_that_obstore_refuses(self, s3_credentials, monkeypatch):
         """Found out when the bucket is opened; the message names it."""
         monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", "no JSON")

@@ -69,7 +69,9 @@ def open_table_reader(
     """
     at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
     arrow_schema = to_arrow(schema)
-    lookup = LookupReader(files, concurrent_files=at_once)
+    lookup = LookupReader(
+        files, concurrent_files=at_once, ordered_by=(arrow_schema, schema.key_names)
+    )
     return TableReader(
         files=files,
         schema=schema,

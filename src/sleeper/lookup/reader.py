@@ -17,6 +17,7 @@ import pyarrow as pa
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.index_cache import IndexCache
+from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -55,12 +56,20 @@ class LookupReader:
         concurrent_files: Files that one call looks at side by side. Leave it at 1 where a read
             takes microseconds; for an object store, take about as many as files are looked up at
             once.
+        ordered_by: The table's schema and its key fields. A file without our seal is read once to
+            see that its rows are in this order, which ours have. None to trust every file.
     """
 
     def __init__(
-        self, files: Objects, *, cache_bytes: int = 256 << 20, concurrent_files: int = 1
+        self,
+        files: Objects,
+        *,
+        cache_bytes: int = 256 << 20,
+        concurrent_files: int = 1,
+        ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
     ) -> None:
         self._files = files
+        self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
         self._concurrent_files = concurrent_files
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
@@ -192,6 +201,8 @@ class LookupReader:
         index = self._cache.get(filename)
         if index is None:
             index = open_file(filename, self._files.size(filename), read)
+            if self._ordered_by is not None and not index.is_sealed:
+                check_key_order(index, *self._ordered_by, read)
             self._cache.put(index)
         return index
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sleeper.errors import UrlInvalid
+from sleeper.errors import BadRequest, UrlInvalid
+
+PATIENCE_S = 90
+"""How long an overloaded object store is waited for, if nothing else is said."""
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """What a URL may begin with, and what that is called here: Hadoop has two more words for S3."""
@@ -23,27 +27,46 @@ class ObjectStoreSettings:
             and a password in it are taken out, and the settings are refused when they are used.
         region: The region of the buckets; None for `us-east-1`.
         had_credentials: Whether there was a user name or password in the endpoint.
+        patience_s: How long a store is waited for that is overloaded (503), or that fails while
+            a data file is written.
+        ca_file: A file of certificates, in PEM, of authorities to trust beside the usual ones:
+            AWS_CA_BUNDLE. SSL_CERT_FILE is read by what sends requests, and needs no mention.
     """
 
     endpoint: str | None = None
     region: str | None = None
     had_credentials: bool = False
+    patience_s: int = PATIENCE_S
+    ca_file: str | None = None
 
     def __post_init__(self) -> None:
-        scheme, separator, rest = (self.endpoint or "").partition("://")
-        authority, slash, path = (rest if separator else scheme).partition("/")
-        _, credentials, host = authority.rpartition("@")
-        if credentials:
-            before = scheme + separator if separator else ""
-            object.__setattr__(self, "endpoint", f"{before}{host}{slash}{path}")
+        if self.endpoint is None:
+            return
+        shown = without_credentials(self.endpoint)
+        if "//" not in shown:  # no scheme, which is refused when it is used
+            shown = shown.rpartition("@")[2]
+        if shown != self.endpoint:
+            object.__setattr__(self, "endpoint", shown)
             object.__setattr__(self, "had_credentials", True)
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> ObjectStoreSettings:
-        """Read the variables that Amazon's own tools read; an empty one counts as missing."""
+        """Read the variables that Amazon's own tools read; an empty one counts as missing.
+
+        Raises:
+            BadRequest: SLEEPER_STORE_PATIENCE_SECONDS is no number of seconds.
+        """
+        patience = environment.get("SLEEPER_STORE_PATIENCE_SECONDS") or str(PATIENCE_S)
+        if not patience.isascii() or not patience.isdigit():
+            raise BadRequest(
+                f"SLEEPER_STORE_PATIENCE_SECONDS is {patience!r}, but it must be a whole number "
+                "of seconds: how long to wait for an object store that is overloaded"
+            )
         return cls(
             endpoint=environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
+            patience_s=int(patience),
+            ca_file=_ca_bundle(environment),
         )
 
     @property
@@ -56,6 +79,12 @@ class ObjectStoreSettings:
     def allow_http(self) -> bool:
         """Whether requests may go unencrypted: only where the endpoint says so."""
         return self.endpoint is not None and self.endpoint.startswith("http://")
+
+
+def _ca_bundle(environment: Mapping[str, str]) -> str | None:
+    """Return AWS_CA_BUNDLE, unless SSL_CERT_FILE says as much."""
+    given = environment.get("AWS_CA_BUNDLE") or None
+    return None if given == environment.get("SSL_CERT_FILE") else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +110,11 @@ def is_bucket_url(url: str) -> bool:
     return bool(separator) and scheme.lower() in _SCHEMES
 
 
+def without_credentials(url: str) -> str:
+    """Return `url` as a message may show it: without a user name and a password before a host."""
+    return re.sub(r"//[^/@\s]*@", "//", url)
+
+
 def split_url(url: str) -> tuple[Bucket, str]:
     """Return bucket and key of an object's URL; the key is taken as it is, nothing unescaped.
 
@@ -93,5 +127,12 @@ def split_url(url: str) -> tuple[Bucket, str]:
     scheme, _, rest = url.partition("://")
     name, _, key = rest.partition("/")
     if not is_bucket_url(url) or not name:
-        raise UrlInvalid(f"{url!r} names no object store; write s3://bucket/folder")
+        shown = without_credentials(url)
+        raise UrlInvalid(f"{shown!r} names no object store; write s3://bucket/folder")
+    if "@" in name:
+        raise UrlInvalid(
+            f"{without_credentials(url)!r} was given with a user name or password before the "
+            "bucket, which would appear in messages: take them out, and set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        )
     return Bucket(_SCHEMES[scheme.lower()], name), key

@@ -3,7 +3,6 @@
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
     <table id>/statestore/transactions/ · snapshots/            the table's truth
-    <table id>/sweep.marker                                     when orphans were last looked for
     tables/                                                     the table index
 
 A data file is named by its path inside the table's folder, so an instance may be moved.
@@ -21,7 +20,6 @@ IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,}
 _IN_TABLE = re.compile(IN_TABLE)
 
 INSTANCE_PROPERTIES = "instance.properties"
-SWEEP_MARKER = "sweep.marker"
 
 
 def data_file(partition_id: str, name: str) -> str:

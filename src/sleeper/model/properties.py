@@ -21,6 +21,7 @@ from sleeper.model.known_properties.given import (
 )
 from sleeper.model.known_properties.instance import (
     INSTANCE_PROPERTIES,
+    ClockProperties,
     CommitProperties,
     GarbageRunProperties,
     GeneralProperties,
@@ -131,6 +132,11 @@ class InstanceProperties:
     def commits(self) -> CommitProperties:
         """How tables commit when their own properties do not say."""
         return read_group(CommitProperties, self._found)
+
+    @cached_property
+    def clocks(self) -> ClockProperties:
+        """How far clocks may differ."""
+        return read_group(ClockProperties, self._found)
 
     @cached_property
     def splitting(self) -> SplittingRunProperties:

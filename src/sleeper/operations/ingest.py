@@ -29,7 +29,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.objects import Objects
-from sleeper.state.added_files import add_files
+from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
@@ -72,6 +72,7 @@ class IngestSettings:
         write: How data files are written.
         processing: The table's filters and aggregations.
         job_id_kept: How long a job id is remembered.
+        orphan_age: How old a file must be that a sweep deletes.
     """
 
     one_file_per_leaf: bool
@@ -79,6 +80,7 @@ class IngestSettings:
     write: WriteSettings
     processing: Processing
     job_id_kept: timedelta
+    orphan_age: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def ingest(
     Raises:
         InputRefused: the input does not fit; the table is as it was.
         AlreadyExists: something is where rows are to be set aside; the table is as it was.
-        CommitRefused, CommitContended: the table is as it was.
+        CommitRefused, CommitContended, ClockTooFarAhead: the table is as it was.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is as it was; files already written were deleted if possible.
     """
@@ -129,6 +131,7 @@ def ingest(
     arrow_schema = to_arrow(schema)
     source = open_source(data, arrow_schema, remote)
     source.check(ignore_extra_columns=request.ignore_extra_columns)
+    guard = SweepGuard(files=files, started=store.time(), orphan_age=settings.orphan_age)
     intake = ValidatedInput(
         source,
         schema,
@@ -154,7 +157,8 @@ def ingest(
         job_id=given_id or new_id(),
     )
     if result.files or given_id is not None:
-        result = _commit(result, store, leaf_files, intake, now() + settings.job_id_kept)
+        keep_until = store.time() + settings.job_id_kept
+        result = _commit(result, store, leaf_files, intake, guard, keep_until)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -188,6 +192,7 @@ def _commit(
     store: StateStore,
     leaf_files: LeafFiles,
     intake: ValidatedInput,
+    guard: SweepGuard,
     keep_until: datetime,
 ) -> IngestResult:
     """Make what was written visible; delete it where it certainly is not."""
@@ -202,7 +207,7 @@ def _commit(
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
-    added = add_files(result.files, job, store=store, discard=discard)
+    added = add_files(result.files, job, store=store, guard=guard, discard=discard)
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)
     return replace(result, transaction=added)

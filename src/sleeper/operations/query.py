@@ -16,7 +16,7 @@ from sleeper.engine.processing.process import process
 from sleeper.engine.read_leaves import TableReader, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
-from sleeper.lookup.small_merge import merge_small
+from sleeper.lookup.key_order import merge_small
 from sleeper.model.keys import Key
 from sleeper.model.queries import LeafLookup, checked_columns, exact_key, key_region
 from sleeper.model.ranges import Region

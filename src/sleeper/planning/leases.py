@@ -69,7 +69,7 @@ def held_claims(state: TableState, lease: timedelta, now: datetime) -> tuple[Hel
                 filenames=tuple(names[job_id, partition_id]),
                 owner=record.owner if record else None,
                 since=since,
-                age_s=max(0, int((now - since).total_seconds())),
+                age_s=max(0, round((now - since).total_seconds())),
                 renewed=renewed,
                 lease_ends=renewed + lease,
             )

@@ -131,6 +131,17 @@ class Objects(Protocol):
         """Delete objects. One that does not exist counts as deleted."""
         ...
 
+    def storage_time(self) -> datetime:
+        """Return what time it is by the clock of the storage (aware, UTC).
+
+        It is the time at which the storage says that a small object was written just now. Costs
+        that write and one look.
+
+        Raises:
+            StorageFailed: the storage cannot be written.
+        """
+        ...
+
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Wait, for a while, until nobody else on this machine is in a turn of this key.
 

@@ -52,7 +52,7 @@ def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
             f"the transaction log has no entry {state.number + 1}: after {state.number} comes "
             f"{number}. Restore the missing entries from a copy of the table's state."
         )
-    applied = replace(state, number=number)
+    applied = replace(state, number=number, at=entry.at)
     for transaction in entry.transactions:
         try:
             applied = transaction.fold(applied, entry.at)
@@ -98,7 +98,7 @@ def commit_group(
         log: The table's log.
         known: Any state of the table; the newer, the less there is to replay.
         schema: The table's.
-        now: The clock (aware, UTC); read once for each round.
+        now: The storage's time (aware, UTC); asked once for each round.
         new_id: Makes a fresh entry id for each round.
         pause: Waits before another try; called with how many there were, from 0.
         attempts: How many rounds to try.
@@ -114,8 +114,8 @@ def commit_group(
     def build() -> NextEntry[GroupCommitted]:
         nonlocal known
         known = replay(known, log.read_after(known.number), schema)
-        at = now()
-        following = replace(known, number=known.number + 1)
+        at = known.next_entry_time(now())
+        following = replace(known, number=known.number + 1, at=at)
         applied, accepted, refusals = _apply_each(transactions, following, at)
         if not accepted:
             return NextEntry(following.number, None, GroupCommitted(known, refusals))

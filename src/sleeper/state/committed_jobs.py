@@ -1,6 +1,7 @@
 """Which ingest jobs a table has committed, so that a job that comes again adds nothing.
 
-A record is kept for the time that its job asked for. What counts as expired is decided by the
+A record is kept for the time that its job asked for, and until many entries have followed it: a
+clock that was wrong for a while forgets nothing. What counts as expired is decided by the
 transactions alone, never by the clock of whoever reads, so every replay of a log agrees.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+_ENTRIES_MIN = 10_000  # a record is kept while fewer entries have followed it
 _RECENT_MIN = 64  # fold no smaller layer: copying it is cheaper than thinking about it
 
 
@@ -48,7 +50,7 @@ class JobRecord:
     Attributes:
         number: The transaction that made the job's rows visible.
         at: When (aware, UTC).
-        keep_until: When the record may be forgotten.
+        keep_until: When the record may be forgotten, if enough entries have followed it.
         rows_read: Rows in the job's input.
         rows_written: Rows in the data files that it added.
         files: How many data files it added.
@@ -71,20 +73,19 @@ class CommittedJobs:
     of the other's.
 
     Attributes:
-        horizon: The latest time at which a job was committed; records that end before it are
-            forgotten. None while there was no job.
+        last: The job that was committed last. Records whose time is over when it was committed
+            are forgotten, if enough entries lie between. None while there was no job.
     """
 
-    horizon: datetime | None = None
+    last: JobRecord | None = None
     _folded: Mapping[str, JobRecord] = field(default_factory=dict)
     _recent: Mapping[str, JobRecord] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, records: Iterable[tuple[str, JobRecord]], horizon: datetime | None = None
-    ) -> CommittedJobs:
+    def of(cls, records: Iterable[tuple[str, JobRecord]]) -> CommittedJobs:
         """Build from (job id, record) pairs, as `records` yields them."""
-        return cls(horizon, dict(records))
+        by_id = dict(records)
+        return cls(max(by_id.values(), key=lambda each: each.number, default=None), by_id)
 
     def find(self, job_id: str) -> JobRecord | None:
         """Return what is remembered of a job; None when it was never committed, or forgotten."""
@@ -92,12 +93,12 @@ class CommittedJobs:
         return record if record is not None and self._is_kept(record) else None
 
     def with_job(self, job_id: str, record: JobRecord) -> CommittedJobs:
-        """Return these with one more, and without those that had to be kept until before it."""
-        horizon = record.at if self.horizon is None else max(self.horizon, record.at)
+        """Return these with one more, the last, and without those that expired before it."""
         recent = {**self._recent, job_id: record}
+        added = CommittedJobs(record, self._folded, recent)
         if len(recent) < _RECENT_MIN or len(recent) ** 2 < len(self._folded):
-            return CommittedJobs(horizon, self._folded, recent)
-        return CommittedJobs(horizon, dict(CommittedJobs(horizon, self._folded, recent).records()))
+            return added
+        return CommittedJobs(record, dict(added.records()))
 
     def records(self) -> Iterator[tuple[str, JobRecord]]:
         """Yield (job id, record) of every job that is remembered."""
@@ -109,4 +110,7 @@ class CommittedJobs:
         return sum(1 for _ in self.records())
 
     def _is_kept(self, record: JobRecord) -> bool:
-        return self.horizon is None or record.keep_until >= self.horizon
+        last = self.last
+        if last is None or last.number - record.number < _ENTRIES_MIN:
+            return True
+        return record.keep_until >= last.at

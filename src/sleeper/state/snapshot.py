@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -37,8 +38,9 @@ FILES = "files.parquet"  # the last part, by which a snapshot counts
 
 _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
-_HORIZON_KEY = b"sleeper.jobs.horizon"
+_AT_KEY = b"sleeper.transaction.at"  # not there in snapshots of older versions
 _CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner has claims
+_SWEPT_KEY = b"sleeper.swept.before"  # not there where no orphans were ever swept
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
 _TIME = pa.timestamp("us", "UTC")
@@ -67,14 +69,14 @@ _PARTITIONS_SCHEMA = pa.schema(
 
 def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     """Write a state as Parquet, in the order in which the parts must be stored."""
-    horizon = state.jobs.horizon
-    known_until = {_HORIZON_KEY: time_to_json(horizon).encode()} if horizon else {}
+    times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
+    at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
     merged_into = dict(state.partitions.merged) if state.partitions else {}
     merged = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
     return {
-        JOBS: _to_parquet(_jobs_table(state.jobs), state.number, known_until),
+        JOBS: _to_parquet(_jobs_table(state.jobs), state.number, at),
         PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number, merged),
         FILES: _to_parquet(state.files.to_arrow(), state.number, claims),
     }
@@ -92,12 +94,12 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         DataDamaged: a part is not what `snapshot_parts` wrote; the message names it.
         FormatTooNew: a newer Sleeper wrote it.
     """
-    jobs = _from_parquet(number, JOBS, load, _jobs_of)
+    jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
     partitions = _from_parquet(
         number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
     )
     files, claims = _from_parquet(number, FILES, load, _files_of)
-    return TableState(number, partitions, files, jobs, claims)
+    return TableState(number, partitions, files, jobs, claims, at, swept)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -156,15 +158,18 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     )
 
 
-def _jobs_of(table: pa.Table) -> CommittedJobs:
-    horizon = table.schema.metadata.get(_HORIZON_KEY)
+def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime | None]:
+    at, swept = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY))
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
         JobRecord(**dict(zip(names, values, strict=True))) for values in zip(*columns, strict=True)
     )
-    return CommittedJobs.of(
-        zip(job_ids, records, strict=True), time_from_json(horizon.decode()) if horizon else None
+    jobs = CommittedJobs.of(zip(job_ids, records, strict=True))
+    return (
+        jobs,
+        time_from_json(at.decode()) if at else None,
+        time_from_json(swept.decode()) if swept else None,
     )
 
 

@@ -39,6 +39,18 @@ class StateStore(Protocol):
         """Return the state after every commit that was acknowledged before this call."""
         ...
 
+    def time(self) -> datetime:
+        """Return what time it is for this table (aware, UTC), by the clock of the storage.
+
+        Never before its last entry. For whoever changes the table: storage is asked for its time,
+        which costs a small write, once a process and ten minutes.
+
+        Raises:
+            ClockTooFarAhead: the clock of this machine is too far ahead of the storage's.
+            StorageFailed: the storage cannot be written.
+        """
+        ...
+
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`; 0 is before the first.
 
@@ -92,7 +104,8 @@ class TransactionLogStateStore:
         log: The table's log.
         snapshots: Its snapshots. One that is damaged is passed over for an older one.
         schema: The table's.
-        now: The clock (aware, UTC).
+        now: The local clock (aware, UTC).
+        storage_time: The clock of the storage, by which entries are dated; `now` without it.
         new_id: Makes a fresh id for each log entry.
         pause: Waits after a lost race; called with how many were lost before.
         attempts: How many races one commit may lose.
@@ -114,11 +127,13 @@ class TransactionLogStateStore:
         pause: Callable[[int], None],
         attempts: int = 10,
         snapshot_rule: SnapshotRule | None = None,
+        storage_time: Callable[[], datetime] | None = None,
     ) -> None:
         self._log = log
         self._snapshots = snapshots
         self._schema = schema
         self._now = now
+        self._storage_time = storage_time or now
         self._new_id = new_id
         self._pause = pause
         self._attempts = attempts
@@ -140,6 +155,11 @@ class TransactionLogStateStore:
         if self._held is None:
             return self._load_once()
         return self._hold(self._caught_up(self._recent()))
+
+    def time(self) -> datetime:
+        """Return the storage's time, or the last entry's where that is later."""
+        now, last = self._storage_time(), self.state().at
+        return now if last is None else max(now, last)
 
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`, from the newest snapshot before it."""
@@ -191,7 +211,7 @@ class TransactionLogStateStore:
             self._log,
             known,
             schema=self._schema,
-            now=self._now,
+            now=self._storage_time,
             new_id=self._new_id,
             pause=self._pause,
             attempts=self._attempts,
@@ -257,7 +277,7 @@ class TransactionLogStateStore:
         """
         held = self.state()
         at = self._now()
-        if at - self._seen > _UNSEEN_MAX:
+        if abs(at - self._seen) > _UNSEEN_MAX:
             numbers = self._snapshots.numbers()
             if numbers and numbers[-1] > held.number:
                 _, loaded = self._load()

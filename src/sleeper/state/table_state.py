@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
@@ -13,6 +13,8 @@ from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.file_references import FileReferences
+
+_ENTRY_GAP = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,10 @@ class TableState:
         jobs: The ingest jobs that it has committed.
         claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
             claimed theirs before claims had owners are not in it.
+        at: When its entry was written, by the storage's clock (aware, UTC); None before the
+            first, and for a snapshot that an older version wrote.
+        swept_before: Files written before this time may have been swept, unless they are in the
+            table; None while no orphan was ever swept.
 
     Source: rule STS-10.
     """
@@ -35,11 +41,17 @@ class TableState:
     files: FileReferences
     jobs: CommittedJobs
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
+    at: datetime | None = None
+    swept_before: datetime | None = None
 
     @classmethod
     def empty(cls) -> TableState:
         """Return the state before any transaction."""
         return cls(0, None, FileReferences.empty(), CommittedJobs())
+
+    def next_entry_time(self, storage_time: datetime) -> datetime:
+        """Return the time of the next entry: the storage's, but always after the last entry's."""
+        return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
 
     @property
     def tree(self) -> PartitionTree:

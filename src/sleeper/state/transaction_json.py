@@ -31,6 +31,7 @@ from sleeper.state.transactions.partitions import (
     InitialisePartitions,
     SplitPartition,
 )
+from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.state.value_json import (
     Document,
     checked_data_file,
@@ -68,7 +69,7 @@ class LogEntry:
 
     Attributes:
         entry_id: Fresh for every attempt to append, so that a writer knows its own entry.
-        at: When it was written, by its writer's clock (aware, UTC).
+        at: When it was written, by the storage's clock (aware, UTC): after the entry before it.
         transactions: In the order they are applied; each was accepted by its writer.
     """
 
@@ -164,6 +165,8 @@ def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
     document: dict[str, Any] = {"references": references_to_json(transaction.references)}
     if transaction.unreferenced:
         document["unreferencedFiles"] = list(transaction.unreferenced)
+    if transaction.written_since is not None:
+        document["writtenSince"] = time_to_json(transaction.written_since)
     if transaction.job:
         document["job"] = {
             "jobId": transaction.job.job_id,
@@ -176,10 +179,12 @@ def _add_to_json(transaction: AddFiles, schema: Schema) -> dict[str, Any]:
 
 def _add_from_json(document: Document, schema: Schema) -> AddFiles:
     job = document.get("job")
+    since = read_optional_text(document, "writtenSince")
     return AddFiles(
         references=references_from_json(document, "references"),
         unreferenced=data_files_from_json(document, "unreferencedFiles", optional=True),
         job=None if job is None else _job_from_json(job),
+        written_since=None if since is None else time_from_json(since),
     )
 
 
@@ -337,5 +342,10 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),
     "SPLIT_PARTITION": (SplitPartition, _split_to_json, _split_from_json),
+    "SWEEP_ORPHANS": (
+        SweepOrphans,
+        lambda transaction, _: {"before": time_to_json(transaction.before)},
+        lambda document, _: SweepOrphans(before=time_from_json(read(document, "before", str))),
+    ),
     "EXTEND_PARTITION_TREE": (ExtendPartitionTree, _extend_to_json, _extend_from_json),
 }

@@ -95,6 +95,10 @@ class MemoryObjects:
             check_key(key)
             self._bodies.remove(self._prefix + key)
 
+    def storage_time(self) -> datetime:
+        """Return the time that a write would be stamped with."""
+        return self._bodies.now()
+
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once (the port says the rest)."""
         return nullcontext()
@@ -169,7 +173,7 @@ class _Bodies:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.lock = RLock()
         self.by_key: dict[str, tuple[bytes, datetime]] = {}
-        self._now = now
+        self.now = now
         self._paths: dict[str, Path] = {}
         self._remove_folder: Callable[[], object] | None = None
         self._folder = Path()
@@ -177,7 +181,7 @@ class _Bodies:
     def store(self, key: str, body: bytes) -> None:
         """Keep a body, and bring its file up to date if it has one."""
         with self.lock:
-            self.by_key[key] = body, self._now()
+            self.by_key[key] = body, self.now()
             if key in self._paths:
                 _write_file(self._paths[key], body)
 

@@ -12,7 +12,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import UrlInvalid
-from sleeper.model.object_stores import ObjectStoreSettings, is_bucket_url, split_url
+from sleeper.model.object_stores import (
+    ObjectStoreSettings,
+    is_bucket_url,
+    split_url,
+    without_credentials,
+)
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.checked_log import CommitChecks
@@ -74,7 +79,7 @@ def place_of(
     if is_bucket_url(text):
         return _bucket(text, stores)
     raise UrlInvalid(
-        f"cannot open {text!r}: an instance is a folder, file:// and a path, "
+        f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
         "s3://bucket/folder, or memory://"
     )
 

@@ -31,7 +31,7 @@ from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import add_files
+from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest
@@ -187,6 +187,7 @@ def _import_source(
     spark = _session(self, request)
     tree = opened.store.state().tree
     row_count = sum(group.row_count for group in groups)
+    guard = opened.sweep_guard()
     with job_description(spark, f"{_title(self, request)}: sort and write"):
         imported = import_files(
             spark,
@@ -197,7 +198,7 @@ def _import_source(
             set_aside=request.set_aside,
             progress=request.progress,
         )
-    return _commit(self, opened, imported, request, choice, extended, started)
+    return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
 def _import_frame(
@@ -216,6 +217,7 @@ def _import_frame(
     known = sample() if extended.attempts else None
     tree = opened.store.state().tree
     samples = None if known is None else samples_by_leaf(known, tree, self.schema)
+    guard = opened.sweep_guard()
     with job_description(spark, f"{title}: sort and write"):
         imported = import_frame(
             data,
@@ -226,7 +228,7 @@ def _import_frame(
             set_aside=request.set_aside,
             progress=request.progress,
         )
-    return _commit(self, opened, imported, request, choice, extended, started)
+    return _commit(self, opened, imported, request, choice, extended, started, guard)
 
 
 def _import_locally(
@@ -301,7 +303,7 @@ def _session(self: TableHandle, request: _Request) -> SparkSession:
     return local_session(
         conf=request.conf,
         master=request.master,
-        temp_folder=_text(self._context.temp_folder),
+        temp_folder=str(self._context.temp_folder) if self._context.temp_folder else None,
         environment=self._context.environment,
         python=sys.executable,
     )
@@ -330,11 +332,12 @@ def _commit(
     choice: EngineChoice,
     extended: ExtendResult,
     started: datetime,
+    guard: SweepGuard,
 ) -> BulkImportResult:
     kept = timedelta(days=opened.properties.statestore.job_id_retention_days)
     job = CommittedJob(
         job_id=request.job_id or self._context.new_id(),
-        keep_until=self._context.now() + kept,
+        keep_until=opened.store.time() + kept,
         rows_read=imported.rows_read,
         rows_written=imported.rows_written,
     )
@@ -344,6 +347,7 @@ def _commit(
             imported.references,
             job,
             store=opened.store,
+            guard=guard,
             discard=partial(_delete_files, imported.references, opened.files),
         )
     if isinstance(number, JobRecord):
@@ -385,10 +389,6 @@ def _done_before(
         leaves_before=leaves,
         leaves_after=leaves,
     )
-
-
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _is_frame(data: object) -> bool:

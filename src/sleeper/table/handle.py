@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.delete_table import delete_objects
 from sleeper.ports.objects import Objects
+from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.checked_log import open_log
@@ -47,6 +49,14 @@ class OpenedTable:
     store: TransactionLogStateStore
     reader: TableReader
     open_reader: Callable[[], TableReader]
+
+    def sweep_guard(self) -> SweepGuard:
+        """Return what checks the files of a job that begins now, before they are committed."""
+        return SweepGuard(
+            files=self.files,
+            started=self.store.time(),
+            orphan_age=timedelta(minutes=self.properties.gc.orphan_age_minutes),
+        )
 
 
 class TableHandle:
@@ -183,6 +193,7 @@ def open_state_store(
         ObjectSnapshotStore(files),
         schema,
         now=context.now,
+        storage_time=context.storage_time,
         new_id=context.new_id,
         pause=context.pause,
         attempts=properties.statestore.commit_attempts,

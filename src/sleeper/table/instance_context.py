@@ -27,7 +27,8 @@ class InstanceContext:
         commit_checks: What is checked when a table's log entry is committed.
         properties: The instance's properties.
         temp_folder: Where sorting may spill; None for the system's temporary folder.
-        now: The clock (aware, UTC).
+        now: The clock of this machine (aware, UTC).
+        storage_time: The clock of the storage, which all writers share (aware, UTC).
         new_id: Fresh random ids.
         host: The name of this machine.
         pause: Waits before another attempt at a commit, given the attempt's number.
@@ -43,6 +44,7 @@ class InstanceContext:
     properties: InstanceProperties
     temp_folder: Path | None
     now: Callable[[], datetime]
+    storage_time: Callable[[], datetime]
     new_id: NewId
     host: str
     pause: Callable[[int], None]

@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.model.properties import TableProperties
 from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
@@ -37,6 +36,8 @@ from sleeper.planning.splits import LeafSize
 from sleeper.planning.splits import leaf_sizes as plan_splits
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
+
+_NO_WAIT = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +125,8 @@ def compact(
     Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
-    lease, now = _lease(opened), self._context.now()
-    released = release_expired_jobs(lease, now, store=opened.store)
+    lease = _lease(opened)
+    released = release_expired_jobs(lease, store=opened.store)
     moved = push_down_references(store=opened.store, files=opened.files, schema=self.schema).moved
 
     def plan(state: TableState) -> CompactionPlan:
@@ -156,7 +157,8 @@ def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
     A claim ends `sleeper.table.compaction.job.lease.minutes` after it was last renewed.
     """
     opened = self._current()
-    return held_claims(opened.store.refresh(), _lease(opened), self._context.now())
+    state, now = opened.store.refresh(), self._context.now()
+    return held_claims(state, _lease(opened), max(now, state.at or now))
 
 
 def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResult:
@@ -175,7 +177,7 @@ def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResul
     Source: ours; upstream's locks stay.
     """
     opened = self._current()
-    return release_jobs(job_id, _lease(opened), self._context.now(), store=opened.store)
+    return release_jobs(job_id, _lease(opened), store=opened.store)
 
 
 def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
@@ -257,34 +259,42 @@ def merge_partitions(
     return merge_small_leaves(threshold, store=opened.store)
 
 
-def orphans(self: TableHandle) -> SweepResult:
-    """Return the files that `sweep_orphans` would delete; only its marker is written."""
-    return _sweep(self, delete=False)
+def orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
+    """Return the files that `sweep_orphans` would delete; nothing of the table is changed."""
+    return _sweep(self, delete=False, force=force)
 
 
-def sweep_orphans(self: TableHandle) -> SweepResult:
+def sweep_orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
     """Delete files that belong to nobody: left by jobs that were killed or refused.
 
     Only what is older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage,
     and that no version of the table needs.
 
+    Args:
+        force: Delete orphans of any age. Jobs that are under way lose their files, and are
+            refused when they commit.
+
     Raises:
+        ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
         TableNotFound: the table was deleted.
     """
-    return _sweep(self, delete=True)
+    return _sweep(self, delete=True, force=force)
 
 
-def garbage(self: TableHandle) -> Sequence[str]:
-    """Return the files that `collect_garbage` would delete; nothing is changed."""
+def garbage(self: TableHandle, *, force: bool = False) -> Sequence[str]:
+    """Return the files that `collect_garbage` would delete; nothing of the table is changed."""
     opened = self._current()
     files_max = self._context.properties.gc.files_max
-    before = _garbage_time(opened.properties, self._context.now())
+    before = _NO_WAIT if force else _garbage_time(opened)
     return plan_garbage(opened.store.refresh(), before, files_max=files_max)
 
 
 def collect_garbage(
-    self: TableHandle, *, progress: Callable[[int], None] = lambda deleted: None
+    self: TableHandle,
+    *,
+    force: bool = False,
+    progress: Callable[[int], None] = lambda deleted: None,
 ) -> GcSummary:
     """Delete files that nothing has referenced for `sleeper.table.gc.delay.minutes`.
 
@@ -292,16 +302,18 @@ def collect_garbage(
     it began with. Versions from before then can no longer be read by `as_of`.
 
     Args:
+        force: Do not wait. Only while nobody reads the table: a query would lose its files.
         progress: Called with how many files are deleted, now and then.
 
     Raises:
+        ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
     Source: rules GC-1 to GC-5.
     """
     opened = self._current()
-    before = _garbage_time(opened.properties, self._context.now())
+    before = _NO_WAIT if force else _garbage_time(opened)
     deleted: list[str] = []
     failures: dict[str, str] = {}
     limits = self._context.properties.gc
@@ -347,17 +359,20 @@ def _run_jobs(
         files=opened.files,
         write=write,
         run=partial(run_pieces, workers=workers),
+        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
     )
 
 
-def _sweep(self: TableHandle, *, delete: bool) -> SweepResult:
+def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
     opened = self._current()
-    age = timedelta(minutes=opened.properties.gc.orphan_age_minutes)
+    age = timedelta() if force else timedelta(minutes=opened.properties.gc.orphan_age_minutes)
     result = sweep(age, delete=delete, store=opened.store, files=opened.files)
     self._undo_commit_if_deleted()
     return result
 
 
-def _garbage_time(properties: TableProperties, now: datetime) -> datetime:
-    kept = max(properties.gc.delay_minutes, properties.gc.versions_kept_minutes)
-    return now - timedelta(minutes=kept)
+def _garbage_time(opened: OpenedTable) -> datetime:
+    """Return since when a file must be unreferenced to be deleted, by the storage's clock."""
+    known = opened.properties.gc
+    kept = max(known.delay_minutes, known.versions_kept_minutes)
+    return opened.store.time() - timedelta(minutes=kept)

@@ -136,4 +136,5 @@ def _ingest_settings(
         write=write_settings(properties.parquet),
         processing=properties.processing(schema),
         job_id_kept=timedelta(days=properties.statestore.job_id_retention_days),
+        orphan_age=timedelta(minutes=properties.gc.orphan_age_minutes),
     )

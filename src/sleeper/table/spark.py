@@ -102,6 +102,7 @@ def open_for_spark(self: TableHandle) -> OpenTable:
         memory_bytes=ingest_properties.memory_bytes,
         one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
         job_id_kept=timedelta(days=opened.properties.statestore.job_id_retention_days),
+        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
         now=context.now,
         new_id=context.new_id,
         check_exists=self._current,

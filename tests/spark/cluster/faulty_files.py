@@ -198,6 +198,9 @@ class FaultyFiles:
         names = [*keys]
         self.faults.around("delete", " ".join(names), lambda: self.inner.delete(names))
 
+    def storage_time(self) -> Any:
+        return self.inner.storage_time()
+
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> Any:
         return self.faults.around("turn", key, lambda: self.inner.writer_lock(key, pause))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from sleeper.instance import Instance
 from sleeper.interfaces.bulk_import_job import main as run_driver
 from tests.unit.interfaces.command_line import (
     ROWS,
@@ -23,6 +25,7 @@ SERVERLESS = (
     *("--submit", "emr-serverless", "--application-id", "00abc", "--execution-role", ROLE),
     *("--environment", "s3://bucket/env/"),
 )
+FAR = "s3://bucket/more.parquet"
 MORE = [
     {"taxi": "b", "day": 2, "at": 50, "fare": 2.0},
     {"taxi": "x", "day": 3, "at": 60, "fare": 0},
@@ -42,6 +45,16 @@ def url(tmp_path, monkeypatch):
 def more(tmp_path) -> Path:
     """A file of two rows more."""
     return write_rows(tmp_path / "more.parquet", MORE)
+
+
+@pytest.fixture
+def in_bucket(monkeypatch) -> str:
+    """The URL that instances have from here on, wherever they are: that of a bucket."""
+    place = "s3://bucket/instance"
+    before = Instance.submitted_jobs.fget
+    moved = property(lambda self: replace(before(self), url=place))
+    monkeypatch.setattr(Instance, "submitted_jobs", moved)
+    return place
 
 
 def saved_jobs(url: str) -> list[Path]:
@@ -134,14 +147,14 @@ class TestHere:
 class TestDryRun:
     """--submit with --dry-run prints the request and does nothing."""
 
-    def test_emr_serverless(self, url, more):
+    def test_emr_serverless(self, url, in_bucket):
         """The call, the job and where it would be saved, as JSON."""
         shown = json_of(
             sleeper(
                 *(
                     "bulk-import",
                     "trips",
-                    more,
+                    FAR,
                     "--job-id",
                     "june",
                     "--conf",
@@ -157,24 +170,22 @@ class TestDryRun:
         assert shown["job"] == {
             "id": "june",
             "tableName": "trips",
-            "files": [str(more)],
+            "files": [FAR],
             "sparkConf": {"spark.a": "b"},
         }
         assert shown["job_place"].startswith("bulk_import/june-")
         assert shown["request"]["region"] == "eu-west-2"
         assert submit["entryPointArguments"] == [
-            *(shown["job_place"], "--instance", url, "--ignore-extra-columns")
+            *(shown["job_place"], "--instance", in_bucket, "--ignore-extra-columns")
         ]
         assert "spark.a=b" in submit["sparkSubmitParameters"]
         assert saved_jobs(url) == []
 
-    def test_emr_with_a_jobs_own_machines(self, url, more, tmp_path):
+    def test_emr_with_a_jobs_own_machines(self, url, in_bucket, tmp_path):
         """A cluster for the job; --cluster-id makes it a step."""
         job = tmp_path / "job.json"
         spec = {"sleeper.table.bulk.import.emr.executor.max.capacity": "3"}
-        job.write_text(
-            json.dumps({"tableName": "trips", "files": [str(more)], "platformSpec": spec})
-        )
+        job.write_text(json.dumps({"tableName": "trips", "files": [FAR], "platformSpec": spec}))
         asked = ("bulk-import", "--job", job, "--submit", "emr", "--environment", "s3://b/e")
 
         cluster = json_of(sleeper(*asked, "--subnet", "s-1", "--subnet", "s-2", "--dry-run"))
@@ -185,11 +196,11 @@ class TestDryRun:
         assert cluster["request"]["parameters"]["Instances"]["Ec2SubnetIds"] == ["s-1", "s-2"]
         assert step["request"]["operation"] == "add_job_flow_steps"
 
-    def test_kubernetes(self, url, more):
+    def test_kubernetes(self, url, in_bucket):
         """A command with the image."""
         shown = json_of(
             sleeper(
-                *("bulk-import", "trips", more, "--submit", "kubernetes", "--dry-run"),
+                *("bulk-import", "trips", FAR, "--submit", "kubernetes", "--dry-run"),
                 *("--master", "k8s://https://host:6443", "--image", "sleeper:1"),
             )
         )
@@ -208,10 +219,10 @@ class TestDryRun:
         assert f"spark.pyspark.driver.python={sys.executable}" in argv
         assert any(part.endswith("bulk_import_job.py") for part in argv)
 
-    def test_an_instance_may_know_its_clusters(self, tmp_path, more, monkeypatch):
+    def test_an_instance_may_know_its_clusters(self, tmp_path, in_bucket, monkeypatch):
         """Upstream's deployment writes ids and roles into the instance's properties."""
         monkeypatch.setenv("SLEEPER_INSTANCE", make_known(tmp_path))
-        asked = ("bulk-import", "trips", more, "--environment", "e", "--dry-run")
+        asked = ("bulk-import", "trips", FAR, "--environment", "s3://b/e", "--dry-run")
 
         serverless = json_of(sleeper(*asked, "--submit", "emr-serverless"))
         emr = json_of(sleeper(*asked, "--submit", "emr"))
@@ -219,6 +230,40 @@ class TestDryRun:
         assert serverless["request"]["parameters"]["applicationId"] == "00known"
         assert serverless["request"]["parameters"]["executionRoleArn"] == ROLE
         assert emr["request"]["parameters"]["ServiceRole"] == "known-role"
+
+    def test_a_clusters_disks_and_doors_are_the_instances(self, tmp_path, in_bucket, monkeypatch):
+        """Upstream's properties for disks, SSH and security reach the cluster that is made."""
+        monkeypatch.setenv("SLEEPER_INSTANCE", make_known(tmp_path))
+
+        asked = ("bulk-import", "trips", FAR, "--environment", "s3://b/e", "--dry-run")
+        emr = json_of(sleeper(*asked, "--submit", "emr"))["request"]["parameters"]
+
+        assert emr["SecurityConfiguration"] == "encrypted"
+        assert emr["Instances"]["Ec2KeyName"] == "ours"
+        assert emr["Instances"]["AdditionalMasterSecurityGroups"] == ["sg-1"]
+        driver, executors = emr["Instances"]["InstanceFleets"]
+        assert "EbsConfiguration" not in driver["InstanceTypeConfigs"][0]
+        assert executors["InstanceTypeConfigs"][0]["EbsConfiguration"] == {
+            "EbsOptimized": True,
+            "EbsBlockDeviceConfigs": [
+                {
+                    "VolumeSpecification": {"SizeInGB": 100, "VolumeType": "gp3"},
+                    "VolumesPerInstance": 4,
+                }
+            ],
+        }
+
+    def test_a_persistent_cluster_has_a_name(self, tmp_path, in_bucket, monkeypatch):
+        """Of the option, or of upstream's property."""
+        monkeypatch.setenv("SLEEPER_INSTANCE", make_known(tmp_path))
+        asked = ("bulk-import", "trips", FAR, "--environment", "s3://b/e", "--dry-run")
+
+        known = json_of(sleeper(*asked, "--submit", "persistent-emr"))
+        other = json_of(sleeper(*asked, "--submit", "emr", "--cluster-name", "other"))
+
+        assert known["request"]["cluster_name"] == "kept"
+        assert other["request"]["cluster_name"] == "other"
+        assert known["request"]["operation"] == "add_job_flow_steps"
 
 
 def make_known(folder: Path) -> str:
@@ -229,6 +274,12 @@ def make_known(folder: Path) -> str:
             "sleeper.bulk.import.emr.serverless.application.id=00known\n"
             f"sleeper.bulk.import.emr.serverless.role.arn={ROLE}\n"
             "sleeper.bulk.import.emr.role.name=known-role\n"
+            "sleeper.bulk.import.emr.security.conf.name=encrypted\n"
+            "sleeper.bulk.import.emr.keypair.name=ours\n"
+            "sleeper.bulk.import.emr.master.additional.security.group=sg-1\n"
+            "sleeper.bulk.import.emr.ebs.volume.size.gb=100\n"
+            "sleeper.bulk.import.emr.ebs.volume.type=gp3\n"
+            "sleeper.bulk.import.persistent.emr.cluster.name=kept\n"
         )
     return url
 
@@ -247,17 +298,16 @@ class TestSubmit:
         (saved,) = saved_jobs(url)
         assert json.loads(saved.read_text())["files"] == [str(more)]
 
-    def test_a_command_that_takes_the_job(self, url, more):
+    def test_a_command_that_takes_the_job(self, url, in_bucket):
         """One line says what was submitted, and where it is saved."""
         done = sleeper(
-            *("bulk-import", "trips", more, "--job-id", "june", "--submit", "kubernetes"),
+            *("bulk-import", "trips", FAR, "--job-id", "june", "--submit", "kubernetes"),
             *("--master", "k8s://h", "--image", "i", "--spark-submit", "true"),
         )
 
         assert done.stdout.startswith(
             "submitted job june to kubernetes; saved as bulk_import/june-"
         )
-        assert "the instance is the folder" in done.stderr
 
     def test_everything_wrong_with_a_job_is_told(self, url):
         """And nothing is saved (BLK-2)."""
@@ -281,12 +331,17 @@ class TestWrongUse:
             (["trips", "f", "--engine", "best"], "'best' is not one of"),
             (["trips", "f", "--conf", "novalue"], "should be NAME=VALUE"),
             (["trips", "f", "--dry-run"], "--dry-run goes with --submit"),
-            (["trips", "f", "--region", "r"], "--region goes with --submit emr or emr-serverless"),
+            (["trips", "f", "--region", "r"], "--region goes with --submit emr or persistent-emr"),
             (["trips", "f", "--submit", "moon"], "'moon' is not one of"),
             (["trips", "f", "--submit", "emr-serverless"], "needs --application-id, or the"),
             (
                 ["trips", "f", "--submit", "emr-serverless", "--application-id", "a"],
                 "needs --execution-role",
+            ),
+            (["trips", "f", "--submit", "persistent-emr"], "needs --cluster-name, or the"),
+            (
+                ["trips", "f", "--submit", "emr", "--cluster-id", "j", "--cluster-name", "n"],
+                "leave one out",
             ),
             (["trips", "f", "--submit", "kubernetes"], "needs --master"),
             (["trips", "f", "--submit", "kubernetes", "--master", "k8s://h"], "needs --image"),

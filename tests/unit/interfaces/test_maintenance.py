@@ -172,11 +172,9 @@ def test_garbage_is_deleted_after_its_delay(url):
     """GC-1: `--dry-run` names the files that would go."""
     assert sleeper("compact", "trips", "--instance", url).exit_code == 0
     early = sleeper("gc", "trips", "--dry-run", "--instance", url)
-    none = "sleeper.table.gc.delay.minutes=0"
-    assert sleeper("table", "set", "trips", none, "--instance", url).exit_code == 0
-    due = sleeper("gc", "trips", "--dry-run", "--instance", url)
-    names = json_of(sleeper("gc", "trips", "--dry-run", "--json", "--instance", url))
-    done = sleeper("gc", "trips", "--instance", url)
+    due = sleeper("gc", "trips", "--dry-run", "--force", "--instance", url)
+    names = json_of(sleeper("gc", "trips", "--dry-run", "--force", "--json", "--instance", url))
+    done = sleeper("gc", "trips", "--force", "--instance", url)
 
     assert early.stdout == "0 files of trips would be deleted\n"
     assert due.stdout.splitlines() == [*names, "10 files of trips would be deleted"]
@@ -216,10 +214,9 @@ def test_files_of_killed_jobs_are_swept(url):
     table._current().files.put(name, b"half a file")
 
     early = sleeper("sweep", "trips", "--instance", url)
-    table.set_properties({"sleeper.table.gc.orphan.age.minutes": "0"})
-    planned = sleeper("sweep", "trips", "--dry-run", "--instance", url)
-    told = json_of(sleeper("sweep", "trips", "--dry-run", "--json", "--instance", url))
-    done = sleeper("sweep", "trips", "--instance", url)
+    planned = sleeper("sweep", "trips", "--dry-run", "--force", "--instance", url)
+    told = json_of(sleeper("sweep", "trips", "--dry-run", "--force", "--json", "--instance", url))
+    done = sleeper("sweep", "trips", "--force", "--instance", url)
 
     assert early.stdout == "deleted 0 files of trips that no commit names\n"
     assert planned.stdout == f"{name}\nwould delete 1 file of trips that no commit names\n"

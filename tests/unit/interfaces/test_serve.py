@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from sleeper.errors import StorageFailed
 from sleeper.storage.local.folder import FolderObjects
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
+LONG_AGO_S = 1_000_000_000
 MAIN = "from sleeper.interfaces.cli.main import main; main()"
 ROUND = ("serve", "--once")
 
@@ -29,21 +30,20 @@ def url(tmp_path):
         more = write_rows(tmp_path / f"{number}.parquet", ROWS)
         assert sleeper("ingest", "trips", more, "--instance", url).exit_code == 0
     table = sleeper_package.connect(url).table("trips")
-    table._current().files.put("data/partition_x/killed.parquet", b"half a file")
-    table.set_properties(
-        {
-            "sleeper.table.gc.delay.minutes": "0",
-            "sleeper.table.gc.orphan.age.minutes": "0",
-            "sleeper.table.partition.merging.threshold": "1000",
-        }
-    )
+    files = table._current().files
+    files.put("data/partition_x/killed.parquet", b"half a file")
+    os.utime(files.url("data/partition_x/killed.parquet"), (LONG_AGO_S, LONG_AGO_S))
+    table.set_properties({"sleeper.table.partition.merging.threshold": "1000"})
     return url
 
 
-def test_one_round_does_all_that_is_to_do(url):
+def test_one_round_does_all_that_is_to_do(url, monkeypatch):
     """Files are merged, leaves too, and what is left over is deleted; then it ends."""
     done = sleeper(*ROUND, "--instance", url)
     again = sleeper(*ROUND, "--instance", url)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    monkeypatch.setattr(FolderObjects, "storage_time", lambda _: tomorrow)
+    next_day = sleeper(*ROUND, "--instance", url)
 
     assert done.exit_code == 0, done.output
     times, lines = zip(*(line.split(" ", 1) for line in done.stderr.splitlines()), strict=True)
@@ -51,10 +51,10 @@ def test_one_round_does_all_that_is_to_do(url):
     assert [line for line in lines if "trips:" in line] == [
         "INFO    trips: 10 files became 2",
         "INFO    trips: merged 1 pair of leaf partitions",
-        "INFO    trips: deleted 10 files",
         "INFO    trips: deleted 1 file that killed jobs left",
     ]
     assert (done.stdout, again.output) == ("", "")
+    assert "INFO    trips: deleted 10 files\n" in next_day.stderr
 
 
 def test_tables_that_are_offline_are_left_alone(url):
@@ -83,8 +83,9 @@ def test_a_job_that_fails_is_told(url):
 def test_a_file_that_cannot_be_deleted_is_named(url, monkeypatch):
     """Its name is in the log and in the JSON, and the exit code is 1."""
     assert sleeper("compact", "trips", "--instance", url).exit_code == 0
-    table = sleeper_package.connect(url).table("trips")
-    name = table.garbage()[0]
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    monkeypatch.setattr(FolderObjects, "storage_time", lambda _: tomorrow)
+    name = sleeper_package.connect(url).table("trips").garbage()[0]
     delete = FolderObjects.delete
 
     def refuse_one(self, keys):

@@ -160,6 +160,7 @@ class TestKnownProperties:
         ours = {known.name for known in BY_NAME.values() if known.since == "ours"}
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
+            "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
             "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
@@ -255,7 +256,8 @@ class TestKinds:
         ("name", "allowed", "refused"),
         [
             ("sleeper.table.compaction.files.batch.size", ("1", "2147483647"), ("0", "-1", "x")),
-            ("sleeper.table.gc.delay.minutes", ("0", "15"), ("-1", "1.5", "2147483648")),
+            ("sleeper.table.gc.delay.minutes", ("1", "15"), ("0", "-1", "1.5", "2147483648")),
+            ("sleeper.table.gc.orphan.age.minutes", ("60", "4320"), ("0", "59")),
             ("sleeper.table.partition.splitting.threshold", ("5000000000",), ("0", "1e9")),
             ("sleeper.table.online", ("true", "FALSE", "True"), ("yes", "1")),
             ("sleeper.table.parquet.compression.codec", ("ZSTD", "snappy"), ("lzo", "zip")),
@@ -346,6 +348,12 @@ class TestTypedGroups:
 
         assert sorted(named) == sorted(set(named))
         assert set(named) <= set(BY_NAME)
+
+    def test_a_stored_value_that_older_versions_allowed_counts_as_the_least(self):
+        """A delay of 0 minutes was allowed once: such a table still opens, and is safe."""
+        stored = table(gc_delay_minutes="0", gc_orphan_age_minutes="5").gc
+
+        assert (stored.delay_minutes, stored.orphan_age_minutes) == (1, 60)
 
     def test_a_wrong_value_spoils_only_its_group(self):
         """A table with a wrong property can still be read, and deleted (TBL-4)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -24,6 +25,7 @@ from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+ORPHAN_AGE = timedelta(days=3)
 PAIRS = Schema(
     row_keys=(Field("a", Primitive.LONG), Field("b", Primitive.STRING)),
     values=(Field("v", Primitive.LONG),),
@@ -82,6 +84,7 @@ class SmallTable:
                 write=WriteSettings(),
                 processing=Processing(),
                 job_id_kept=timedelta(days=1),
+                orphan_age=ORPHAN_AGE,
             ),
             store=self.store,
             files=self.files,
@@ -91,26 +94,38 @@ class SmallTable:
         )
 
 
-def store_of(objects: MemoryObjects, table_id: str, new_id: Counting) -> TransactionLogStateStore:
+def store_of(
+    objects: MemoryObjects,
+    table_id: str,
+    new_id: Counting,
+    now: Callable[[], datetime] = lambda: NOON,
+) -> TransactionLogStateStore:
     """A state store of its own on a table's log, as another process would have."""
     files = objects.under(table_id)
     return TransactionLogStateStore(
         ObjectTransactionLog(files),
         ObjectSnapshotStore(files),
         PAIRS,
-        now=lambda: NOON,
+        now=now,
         new_id=new_id,
         pause=lambda _: None,
     )
 
 
-def small_table(split_points=(), *, name="pairs", table_id="t1", beside: SmallTable | None = None):
+def small_table(
+    split_points=(),
+    *,
+    name="pairs",
+    table_id="t1",
+    beside: SmallTable | None = None,
+    now: Callable[[], datetime] = lambda: NOON,
+):
     """A new table, in an instance of its own or beside another one."""
-    objects = beside.objects if beside else MemoryObjects(now=lambda: NOON)
+    objects = beside.objects if beside else MemoryObjects(now=now)
     new_id = beside.new_id if beside else Counting()
     index = beside.index if beside else _new_index(objects, new_id)
     record = TableRecord(table_id, name, properties={SCHEMA: PAIRS.to_json()})
-    store = store_of(objects, table_id, new_id)
+    store = store_of(objects, table_id, new_id, now)
     create_table(record, PAIRS, split_points, index=index, store=store, new_id=new_id)
     return SmallTable(objects, index, store, record, new_id)
 

@@ -193,7 +193,7 @@ class TestCommits:
         class NoAnswer:
             """The table's store, but for a commit that fails."""
 
-            refresh = table.store.refresh
+            refresh, time = table.store.refresh, table.store.time
 
             def commit(self, transaction):
                 raise error

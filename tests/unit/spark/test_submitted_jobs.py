@@ -104,14 +104,17 @@ class TestPlan:
             plan(jobs, job(table_id="gone"))
 
     def test_all_that_is_wrong_is_told_together(self, instance):
-        """Nothing is saved (BLK-2)."""
+        """With the job and with the cluster; nothing is saved (BLK-2)."""
         with pytest.raises(JobInvalid) as caught:
             instance.submitted_jobs.plan(
                 job(id="June", table_name="tripz", files=("no/such/file",)), SERVERLESS
             )
 
-        assert len(caught.value.failures) == 3
+        assert len(caught.value.failures) == 6
         assert "Could not find one or more paths: no/such/file" in caught.value.failures
+        assert "cannot reach the instance" in caught.value.failures[3]
+        assert "cannot reach the input 'no/such/file'" in caught.value.failures[4]
+        assert "sleeper spark-environment" in caught.value.failures[5]
 
     def test_paths_of_this_machine_become_absolute(self, instance, tmp_path, monkeypatch):
         """A driver has another working folder. URLs stay as they are, and are not looked for."""
@@ -119,14 +122,16 @@ class TestPlan:
         (tmp_path / "june").mkdir()
 
         planned = instance.submitted_jobs.plan(
-            job(files=("june", "s3://b/july/")), SERVERLESS, environment="e"
+            job(files=("june", "s3://b/july/")), command(), environment="e"
         )
 
         assert planned.job.files == (str(tmp_path / "june"), "s3://b/july/")
 
     def test_paths_without_a_scheme_stay_for_an_instance_elsewhere(self, jobs):
         """They are that place's to understand."""
-        assert plan(jobs, job(files=("bucket/june",))).job.files == ("bucket/june",)
+        planned = plan(jobs, job(files=("bucket/june",)), command())
+
+        assert planned.job.files == ("bucket/june",)
 
     @pytest.mark.parametrize(
         ("cluster", "platform"),
@@ -158,6 +163,113 @@ class TestPlan:
         ]
 
         assert fleets[1]["InstanceTypeConfigs"] == [{"InstanceType": "r8g.2xlarge"}]
+
+
+EMR = "sleeper.table.bulk.import.emr."
+
+
+class TestWhatACluster:
+    """What a cluster could not do is refused before anything is saved."""
+
+    @pytest.mark.parametrize(
+        ("cluster", "changes", "environment", "message"),
+        [
+            (Emr(), {"files": ("2013/",)}, "s3://b/e", "EMR's machines cannot reach the input"),
+            (Emr(), {}, "./env", "--environment './env' is a place of this machine"),
+            (Emr(log_uri="logs"), {}, "s3://b/e", "--log-uri 'logs' is a place of this machine"),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}release.label": "emr-7.12.0"}},
+                "s3://b/e",
+                "emr-7.12.0, whose Spark is too old: .* emr-spark-8.0.0",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}release.label": "latest"}},
+                "s3://b/e",
+                "'latest', which is no release of EMR",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}instance.architecture": "x86_64,arm64"}},
+                "s3://b/e",
+                "for one architecture",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}executor.market.type": "FOO"}},
+                "s3://b/e",
+                "'FOO': say SPOT or ON_DEMAND",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}executor.initial.capacity": "20"}},
+                "s3://b/e",
+                "initial.capacity is 20, more than executor.max.capacity, 10",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}executor.arm.instance.types": "large"}},
+                "s3://b/e",
+                "executor machine types: 'large' is no machine type",
+            ),
+            (
+                Emr(),
+                {"platform_spec": {f"{EMR}release.lable": "x"}},
+                "s3://b/e",
+                f"unknown name '{EMR}release.lable'; did you mean '{EMR}release.label'",
+            ),
+            (
+                SERVERLESS,
+                {"spark_conf": {"spark.executor.cores": "3"}},
+                "s3://b/e",
+                "spark.executor.cores is 3, but workers .* have 1, 2, 4, 8, 16 vCPU",
+            ),
+            (
+                SERVERLESS,
+                {"spark_conf": {"spark.executor.memory": "28g"}},
+                "s3://b/e",
+                "are 38.0 GB together, but a worker of 4 vCPU .* has 8 to 30 GB",
+            ),
+            (
+                SERVERLESS,
+                {"spark_conf": {"spark.driver.memory": "lots"}},
+                "s3://b/e",
+                "spark.driver.memory and memoryOverhead: 'lots' is no size",
+            ),
+            (
+                Kubernetes(program="s", master="k8s://h", image="i"),
+                {"files": ("/data/2013",)},
+                None,
+                "a Kubernetes cluster's pods cannot reach the input '/data/2013'",
+            ),
+            (replace(command(), master="sc://h:1"), {}, None, "is Spark Connect, which takes no"),
+            (replace(command(), master="nonsense"), {}, None, "'nonsense' is no master of Spark"),
+        ],
+    )
+    def test_cannot_do_is_refused(self, jobs, cluster, changes, environment, message):
+        """By schemes and values alone; no cloud is asked."""
+        with pytest.raises(JobInvalid, match=message):
+            jobs.plan(job(**changes), cluster, environment=environment)
+
+        assert list(jobs.objects.listing("bulk_import/")) == []
+
+    @pytest.mark.parametrize(
+        "master",
+        ["local", "local[*]", "local[4,3]", "spark://a:7077,b:7077", "yarn", "k8s://https://h:1"],
+    )
+    def test_masters_of_spark_are_planned(self, jobs, master):
+        """Every form that spark-submit knows."""
+        assert jobs.plan(job(), replace(command(), master=master)).platform == "spark-submit"
+
+    def test_a_kept_cluster_has_its_machines(self, jobs):
+        """Settings of a new cluster do not matter for one that runs."""
+        spec = {f"{EMR}executor.market.type": "FOO"}
+
+        planned = plan(jobs, job(platform_spec=spec), Emr(cluster_name="kept"))
+
+        assert planned.request.cluster_name == "kept"
+        assert "JobFlowId" not in planned.request.parameters
 
 
 class TestSubmit:

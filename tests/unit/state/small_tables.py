@@ -64,6 +64,7 @@ def contents(state):
         "references": state.references(),
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
-        "horizon": state.jobs.horizon,
+        "at": state.at,
+        "swept before": state.swept_before,
         "claims": dict(state.claims),
     }

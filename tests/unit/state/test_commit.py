@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import count
 
 import pytest
@@ -89,6 +90,7 @@ class Writer:
     known: TableState = field(default_factory=TableState.empty)
     pauses: list = field(default_factory=list)
     attempts: int = 10
+    now: datetime = NOON
 
     def __post_init__(self):
         self.ids = count()
@@ -96,7 +98,7 @@ class Writer:
     def arguments(self):
         return {
             "schema": SCHEMA,
-            "now": lambda: NOON,
+            "now": lambda: self.now,
             "new_id": lambda: f"{self.name}-{next(self.ids)}",
             "pause": self.pauses.append,
             "attempts": self.attempts,
@@ -219,8 +221,19 @@ class TestCommit:
 
         assert state.number == 2
         assert decode_entry(log.entries[2], SCHEMA, "entry 2") == LogEntry(
-            entry_id="w-1", at=NOON, transactions=(add("a"),)
+            entry_id="w-1", at=NOON + timedelta(milliseconds=1), transactions=(add("a"),)
         )
+
+    def test_dates_an_entry_after_the_one_before_it(self, log, writer):
+        """Time never goes back in a log, whatever a writer is told."""
+        writer.now = NOON - timedelta(days=365)
+
+        early = writer.commit(add("a")).at
+        writer.now = NOON + timedelta(hours=1)
+        late = writer.commit(add("b")).at
+
+        assert (early, late) == (NOON + timedelta(milliseconds=1), NOON + timedelta(hours=1))
+        assert replay(TableState.empty(), log.read_after(0), SCHEMA).at == late
 
     def test_is_checked_against_what_others_have_committed(self, log, writer):
         """A writer that knows an old state only is refused by the new one."""

@@ -8,6 +8,8 @@ ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
+SWEPT = ("tests/unit/operations/test_sweep_and_ingest.py",)
+"""A sweep comes between a job and its commit."""
 UPKEEP = ("tests/stories/test_maintenance.py",)
 
 BUGS = (
@@ -15,8 +17,8 @@ BUGS = (
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
         module="table/maintenance.py",
-        right="    return now - timedelta(minutes=kept)\n",
-        wrong="    return now + 0 * timedelta(minutes=kept)\n",
+        right="    return opened.store.time() - timedelta(minutes=kept)\n",
+        wrong="    return opened.store.time() + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
     ),
     Bug(
@@ -32,9 +34,41 @@ BUGS = (
         tests=KILLED,
     ),
     Bug(
+        name="swept-and-acknowledged",
+        breaks="A job commits files that a sweep has deleted.",
+        module="state/transactions/files.py",
+        right="        self._check_swept(state)\n",
+        wrong="",
+        tests=SWEPT,
+    ),
+    Bug(
+        name="old-files-not-looked-at",
+        breaks="A job that took very long commits files that are gone.",
+        module="state/added_files.py",
+        right="            if modified is None or modified < oldest:\n",
+        wrong="            if modified is None:\n                continue\n            if False:\n",
+        tests=SWEPT,
+    ),
+    Bug(
+        name="local-clock",
+        breaks="The clock of a machine that is wrong counts as the time of the storage.",
+        module="storage/storage_clock.py",
+        right="        storage_time = self._objects.storage_time()\n",
+        wrong="        storage_time = self._now()\n",
+        tests=("tests/any_order/test_clocks.py",),
+    ),
+    Bug(
+        name="jobs-forgotten-by-time",
+        breaks="One commit from the future makes a table forget its jobs.",
+        module="state/committed_jobs.py",
+        right="_ENTRIES_MIN = 10_000 ",
+        wrong="_ENTRIES_MIN = 1 ",
+        tests=("tests/unit/state/test_committed_jobs.py",),
+    ),
+    Bug(
         name="young-swept",
         breaks="A sweep deletes what a running job has just written.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right="        if modified < before\n        and ",
         wrong="        if ",
         tests=ANY_ORDER,
@@ -42,7 +76,7 @@ BUGS = (
     Bug(
         name="waiting-swept",
         breaks="A sweep deletes files that wait for the collector.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right="        and not state.files.is_tracked(filename)\n",
         wrong="        and not state.files.references_to(filename)\n",
         tests=ANY_ORDER,
@@ -50,7 +84,7 @@ BUGS = (
     Bug(
         name="output-swept",
         breaks="A sweep deletes the output of a job that may still be committed.",
-        module="planning/orphans.py",
+        module="planning/garbage.py",
         right=" if filename not in outputs)\n",
         wrong=")\n",
         tests=UPKEEP,

@@ -11,6 +11,14 @@ DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/scan")
 
 BUGS = (
     Bug(
+        name="order-trusted",
+        breaks="A file of another writer is read by sort keys that it is not ordered by.",
+        module="engine/read_leaves.py",
+        right="ordered_by=(arrow_schema, schema.key_names)",
+        wrong="ordered_by=(arrow_schema, schema.row_key_names)",
+        tests=("tests/stories/test_files_of_others.py",),
+    ),
+    Bug(
         name="first-page-checked-alone",
         breaks="A range reads pages that were not compared with their checksums.",
         module="engine/scan/verified_pages.py",

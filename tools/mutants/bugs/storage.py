@@ -44,6 +44,22 @@ BUGS = (
         tests=BROKEN_STORES,
     ),
     Bug(
+        name="overload-not-waited-for",
+        breaks="A store that is overloaded for longer than six seconds ends an ingest.",
+        module="storage/objectstore/client.py",
+        right="            if not is_overload(error):\n",
+        wrong="            if is_overload is not None:\n",
+        tests=("tests/contracts/test_overload.py", "-k", "every_request"),
+    ),
+    Bug(
+        name="password-kept",
+        breaks="A password in an endpoint's URL appears in messages and pickles.",
+        module="model/object_stores.py",
+        right='            object.__setattr__(self, "endpoint", shown)\n',
+        wrong="",
+        tests=("tests/contracts/test_objectstore_refusals.py", "-k", "password"),
+    ),
+    Bug(
         name="any-name-deleted",
         breaks="Garbage collection deletes whatever a log entry names.",
         module="storage/deletion.py",

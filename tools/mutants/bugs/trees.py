@@ -28,7 +28,7 @@ BUGS = (
         name="merged-leaf-kept",
         breaks="What was written for a leaf is not placed on the one it was merged into.",
         module="state/transactions/files.py",
-        right="        placed = _in_place(self.references, state.partitions)\n",
+        right="        placed = placed_references(self.references, state.partitions)\n",
         wrong="        placed = self.references\n",
         tests=ANY_ORDER,
     ),

@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.processing.key_checks import KeyLimits, first_out_of_order
+from sleeper.engine.processing.key_limits import KeyLimits
 from sleeper.errors import TableFunctionFailed
+from sleeper.lookup.key_order import first_out_of_order
 from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
 

@@ -246,9 +246,10 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @click.command()
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@click.option("--force", is_flag=True, help="Do not wait; only while nobody reads the table.")
 @instance_option
 @json_option
-def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
     """Delete files that nothing in TABLE references any longer.
 
     They wait for sleeper.table.gc.delay.minutes, which must be longer than any
@@ -260,7 +261,7 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
     """
     opened = connect(instance).table(table)
     if dry_run:
-        names = opened.garbage()
+        names = opened.garbage(force=force)
         if as_json:
             print_json(names)
             return
@@ -269,7 +270,7 @@ def gc(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
         say(f"{counted(len(names), 'file')} of {table} would be deleted")
         return
     with progress_of(f"collecting garbage of {table}", "files") as progress:
-        run = opened.collect_garbage(progress=lambda deleted: progress(deleted, None))
+        run = opened.collect_garbage(force=force, progress=lambda deleted: progress(deleted, None))
     if as_json:
         print_json(run)
     else:
@@ -287,9 +288,10 @@ def _say_collected(table: str, run: GcSummary) -> None:
 @click.command()
 @click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
+@click.option("--force", is_flag=True, help="Files of any age; jobs under way are refused.")
 @instance_option
 @json_option
-def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
+def sweep(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
     """Delete files in the folder of TABLE that no commit names.
 
     Jobs that were killed leave them behind. They count once they are older than
@@ -301,7 +303,7 @@ def sweep(table: str, *, dry_run: bool, instance: str, as_json: bool) -> None:
         sleeper sweep flights --dry-run
     """
     opened = connect(instance).table(table)
-    swept = opened.orphans() if dry_run else opened.sweep_orphans()
+    swept = opened.orphans(force=force) if dry_run else opened.sweep_orphans(force=force)
     if as_json:
         print_json(swept)
     else:

@@ -124,6 +124,15 @@ def check_bulk_import_job(
     Raises:
         JobInvalid: every reason why it cannot, together (rules ING-10, BLK-2).
     """
+    failures = bulk_import_job_failures(job, table_found=table_found, missing_paths=missing_paths)
+    if failures:
+        raise JobInvalid(tuple(failures))
+
+
+def bulk_import_job_failures(
+    job: BulkImportJob, *, table_found: bool, missing_paths: Sequence[str] = ()
+) -> list[str]:
+    """Return every reason why a job cannot be run; the arguments are `check_bulk_import_job`'s."""
     failures = []
     if job.files is None:
         failures.append('Missing property "files"')
@@ -139,8 +148,7 @@ def check_bulk_import_job(
         failures.append(f"Job Ids must have at most {ID_LENGTH_MAX} characters.")
     if job.files is not None and not job.files:
         failures.append("The list of files must not be empty.")
-    if failures:
-        raise JobInvalid(tuple(failures))
+    return failures
 
 
 def _texts(values: Mapping[str, str | bool] | None) -> dict[str, str]:

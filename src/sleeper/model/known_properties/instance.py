@@ -66,6 +66,19 @@ class CommitProperties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockProperties:
+    """How far clocks may differ."""
+
+    skew_max_minutes: int = setting(
+        "clock.skew.max.minutes",
+        "10",
+        POSITIVE,
+        "A writer whose clock is further ahead of the storage's is refused.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SplittingRunProperties:
     """One run of partition splitting."""
 
@@ -99,6 +112,7 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
     (
         *properties_of("General", GeneralProperties),
         *properties_of("Table state", CommitProperties),
+        *properties_of("Clocks", ClockProperties),
         *properties_of("Partition splitting", SplittingRunProperties),
         *properties_of("Garbage collection", GarbageRunProperties),
         *UPSTREAM_INSTANCE_PROPERTIES,

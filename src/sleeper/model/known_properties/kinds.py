@@ -28,10 +28,13 @@ class Kind(Generic[T]):
     Attributes:
         wanted: What its values are, to finish the sentence "it must be ...".
         parse: Turns trimmed, non-empty text into a value; `ValueError` when it is none.
+        parse_stored: The same for text that was stored, perhaps by a version that allowed more;
+            None where that is `parse`.
     """
 
     wanted: str
     parse: Callable[[str], T]
+    parse_stored: Callable[[str], T] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,18 @@ class Property:
     used: bool = True
     instance_default: str | None = None
 
-    def parse(self, text: str, source: str | None = None) -> Any:
+    def parse(self, text: str, source: str | None = None, *, stored: bool = False) -> Any:
         """Read a value of this property; `source` is the property it was set by, if another.
+
+        A `stored` value may be one that older versions allowed.
 
         Raises:
             PropertiesInvalid: the text is no value of its kind; names property and text.
         """
         name, trimmed = source or self.name, text.strip()
         try:
-            return self.kind.parse(trimmed)
+            parse = self.kind.parse_stored if stored else None
+            return (parse or self.kind.parse)(trimmed)
         except ValueError:
             raise PropertiesInvalid(
                 {name: f"{name} is {trimmed!r}, but it must be {self.kind.wanted}."}
@@ -152,7 +158,7 @@ def read_group(group: type[G], found: Callable[[str], tuple[str, str] | None]) -
             continue
         source, text = was_set
         try:
-            values[item.name] = known.parse(text, source)
+            values[item.name] = known.parse(text, source, stored=True)
         except PropertiesInvalid as error:
             failures.update(error.failures)
     if failures:
@@ -190,6 +196,13 @@ def whole(low: int, high: int, wanted: str) -> Kind[int]:
         return number
 
     return Kind(wanted, parse)
+
+
+def minutes_from(low: int) -> Kind[int]:
+    """Return the kind of minutes from `low` on. Fewer that were stored count as `low`."""
+    kind = whole(low, 2**31 - 1, f"a whole number of minutes from {low} to 2147483647")
+    smaller = whole(0, 2**31 - 1, "")
+    return replace(kind, parse_stored=lambda text: max(low, smaller.parse(text)))
 
 
 def one_of(*allowed: str) -> Kind[str]:
@@ -268,6 +281,8 @@ BOOLEAN = Kind("true or false", _boolean)
 INTEGER = whole(-(2**31), 2**31 - 1, "a whole number")
 POSITIVE = whole(1, 2**31 - 1, "a whole number from 1 to 2147483647")
 NOT_NEGATIVE = whole(0, 2**31 - 1, "a whole number from 0 to 2147483647")
+A_MINUTE_OR_MORE = minutes_from(1)
+AN_HOUR_OR_MORE = minutes_from(60)
 POSITIVE_LONG = whole(1, 2**63 - 1, "a whole number above 0")
 PERCENT = whole(0, 100, "a whole number from 0 to 100")
 QUEUE_WAIT = whole(0, 20, "a number of seconds from 0 to 20")

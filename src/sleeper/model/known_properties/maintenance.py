@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
+    A_MINUTE_OR_MORE,
+    AN_HOUR_OR_MORE,
     NOT_NEGATIVE,
     PERCENT,
     POSITIVE,
@@ -55,13 +57,13 @@ class GarbageProperties:
     delay_minutes: int = setting(
         "table.gc.delay.minutes",
         "15",
-        NOT_NEGATIVE,
+        A_MINUTE_OR_MORE,
         "How long a file waits: longer than any query.",
     )
     orphan_age_minutes: int = setting(
         "table.gc.orphan.age.minutes",
         "4320",
-        NOT_NEGATIVE,
+        AN_HOUR_OR_MORE,
         "How old a file must be that no commit names to count as left over. Longer than any job.",
         since="ours",
     )

@@ -27,6 +27,7 @@ from sleeper.model.known_properties.kinds import (
     family,
     list_of,
     one_of,
+    whole,
 )
 
 # Any name in these families is a setting of Spark, and is passed on to it.
@@ -211,11 +212,21 @@ _BULK_IMPORT = (
     ),
     ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
 )
+_EBS_SIZE = whole(10, 1024, "a number of gibibytes from 10 to 1024")
+_EBS_TYPE = one_of("gp2", "gp3", "io1", "io2")
+_EBS_COUNT = whole(1, 25, "a whole number from 1 to 25")
 _CLUSTERS = (
     ("eks.k8s.endpoint", None, TEXT, "Address of the Kubernetes cluster's API."),
     ("eks.k8s.namespace", None, TEXT, "Namespace for its pods; `default` if none is set."),
     ("emr.role.name", None, TEXT, "Service role; EMR_DefaultRole_V2 if none is set."),
     ("emr.ec2.role.name", None, TEXT, "Role of machines; EMR_EC2_DefaultRole if none is set."),
+    ("emr.security.conf.name", None, TEXT, "EMR's security configuration of a new cluster."),
+    ("emr.keypair.name", None, TEXT, "EC2 key pair, to reach a new cluster's machines by SSH."),
+    ("emr.master.additional.security.group", None, TEXT, "One more security group of its master."),
+    ("emr.ebs.volume.size.gb", "256", _EBS_SIZE, "Size of one disk of its executors."),
+    ("emr.ebs.volume.type", "gp2", _EBS_TYPE, "Type of its executors' disks."),
+    ("emr.ebs.volumes.per.instance", "4", _EBS_COUNT, "Disks of each of its executors."),
+    ("persistent.emr.cluster.name", None, TEXT, "A cluster that runs, for persistent-emr."),
     ("emr.serverless.application.id", None, TEXT, "Application of EMR Serverless."),
     ("emr.serverless.role.arn", None, TEXT, "Role of its jobs."),
     ("emr.spark.executor.instances", "29", POSITIVE, "Executors."),

@@ -7,13 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from logging import getLogger
 
 from sleeper.errors import CommitRefused
+from sleeper.planning.garbage import collectable
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
 from sleeper.storage.deletion import delete_data_files
+
+_LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,7 @@ def garbage(
 
     Source: rule GC-1.
     """
-    names = (name for name, _ in state.files.unreferenced(before) if name > after)
+    names = (name for name in collectable([state], before) if name > after)
     return [*islice(names, files_max)]
 
 
@@ -71,6 +75,8 @@ def collect_garbage(
     failures = delete_data_files(names, files)
     gone = [name for name in names if name not in failures]
     number = _forget(gone, store) if gone else state.number
+    for name in gone:
+        _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
     return GcBatch(
         deleted=tuple(gone),
         failures=failures,

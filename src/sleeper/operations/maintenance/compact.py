@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
@@ -15,6 +16,7 @@ from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
 from sleeper.ports.objects import Objects
+from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
@@ -55,6 +57,7 @@ def compact(
     files: Objects,
     write: Callable[[ClaimedJob], CompactionOutput],
     run: Runner,
+    orphan_age: timedelta,
 ) -> Generator[CompactionJobResult, None, None]:
     """Write each job's output and put it in the place of its inputs, in one commit for each job.
 
@@ -69,17 +72,19 @@ def compact(
         files: The table's folder.
         write: Writes a job's output; `write_output`, with all but its first argument.
         run: Where and in which order that is done.
+        orphan_age: How old a file must be that a sweep deletes.
 
     Raises:
         CommitContended, CommitUnknown: run the same job again; it is committed once.
     """
+    guard = SweepGuard(files=files, started=store.time(), orphan_age=orphan_age)
     for job, written in _written(jobs, store, write, run):
         if isinstance(written, SleeperError):
             _log.info("compaction job %s failed: %s", job.job_id, written)
             number = _release(job, store)
             yield CompactionJobResult(job=job, failure=written, transaction=number)
         else:
-            yield _replaced(job, written, store, files)
+            yield _replaced(job, written, store, guard)
 
 
 def _written(
@@ -122,16 +127,16 @@ def write_output(
 
 
 def _replaced(
-    job: CompactionJob, written: CompactionOutput, store: StateStore, files: Objects
+    job: CompactionJob, written: CompactionOutput, store: StateStore, guard: SweepGuard
 ) -> CompactionJobResult:
     transaction = ReplaceFiles(job_id=job.job_id, inputs=job.inputs, output=written.reference)
     try:
-        after = store.commit(transaction)
+        after = replace_files(transaction, store=store, guard=guard)
     except CommitRefused as refusal:
         _log.info("compaction job %s was refused: %s", job.job_id, refusal)
         state = store.refresh()
         if not state.files.is_tracked(job.output):
-            _delete_output(job, files)
+            _delete_output(job, guard.files)
         return CompactionJobResult(job=job, failure=refusal, transaction=state.number)
     return CompactionJobResult(
         job=job,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
 from sleeper.state.state_store import StateStore
@@ -27,7 +27,7 @@ class ReleaseResult:
     transaction: int
 
 
-def release_expired_jobs(lease: timedelta, now: datetime, *, store: StateStore) -> ReleaseResult:
+def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResult:
     """Release files of jobs whose lease has ended, in one commit; or do nothing.
 
     A job that is still running is refused when it commits: it has done its work in vain, and no
@@ -37,27 +37,25 @@ def release_expired_jobs(lease: timedelta, now: datetime, *, store: StateStore) 
         CommitContended, CommitUnknown, StorageFailed: try again.
     """
     state = store.refresh()
-    return _release(expired_claims(state, lease, now), state.number, store, "its lease has ended")
+    return _release(
+        expired_claims(state, lease, store.time()), state.number, store, "its lease has ended"
+    )
 
 
-def release_jobs(
-    job_id: str | None, lease: timedelta, now: datetime, *, store: StateStore
-) -> ReleaseResult:
+def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> ReleaseResult:
     """Release files of one job, or of all jobs, whether or not they run; as above.
 
     Args:
         job_id: The job; None for all of them.
         lease: How long a claim holds without being renewed.
-        now: The time by which ages count.
         store: The table's state.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
     """
     state = store.refresh()
-    claims = [
-        each for each in held_claims(state, lease, now) if job_id is None or each.job_id == job_id
-    ]
+    held = held_claims(state, lease, store.time())
+    claims = [each for each in held if job_id is None or each.job_id == job_id]
     return _release(claims, state.number, store, "it was asked for")
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
+from logging import getLogger
 
-from sleeper.errors import TableNotFound
-from sleeper.model import paths
-from sleeper.planning.orphans import orphans_of
+from sleeper.planning.garbage import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore
+from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
+# By how much the time of a file may be wrong: storage times are whole seconds in some buckets, and
+# writers count on from the last answer for some minutes.
+_SLACK = timedelta(seconds=10)
+_LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,37 +45,33 @@ def sweep_orphans(
 ) -> SweepResult:
     """List the table's folder, compare it with the table's state, and delete what is left over.
 
-    A file counts as old by the clock of the storage, whatever this machine's clock says. To ask
-    for that time, an empty object `sweep.marker` is written.
+    A file counts as old by the clock of the storage, whatever this machine's clock says. Before
+    the first file is deleted, a transaction forbids to add files of that age: a job that comes
+    too late is refused, and loses no row that it has acknowledged.
 
     Args:
-        age: How old an orphan must be: longer than any ingest, import or compaction takes. What
-            such a job wrote longer ago than this would be deleted before it is committed.
+        age: How old an orphan must be: longer than any ingest, import or compaction takes.
         delete: False only looks.
         store: The table's state.
         files: The table's folder.
 
     Raises:
-        TableNotFound: the table was deleted meanwhile.
+        ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are told in the result.
     """
-    before = _time_of(files) - age
+    before = store.time() - age
     found: list[ObjectInfo] = []
     failures: dict[str, str] = {}
     listing = files.listing("data/")
     while batch := {info.key: info for info in islice(listing, _BATCH)}:
         stored = [(info.key, info.modified) for info in batch.values()]
         names = [*orphans_of(store.refresh(), stored, before)]
+        if delete and names:
+            store.commit(SweepOrphans(before=before + _SLACK))
+            names = [*orphans_of(store.refresh(), stored, before)]
         found += [batch[name] for name in names]
         if delete:
             failures |= delete_groups({name: [name] for name in names}, files)
+            for name in names:
+                _LOG.info("deleted %s, which no commit names", name)
     return SweepResult(orphans=tuple(found), deleted=delete, failures=failures)
-
-
-def _time_of(files: Objects) -> datetime:
-    """What time it is where the files are."""
-    files.put(paths.SWEEP_MARKER, b"")
-    marker = next(files.listing(paths.SWEEP_MARKER), None)
-    if marker is None:
-        raise TableNotFound(f"{files.url(paths.SWEEP_MARKER)} is gone: the table was deleted")
-    return marker.modified

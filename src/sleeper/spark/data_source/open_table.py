@@ -59,6 +59,7 @@ class OpenTable:
         one_file_per_leaf: True for a file in every leaf that gets rows; False for one file that
             all these leaves reference.
         job_id_kept: How long a job id is remembered.
+        orphan_age: How old a file must be that a sweep deletes.
         now: The clock (aware, UTC).
         new_id: Fresh random ids; also called in workers.
         check_exists: Raises `TableNotFound` when the table was deleted.
@@ -72,6 +73,7 @@ class OpenTable:
     memory_bytes: int
     one_file_per_leaf: bool
     job_id_kept: timedelta
+    orphan_age: timedelta
     now: Callable[[], datetime]
     new_id: NewId
     check_exists: Callable[[], object]

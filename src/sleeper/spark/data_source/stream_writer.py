@@ -61,7 +61,7 @@ class TableStreamWriter(DataSourceStreamWriter):
                 "this Spark does not tell tasks the id of their streaming query, so a repeated "
                 "micro-batch could not be recognised: name the stream by the option job_id"
             )
-        commit_written(self._open_table(), written, f"{stream_id}-{batchId}")
+        commit_written(self._open_table(), self._plan, written, f"{stream_id}-{batchId}")
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Delete the files of the tasks that succeeded, when another failed."""

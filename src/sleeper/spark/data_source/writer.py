@@ -41,7 +41,7 @@ class TableWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Add the files of all tasks to the table, in one transaction."""
         written = [message for message in messages if isinstance(message, Written)]
-        commit_written(self._open_table(), written, self._job_id)
+        commit_written(self._open_table(), self._plan, written, self._job_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Delete the files of the tasks that succeeded, when another failed."""

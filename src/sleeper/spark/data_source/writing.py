@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -27,7 +28,7 @@ from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
-from sleeper.state.added_files import add_files
+from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -46,6 +47,7 @@ class WritePlan:
         sort: What the task's sort may use.
         write: How data files are written.
         now_ms: The present, in milliseconds since 1970, for filters by age.
+        started: The same by the storage's clock, for the check of files before they are committed.
         new_id: Fresh random ids.
     """
 
@@ -56,6 +58,7 @@ class WritePlan:
     sort: SortSettings
     write: WriteSettings
     now_ms: int
+    started: datetime
     new_id: NewId
 
 
@@ -106,6 +109,7 @@ def plan_write(table: OpenTable, given: pa.Schema, *, overwrite: bool) -> WriteP
         ),
         write=table.write,
         now_ms=table.now_ms(),
+        started=table.store.time(),
         new_id=table.new_id,
     )
 
@@ -174,7 +178,9 @@ def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
     )
 
 
-def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | None) -> None:
+def commit_written(
+    table: OpenTable, plan: WritePlan, written: Sequence[Written], job_id: str | None
+) -> None:
     """Make the files of all tasks visible, in one commit. A job that was committed adds nothing.
 
     Raises:
@@ -187,12 +193,19 @@ def commit_written(table: OpenTable, written: Sequence[Written], job_id: str | N
         return
     job = CommittedJob(
         job_id=given_id or table.new_id(),
-        keep_until=table.now() + table.job_id_kept,
+        keep_until=table.store.time() + table.job_id_kept,
         rows_read=sum(each.rows_read for each in written),
         rows_written=sum(each.rows_written for each in written),
     )
     files = table.table_files.files
-    add_files(references, job, store=table.store, discard=lambda: _delete(files, references))
+    guard = SweepGuard(files=files, started=plan.started, orphan_age=table.orphan_age)
+    add_files(
+        references,
+        job,
+        store=table.store,
+        guard=guard,
+        discard=lambda: _delete(files, references),
+    )
     table.undo_commit_if_deleted()
 
 

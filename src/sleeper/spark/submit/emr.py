@@ -7,7 +7,8 @@ capacity. The cluster ends by itself when its step has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,27 +24,73 @@ STEP_CHARACTERS_MAX = 10_240  # of the strings of one step, says AWS
 _FOR_MANAGED_POLICIES = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
 
 
+_LABEL = re.compile(r"(emr-spark|emr)-(\d+)\.\d+\.\d+")
+_RELEASE_MIN = 8  # emr-spark-8.0.0 has Spark 4.0; emr-7 has 3.5
+_MARKETS = ("SPOT", "ON_DEMAND")
+_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EbsVolumes:
+    """The disks of each executor machine of a new cluster.
+
+    Attributes:
+        size_gb: Of one.
+        volume_type: As EC2 calls it, such as `gp3`.
+        per_instance: How many there are.
+    """
+
+    size_gb: int
+    volume_type: str
+    per_instance: int
+
+    def configuration(self) -> dict[str, Any]:
+        """Return them as EMR wants them."""
+        volume = {"SizeInGB": self.size_gb, "VolumeType": self.volume_type}
+        return {
+            "EbsOptimized": True,
+            "EbsBlockDeviceConfigs": [
+                {"VolumeSpecification": volume, "VolumesPerInstance": self.per_instance}
+            ],
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emr:
     """A cluster on EC2, running or to be made.
 
     Attributes:
-        cluster_id: A cluster that runs; None makes one for the job.
+        cluster_id: A cluster that runs; without it and a name, one is made for the job.
+        cluster_name: A cluster that runs, by its name.
         service_role: What EMR itself may do; for a new cluster.
         instance_profile: What the machines, and so the job, may do; for a new cluster.
         subnet_ids: Where a new cluster's machines are; none for the account's default.
         log_uri: `s3://` folder for a new cluster's logs.
+        key_pair: An EC2 key pair, to reach a new cluster's machines by SSH.
+        security_group: One more security group for a new cluster's master.
+        security_configuration: EMR's security configuration of a new cluster, by name.
+        ebs: The disks of a new cluster's executors; None for EMR's default.
         region: Its region; None for what the surroundings say.
         endpoint_url: Another server than AWS's own.
     """
 
     cluster_id: str | None = None
+    cluster_name: str | None = None
     service_role: str = "EMR_DefaultRole_V2"
     instance_profile: str = "EMR_EC2_DefaultRole"
     subnet_ids: tuple[str, ...] = ()
     log_uri: str | None = None
+    key_pair: str | None = None
+    security_group: str | None = None
+    security_configuration: str | None = None
+    ebs: EbsVolumes | None = None
     region: str | None = None
     endpoint_url: str | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the cluster runs already, and goes on when the job has ended."""
+        return bool(self.cluster_id or self.cluster_name)
 
     def request(self, call: DriverCall, setting: Setting) -> AwsRequest:
         """Return the call: RunJobFlow, or AddJobFlowSteps for a cluster that runs.
@@ -52,10 +99,12 @@ class Emr:
             BadRequest: there is no environment, machine types cannot be read, or the step is
                 longer than EMR allows.
         """
-        if self.cluster_id:
+        if self.is_kept:
             operation, answer_id = "add_job_flow_steps", "StepIds"
             step = _step(call, on_failure="CONTINUE")
-            parameters: dict[str, Any] = {"JobFlowId": self.cluster_id, "Steps": [step]}
+            parameters: dict[str, Any] = {"Steps": [step]}
+            if self.cluster_id:
+                parameters["JobFlowId"] = self.cluster_id
         else:
             operation, answer_id = "run_job_flow", "JobFlowId"
             parameters = self._new_cluster(call, setting)
@@ -64,6 +113,7 @@ class Emr:
             operation=operation,
             parameters=parameters,
             answer_id=answer_id,
+            cluster_name=None if self.cluster_id else self.cluster_name,
             region=self.region,
             endpoint_url=self.endpoint_url,
         )
@@ -87,6 +137,11 @@ class Emr:
             "VisibleToAllUsers": True,
             "Tags": [_FOR_MANAGED_POLICIES],
             **({"LogUri": self.log_uri} if self.log_uri else {}),
+            **(
+                {"SecurityConfiguration": self.security_configuration}
+                if self.security_configuration
+                else {}
+            ),
         }
 
     def _instances(self, setting: Setting) -> dict[str, Any]:
@@ -107,13 +162,76 @@ class Emr:
                     "Name": "Executors",
                     "InstanceFleetType": "CORE",
                     capacity: _count(setting, "executor.initial.capacity"),
-                    "InstanceTypeConfigs": _types(setting, "executor"),
+                    "InstanceTypeConfigs": [
+                        {**each, **self._disks()} for each in _types(setting, "executor")
+                    ],
                 },
             ],
             "KeepJobFlowAliveWhenNoSteps": False,
             "TerminationProtected": False,
             **({"Ec2SubnetIds": [*self.subnet_ids]} if self.subnet_ids else {}),
+            **({"Ec2KeyName": self.key_pair} if self.key_pair else {}),
+            **(
+                {"AdditionalMasterSecurityGroups": [self.security_group]}
+                if self.security_group
+                else {}
+            ),
         }
+
+    def _disks(self) -> dict[str, Any]:
+        return {"EbsConfiguration": self.ebs.configuration()} if self.ebs else {}
+
+
+def emr_setting_failures(setting: Setting) -> list[str]:
+    """Return what is wrong with the settings of a new cluster, all of it.
+
+    Args:
+        setting: Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that.
+    """
+    failures = [*_release_failures(setting("release.label"))]
+    wanted = [each.strip() for each in setting("instance.architecture").split(",")]
+    if len(wanted) > 1:
+        failures.append(
+            f"instance.architecture is {', '.join(wanted)}, but an archive of Sleeper's packages "
+            "is for one architecture: say x86_64 or arm64"
+        )
+    if (market := setting("executor.market.type")).upper() not in _MARKETS:
+        failures.append(f"executor.market.type is {market!r}: say {' or '.join(_MARKETS)}")
+    failures += _type_failures(setting)
+    try:
+        least = _count(setting, "executor.initial.capacity")
+        most = _count(setting, "executor.max.capacity")
+        if least > most:
+            failures.append(
+                f"executor.initial.capacity is {least}, more than executor.max.capacity, {most}"
+            )
+    except BadRequest as error:
+        failures.append(str(error))
+    return failures
+
+
+def _release_failures(label: str) -> Iterator[str]:
+    found = _LABEL.fullmatch(label)
+    if found is None:
+        yield f"release.label is {label!r}, which is no release of EMR: say emr-spark-8.0.0"
+    elif int(found[2]) < _RELEASE_MIN:
+        yield (
+            f"release.label is {label}, whose Spark is too old: Sleeper needs Spark 4.0, which "
+            "comes with emr-spark-8.0.0"
+        )
+
+
+def _type_failures(setting: Setting) -> Iterator[str]:
+    for role in ("master", "executor"):
+        try:
+            types = [each["InstanceType"] for each in _types(setting, role)]
+        except BadRequest as error:
+            yield str(error)
+            continue
+        odd = [each for each in types if not _TYPE.fullmatch(each)]
+        if odd or not types:
+            named = ", ".join(map(repr, odd)) or "none"
+            yield f"{role} machine types: {named} is no machine type of EC2, such as m7g.xlarge"
 
 
 def _step(call: DriverCall, *, on_failure: str) -> dict[str, Any]:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
+
+# What a worker may have: GB of memory, from and to, by vCPU.
+_MEMORY_GB: Final = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_MIB = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024 * 1024}
+_OVERHEAD_MIB_MIN, _OVERHEAD_SHARE = 384, 0.1  # Spark's own, where nothing is set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +72,36 @@ class EmrServerless:
             region=self.region,
             endpoint_url=self.endpoint_url,
         )
+
+
+def worker_failures(spark_conf: Mapping[str, str]) -> Iterator[str]:
+    """Yield why the service has no workers of the sizes that Spark's settings ask for."""
+    for role in ("driver", "executor"):
+        cores = spark_conf.get(f"spark.{role}.cores", "4")
+        if not cores.isdecimal() or int(cores) not in _MEMORY_GB:
+            yield (
+                f"spark.{role}.cores is {cores}, but workers of EMR Serverless have "
+                f"{', '.join(map(str, _MEMORY_GB))} vCPU"
+            )
+            continue
+        try:
+            memory_mib = _mib(spark_conf.get(f"spark.{role}.memory", "14G"))
+            overhead = spark_conf.get(f"spark.{role}.memoryOverhead")
+            own = max(_OVERHEAD_MIB_MIN, memory_mib * _OVERHEAD_SHARE)
+            memory_mib += own if overhead is None else _mib(overhead)
+        except ValueError as error:
+            yield f"spark.{role}.memory and memoryOverhead: {error}"
+            continue
+        least, most = _MEMORY_GB[int(cores)]
+        if not least <= memory_mib / 1024 <= most:
+            yield (
+                f"spark.{role}.memory and memoryOverhead are {memory_mib / 1024:.1f} GB together, "
+                f"but a worker of {cores} vCPU of EMR Serverless has {least} to {most} GB"
+            )
+
+
+def _mib(text: str) -> float:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size, such as 6g")
+    return int(found[1]) * _MIB[found[2].lower()]

@@ -17,6 +17,12 @@ PYTHON = "./environment/bin/python"
 """The archive's Python, from the folder a cluster's processes work in."""
 
 
+NO_ENVIRONMENT = (
+    "the cluster needs Sleeper's packages: make them by `sleeper spark-environment FOLDER`, put "
+    "that folder where the cluster can read it, and name it by --environment"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverCall:
     """How the job's driver is started on a cluster.
@@ -55,11 +61,7 @@ class DriverCall:
     @property
     def _folder(self) -> str:
         if not self.environment:
-            raise BadRequest(
-                "the cluster needs Sleeper's packages: make them by `sleeper spark-environment "
-                "FOLDER`, put that folder where the cluster can read it, and name it by "
-                "--environment"
-            )
+            raise BadRequest(NO_ENVIRONMENT)
         return self.environment.rstrip("/")
 
 
@@ -79,6 +81,8 @@ class AwsRequest:
         operation: As boto3 names the method.
         parameters: Its arguments.
         answer_id: The key of the answer that holds the id of what was started.
+        cluster_name: A running cluster of EMR, whose id is looked up before the call and becomes
+            the parameter `JobFlowId`; None where no cluster is named.
         region: Where; None for what the surroundings say.
         endpoint_url: Another server than AWS's own.
     """
@@ -87,6 +91,7 @@ class AwsRequest:
     operation: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     answer_id: str
+    cluster_name: str | None = None
     region: str | None = None
     endpoint_url: str | None = None
 

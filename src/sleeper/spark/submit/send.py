@@ -10,6 +10,7 @@ from sleeper.spark.submit.request import AwsRequest, CommandRequest, Request
 
 _STDERR = 2  # the descriptor
 _TRY_AGAIN = 75  # what the entry script ends with when the same job may succeed later
+_RUNNING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING")
 _BUSY = ("Throttling", "ThrottlingException", "TooManyRequestsException", "InternalServerException")
 
 
@@ -75,7 +76,10 @@ def _call(request: AwsRequest) -> str:
             endpoint_url=request.endpoint_url,
             config=config,
         )
-        answer = getattr(client, request.operation)(**request.parameters)
+        parameters = dict(request.parameters)
+        if request.cluster_name:
+            parameters["JobFlowId"] = _cluster_id(client, request.cluster_name)
+        answer = getattr(client, request.operation)(**parameters)
     except ClientError as error:
         refusal = error.response["Error"]
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
@@ -90,3 +94,20 @@ def _call(request: AwsRequest) -> str:
         ) from None
     started = answer[request.answer_id]
     return str(started[0] if isinstance(started, list) else started)
+
+
+def _cluster_id(client: Any, name: str) -> str:
+    """Return the id of the running cluster of this name."""
+    pages = client.get_paginator("list_clusters").paginate(ClusterStates=[*_RUNNING])
+    found = [each["Id"] for page in pages for each in page["Clusters"] if each["Name"] == name]
+    if not found:
+        raise SubmissionFailed(
+            f"no running cluster of EMR is named {name!r} in this region; start it, or name "
+            "another by --cluster-name or --cluster-id"
+        )
+    if len(found) > 1:
+        raise SubmissionFailed(
+            f"{len(found)} running clusters of EMR are named {name!r}: {', '.join(found)}. Name "
+            "one by --cluster-id"
+        )
+    return str(found[0])

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sleeper.errors import BadRequest, StorageFailed
+from sleeper.errors import BadRequest, JobInvalid, StorageFailed
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
-    check_bulk_import_job,
+    bulk_import_job_failures,
     read_bulk_import_job,
     write_bulk_import_job,
 )
@@ -26,6 +26,7 @@ from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
+from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
 
 Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
 
@@ -33,7 +34,6 @@ _LOG = logging.getLogger(__name__)
 _FOLDER = "bulk_import/"
 _KEPT = timedelta(days=30)
 _NAME_LENGTH_MAX = 64
-_EMR_SETTINGS = "sleeper.table.bulk.import.emr."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,27 +94,42 @@ class SubmittedJobs:
             options: More arguments for the entry script, such as `--ignore-extra-columns`.
 
         Raises:
-            JobInvalid: every reason why the job cannot be run (rule BLK-2).
+            JobInvalid: every reason why the job cannot be run, or not there (rule BLK-2).
             BadRequest: the cluster cannot be asked for it like this.
         """
         job = replace(job, id=(job.id or "").strip() or self.new_id())
         record = self.table_of(job)
         local = "://" not in self.url
         missing = _missing(job.paths) if local else []
-        check_bulk_import_job(job, table_found=record is not None, missing_paths=missing)
+        platform = platform_of(cluster)
+        table = TableProperties(record.properties if record else {}, self.properties)
+        spark_conf = effective_spark_conf(platform, self.properties, job)
+        failures = bulk_import_job_failures(
+            job, table_found=record is not None, missing_paths=missing
+        )
+        failures += submission_failures(
+            cluster,
+            CheckedCall(
+                job=job,
+                url=self.url,
+                environment=environment,
+                spark_conf=spark_conf,
+                setting=lambda name: platform_setting(EMR_SETTINGS + name, table, job),
+            ),
+        )
+        if failures:
+            raise JobInvalid(tuple(failures))
         assert record is not None
         if local:
             job = replace(job, files=tuple(map(_absolute, job.paths)))
         run_id = self.new_id()
         place = f"{_FOLDER}{job.id}-{run_id}.json"
-        platform = platform_of(cluster)
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
             arguments=(place, "--instance", self.url, *options),
-            spark_conf=effective_spark_conf(platform, self.properties, job),
+            spark_conf=spark_conf,
             environment=environment,
         )
-        table = TableProperties(record.properties, self.properties)
         request = _request(cluster, call, run_id, table, job)
         return Submission(platform=platform, job=job, job_place=place, request=request)
 
@@ -203,7 +218,7 @@ def _request(
     match cluster:
         case Emr():
             return cluster.request(
-                call, lambda name: platform_setting(_EMR_SETTINGS + name, table, job)
+                call, lambda name: platform_setting(EMR_SETTINGS + name, table, job)
             )
         case EmrServerless():
             return cluster.request(call, run_id)

@@ -6,8 +6,7 @@ the table: a row that is referenced is referenced once (rule FRF-3).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,15 +18,19 @@ from sleeper.errors import (
     FileReferenceNotAssignedToJob,
     FileReferenceNotFound,
     JobAlreadyCommitted,
+    NewFilesTooOld,
     NewReferenceSameAsOldReference,
-    PartitionNotInTree,
 )
 from sleeper.model.files import FileReference
-from sleeper.model.partitions import PartitionTree
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
 from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed, without_jobs
+from sleeper.state.transactions.placement import (
+    check_placement,
+    placed_references,
+    references_by_file,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +44,21 @@ class AddFiles(Transaction):
         references: Every reference of every new file; a file may have several.
         unreferenced: New files that nobody references: they wait for garbage collection.
         job: Recorded with the files, so that the same job adds nothing when it comes again.
+        written_since: No file was written before this time, by the storage's clock; None in
+            entries of before sweeps were in the log.
 
     Raises (from `check`):
         JobAlreadyCommitted: the job was committed before; its files are there.
         FileAlreadyExists: the table tracks one of the files.
         FileReferenceAlreadyExists: one file twice on a partition, or there and on its ancestor.
         PartitionNotInTree: a reference to a partition that does not exist.
+        NewFilesTooOld: a sweep of orphans may have deleted the files.
     """
 
     references: tuple[FileReference, ...] = ()
     unreferenced: tuple[str, ...] = ()
     job: CommittedJob | None = None
+    written_since: datetime | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "references", _as_given(self.references))
@@ -62,8 +69,9 @@ class AddFiles(Transaction):
     def check(self, state: TableState) -> None:
         """Check that job and files are new, and that the files' places are in the tree."""
         self._check_job(state)
-        references = _in_place(self.references, state.partitions)
-        by_file = _by_filename(references)
+        self._check_swept(state)
+        references = placed_references(self.references, state.partitions)
+        by_file = references_by_file(references)
         for filename in (*by_file, *self.unreferenced):
             if state.files.is_tracked(filename):
                 raise FileAlreadyExists(
@@ -71,11 +79,11 @@ class AddFiles(Transaction):
                     "Nothing was added. New data goes into files with new names."
                 )
         for of_one_file in by_file.values():
-            _check_placement(of_one_file, state.partitions)
+            check_placement(of_one_file, state.partitions)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Add the files and record the job."""
-        placed = _in_place(self.references, state.partitions)
+        placed = placed_references(self.references, state.partitions)
         for reference in placed:
             if state.partitions is None or reference.partition_id not in state.partitions:
                 raise LookupError(
@@ -86,7 +94,9 @@ class AddFiles(Transaction):
             files = state.files.changed(added=placed, unreferenced=self.unreferenced, at=at)
             added = replace(added, files=files)
         if self.job is not None:
-            record = self.job.record(number=state.number, at=at, files=len(_by_filename(placed)))
+            record = self.job.record(
+                number=state.number, at=at, files=len(references_by_file(placed))
+            )
             added = replace(added, jobs=state.jobs.with_job(self.job.job_id, record))
         return added
 
@@ -94,6 +104,15 @@ class AddFiles(Transaction):
         committed = state.jobs.find(self.job.job_id) if self.job else None
         if self.job is not None and committed is not None:
             raise JobAlreadyCommitted(self.job.job_id, committed.number)
+
+    def _check_swept(self, state: TableState) -> None:
+        swept = state.swept_before
+        if self.references and swept and self.written_since and self.written_since < swept:
+            raise NewFilesTooOld(
+                f"a sweep of orphans has deleted what was written before {swept}, and these files "
+                f"were written since {self.written_since}. Nothing was added. Run the job again, "
+                "in smaller parts or with a larger sleeper.table.gc.orphan.age.minutes."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +242,7 @@ class SplitFileReferences(Transaction):
                     "in one transaction. Name it once."
                 )
             check_unclaimed(_reference(state, *where))
-            _check_placement(push.into, state.partitions, below=push.partition_id)
+            check_placement(push.into, state.partitions, below=push.partition_id)
             for new in push.into:
                 self._check_free(state, new, added)
                 added.add((new.filename, new.partition_id))
@@ -295,7 +314,7 @@ class ClearFiles(Transaction):
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Forget all files and all jobs."""
-        if state.has_no_files and state.jobs.horizon is None:
+        if state.has_no_files and state.jobs.last is None:
             return state
         return replace(state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={})
 
@@ -315,79 +334,3 @@ def _reference(state: TableState, filename: str, partition_id: str) -> FileRefer
             "it was replaced and collected. Drop the job and plan again."
         )
     raise FileReferenceNotFound(state.missing_reference(filename, partition_id))
-
-
-def _in_place(
-    references: Sequence[FileReference], tree: PartitionTree | None
-) -> Sequence[FileReference]:
-    """Return references to new files with those for merged partitions on the one in their place."""
-    if not (tree and tree.merged) or not any(ref.partition_id in tree.merged for ref in references):
-        return references
-    placed = [
-        replace(ref, partition_id=tree.surviving_partition(ref.partition_id)) for ref in references
-    ]
-    moved = {
-        ref.filename
-        for before, ref in zip(references, placed, strict=True)
-        if before.partition_id != ref.partition_id
-    }
-    kept = [ref for ref in placed if ref.filename not in moved]
-    for of_one_file in _by_filename(ref for ref in placed if ref.filename in moved).values():
-        united = unite_references(of_one_file)
-        kept += [replace(united[0], whole_file=True)] if len(united) == 1 else united
-    return kept
-
-
-def unite_references(references: Iterable[FileReference]) -> list[FileReference]:
-    """Return one reference for each file and partition, for the rows of all that there are."""
-    united: dict[tuple[str, str], FileReference] = {}
-    for reference in references:
-        where = (reference.filename, reference.partition_id)
-        other = united.setdefault(where, reference)
-        if other is not reference:
-            united[where] = replace(
-                other,
-                row_count=other.row_count + reference.row_count,
-                row_count_estimated=other.row_count_estimated or reference.row_count_estimated,
-            )
-    return [*united.values()]
-
-
-def _by_filename(references: Iterable[FileReference]) -> dict[str, list[FileReference]]:
-    by_filename: dict[str, list[FileReference]] = {}
-    for reference in references:
-        by_filename.setdefault(reference.filename, []).append(reference)
-    return by_filename
-
-
-def _check_placement(
-    references: Sequence[FileReference], tree: PartitionTree | None, below: str | None = None
-) -> None:
-    """Check that one file's references lie in the tree, under `below`, and share no rows."""
-    places = Counter(reference.partition_id for reference in references)
-    for partition_id, count in places.items():
-        filename = references[0].filename
-        if count > 1:
-            raise FileReferenceAlreadyExists(
-                f"{filename!r} has {count} references on partition {partition_id!r}. "
-                "Each of its rows would be read as often. Give it one."
-            )
-        if tree is None or partition_id not in tree:
-            raise PartitionNotInTree(
-                f"{filename!r} cannot be referenced on partition {partition_id!r}: the table's "
-                "tree has no such partition. Read the table's state, then place the file again."
-            )
-        if below is None and len(places) == 1:
-            continue
-        above = [ancestor.partition_id for ancestor in tree.ancestors(partition_id)]
-        if below is not None and below not in above:
-            raise PartitionNotInTree(
-                f"{filename!r} cannot be pushed from partition {below!r} to {partition_id!r}, "
-                "which does not lie below it. Plan it again from the table as it is now."
-            )
-        shared = [ancestor_id for ancestor_id in above if ancestor_id in places]
-        if shared:
-            raise FileReferenceAlreadyExists(
-                f"{filename!r} would be referenced on partition {partition_id!r} and on its "
-                f"ancestor {shared[0]!r}: rows would be read twice. Choose one of the two."
-            )

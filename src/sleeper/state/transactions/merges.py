@@ -10,7 +10,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed
-from sleeper.state.transactions.files import unite_references
+from sleeper.state.transactions.placement import unite_references
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from sleeper.storage.local.unfinished import (
     discard,
     open_unfinished,
     sweep_unfinished,
+    write_time,
     write_unfinished,
 )
 from sleeper.storage.local.walk import walk
@@ -172,6 +173,14 @@ class FolderObjects:
         for folder in {self._remove_empty(folder) for folder in touched}:
             with suppress(FileNotFoundError):
                 _sync_folder(folder)
+
+    def storage_time(self) -> datetime:
+        """Write a hidden file and ask the file system when that was."""
+        try:
+            self._make_folder(str(self.root))
+            return write_time(str(self.root))
+        except OSError as error:
+            raise write_failure(error, str(self.root)) from error
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Queue up by a lock on a hidden file (the port says the rest)."""

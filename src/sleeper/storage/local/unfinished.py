@@ -13,7 +13,7 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sleeper.ports.objects import Output
 from sleeper.storage.keys import TEMPORARY
@@ -91,6 +91,21 @@ def discard(path: str) -> None:
         pass
     except OSError as error:
         logger.warning("unfinished file %s was not deleted: %s", path, error)
+
+
+def write_time(root: str) -> datetime:
+    """Return the time (UTC) that the file system gives to a hidden file written now.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor, path = open_unfinished(root)
+    try:
+        write_all(descriptor, b".")
+        return datetime.fromtimestamp(os.fstat(descriptor).st_mtime, UTC)
+    finally:
+        os.close(descriptor)
+        discard(path)
 
 
 def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:

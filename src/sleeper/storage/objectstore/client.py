@@ -5,26 +5,27 @@ obstore is an extra of this package, so it is imported at first use too.
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from sleeper.errors import BadRequest, MissingExtra, StorageFailed, UrlInvalid
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 
-_RETRIES: dict[str, Any] = {
-    "max_retries": 6,
-    "retry_timeout": timedelta(seconds=6),
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=1),
-        "base": 2,
-    },
-}
-"""A server that refuses is given up after 6 s at most, one that is silent after the 15 s below.
+T = TypeVar("T")
 
-An overloaded store answers 503, and is asked again within the same 6 s.
+logger = logging.getLogger(__name__)
+
+_OVERLOAD = re.compile(r"\b(?:503|429)\b|SlowDown|ServiceUnavailable|TooManyRequests")
+_RETRY_S = 6
+"""A server that refuses is given up after 6 s, one that is silent after the 15 s below.
+
+One that says that it is overloaded (503) gets the settings' patience after that.
 """
 
 _CONNECT_S, _SILENCE_S, _REQUEST_S = 3, 15, 120
@@ -63,12 +64,38 @@ class Client:
     def __init__(self, bucket: Bucket, settings: ObjectStoreSettings) -> None:
         self.bucket = bucket
         self.settings = settings
-        self._store: Any = None
+        self._stores: dict[bool, Any] = {}
 
     @property
     def is_amazon(self) -> bool:
         """Whether the bucket is on Amazon's own S3."""
         return self.bucket.scheme == "s3" and self.settings.is_amazon
+
+    def call(self, request: Callable[[Any], T]) -> T:
+        """Send a request; again, with patience, where the store is overloaded.
+
+        Args:
+            request: Sends it by obstore's store, and may be called twice.
+
+        Raises:
+            BadRequest, MissingExtra, StorageFailed, UrlInvalid: as `store` does.
+            Exception: what obstore raises.
+        """
+        try:
+            return request(self.store())
+        except obstore().exceptions.BaseError as error:
+            if not is_overload(error):
+                raise
+            logger.warning(
+                "%s is overloaded; the request is repeated for up to %d s more",
+                self.bucket.named(""),
+                self.settings.patience_s,
+            )
+            return request(self.patient_store())
+
+    def patient_store(self) -> Any:
+        """Return obstore's store that waits for the settings' patience, for uploads in parts."""
+        return self._opened(patient=True)
 
     def store(self) -> Any:
         """Return obstore's store, opened at the first call.
@@ -79,16 +106,19 @@ class Client:
             StorageFailed: the environment does not fit the kind of store.
             UrlInvalid: the endpoint is no http:// or https:// URL.
         """
+        return self._opened(patient=False)
+
+    def _opened(self, *, patient: bool) -> Any:
         _refuse_a_fork()
-        if self._store is None:
+        if patient not in self._stores:
             try:
-                self._store = _open(self.bucket, self.settings)
+                self._stores[patient] = _open(self.bucket, self.settings, patient=patient)
             except obstore().exceptions.BaseError as error:
                 raise StorageFailed(
                     f"cannot open {self.bucket.named('')}: {str(error).splitlines()[0]}. Mend the "
                     "environment variables that say how it is reached."
                 ) from error
-        return self._store
+        return self._stores[patient]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return client_of, (self.bucket, self.settings)
@@ -117,17 +147,29 @@ def _refuse_a_fork() -> None:
     _used_in.add(process)
 
 
-def _open(bucket: Bucket, settings: ObjectStoreSettings) -> Any:
+def is_overload(error: Exception) -> bool:
+    """Say whether the store asks for fewer requests: it is up, and will answer later."""
+    return _OVERLOAD.search(str(error).partition("\n\nDebug source")[0]) is not None
+
+
+def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> Any:
     stores = obstore().store
+    retries = _retries(settings.patience_s, 1_000, 8) if patient else _retries(_RETRY_S, 6, 1)
     options: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=_CONNECT_S),
         "read_timeout": timedelta(seconds=_SILENCE_S),
         "timeout": timedelta(seconds=_REQUEST_S),
     }
+    if settings.ca_file:
+        options["root_certificate"] = _certificates(settings.ca_file)
+        logger.warning(
+            "certificates in AWS_CA_BUNDLE are trusted, but not by reads of key ranges: set "
+            "SSL_CERT_FILE to the same file"
+        )
     if settings.allow_http:
         options["allow_http"] = True
     if bucket.scheme == "gs":
-        return stores.GCSStore(bucket.name, client_options=options, retry_config=_RETRIES)
+        return stores.GCSStore(bucket.name, client_options=options, retry_config=retries)
     if settings.had_credentials:
         raise UrlInvalid(
             f"the endpoint of an object store, {settings.endpoint}, was given with a user name or "
@@ -143,6 +185,29 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings) -> Any:
     return stores.S3Store(
         bucket.name,
         client_options=options,
-        retry_config=_RETRIES,
+        retry_config=retries,
         **{name: value for name, value in given.items() if value is not None},
     )
+
+
+def _retries(for_s: int, retries_max: int, wait_max_s: int) -> dict[str, Any]:
+    """Return settings of obstore's retries; it adds jitter to each wait."""
+    return {
+        "max_retries": retries_max,
+        "retry_timeout": timedelta(seconds=for_s),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=wait_max_s),
+            "base": 2,
+        },
+    }
+
+
+def _certificates(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot read the certificates in {path}: {error.strerror}. Mend "
+            "AWS_CA_BUNDLE, which names it."
+        ) from error

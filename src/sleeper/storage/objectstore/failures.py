@@ -6,12 +6,14 @@ import re
 
 from sleeper.errors import ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.model.object_stores import Bucket
-from sleeper.storage.objectstore.client import obstore
+from sleeper.storage.objectstore.client import is_overload, obstore
 
 _NO_BUCKET = re.compile("NoSuchBucket|bucket does not exist")
 _NO_CREDENTIALS = re.compile(r"169\.254\.|metadata\.google|InvalidAccessKeyId|MissingCredential")
 _NO_CONDITIONS = re.compile("501 Not Implemented|NotImplemented")
 _ELSEWHERE = re.compile("redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed")
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_NO_TLS = re.compile(r"InvalidMessage\(\s*InvalidContentType")
 _CREDENTIALS = (
     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role that may use "
     "the bucket"
@@ -91,6 +93,23 @@ def _told(error: Exception, bucket: Bucket) -> str:
     text = str(error)
     if _NO_BUCKET.search(text):
         return f"there is no bucket {bucket.name!r}. Make it, or mend the URL."
+    certificate = _CERTIFICATE.search(text)
+    if certificate:
+        return (
+            f"its server answers, but shows a certificate that is not trusted ({certificate[1]}). "
+            "Set SSL_CERT_FILE to a file with the certificate of the authority that issued it "
+            "(PEM), or mend the server's certificate or the host name in AWS_ENDPOINT_URL."
+        )
+    if _NO_TLS.search(text):
+        return (
+            "its server does not speak TLS. Write http:// in AWS_ENDPOINT_URL, or the port where "
+            "it speaks TLS."
+        )
+    if is_overload(error):
+        return (
+            f"the store is overloaded ({_reason(error)}). It was waited for; try again later, or "
+            "with fewer processes at once. SLEEPER_STORE_PATIENCE_SECONDS sets how long to wait."
+        )
     if _NO_CREDENTIALS.search(text):
         return f"no valid credentials ({_reason(error)}). {_CREDENTIALS}."
     if _ELSEWHERE.search(text):

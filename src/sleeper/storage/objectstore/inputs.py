@@ -38,19 +38,17 @@ class BucketInputs:
             StorageFailed: the store cannot be read.
         """
         bucket, key = split_url(url)
-        store = self._client(bucket).store()
+        client = self._client(bucket)
+        client.store()
         try:
-            if key and not key.endswith("/") and _is_object(store, key):
-                return [bucket.named(key)]
-            folder = key.strip("/")
-            found = [bucket.named(name) for name in _parquet_below(store, folder)]
+            found = client.call(lambda store: _names_of(store, key))
         except vendor_errors() as error:
             raise _failure(error, bucket, key) from error
         if not found:
             raise InputNotFound(
                 f"there is no object {url!r}, and no *.parquet object in a folder of that name"
             )
-        return found
+        return [bucket.named(name) for name in found]
 
     @contextmanager
     def open(self, url: str) -> Iterator[BucketFile]:
@@ -61,14 +59,15 @@ class BucketInputs:
             StorageFailed: the store cannot be read.
         """
         bucket, key = split_url(url)
-        store = self._client(bucket).store()
+        client = self._client(bucket)
+        client.store()
         try:
-            head = obstore().head(store, key)
+            head = client.call(lambda store: obstore().head(store, key))
         except FileNotFoundError:
             raise InputNotFound(f"there is no object {url!r} any longer") from None
         except vendor_errors() as error:
             raise _failure(error, bucket, key) from error
-        file = BucketFile(store, bucket, key, size_bytes=head["size"], e_tag=head["e_tag"])
+        file = BucketFile(client, key, size_bytes=head["size"], e_tag=head["e_tag"])
         yield file
         file.close()
 
@@ -98,10 +97,8 @@ class BucketFile:
     All pieces are of the object as it was when it was opened; the store checks that.
     """
 
-    def __init__(
-        self, store: Any, bucket: Bucket, key: str, *, size_bytes: int, e_tag: str | None
-    ) -> None:
-        self._store, self._bucket, self._key = store, bucket, key
+    def __init__(self, client: Client, key: str, *, size_bytes: int, e_tag: str | None) -> None:
+        self._client, self._bucket, self._key = client, client.bucket, key
         self._size_bytes, self._e_tag = size_bytes, e_tag
         self._position = 0
         self.closed = False
@@ -116,7 +113,9 @@ class BucketFile:
         if self._e_tag is not None:
             options["if_match"] = self._e_tag
         try:
-            body = bytes(obstore().get(self._store, self._key, options=options).bytes())
+            body = self._client.call(
+                lambda store: bytes(obstore().get(store, self._key, options=options).bytes())
+            )
         except obstore().exceptions.PreconditionError:
             raise InputUnreadable(
                 f"{self._bucket.named(self._key)!r} was replaced while it was read. Nothing was "
@@ -155,6 +154,12 @@ class BucketFile:
     def close(self) -> None:
         """Forget the place. Nothing is open."""
         self.closed = True
+
+
+def _names_of(store: Any, key: str) -> list[str]:
+    if key and not key.endswith("/") and _is_object(store, key):
+        return [key]
+    return list(_parquet_below(store, key.strip("/")))
 
 
 def _is_object(store: Any, key: str) -> bool:

@@ -7,17 +7,18 @@ whose process was killed, which a lifecycle rule of the bucket removes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
-from sleeper.storage.objectstore.client import Client, obstore
+from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
     is_missing_bucket,
     is_panic,
@@ -30,7 +31,10 @@ from sleeper.storage.objectstore.failures import (
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
 
+logger = logging.getLogger(__name__)
+
 _PAGE_KEYS = 1_000  # what one request of a listing returns
+_TIME_KEY = "storage.time"  # written to learn the store's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +51,9 @@ class BucketObjects:
 
     def create(self, key: str, body: bytes) -> bool:
         """Put with `If-None-Match: *`: the store refuses where the key is taken."""
-        store, name = self.client.store(), self._name(key)
+        name = self._opened(key)
         try:
-            obstore().put(store, name, body, mode="create")
+            self.client.call(lambda store: obstore().put(store, name, body, mode="create"))
         except obstore().exceptions.AlreadyExistsError:
             return False
         except vendor_errors() as error:
@@ -58,17 +62,17 @@ class BucketObjects:
 
     def put(self, key: str, body: bytes) -> None:
         """Put, whatever was there."""
-        store, name = self.client.store(), self._name(key)
+        name = self._opened(key)
         try:
-            obstore().put(store, name, body)
+            self.client.call(lambda store: obstore().put(store, name, body))
         except vendor_errors() as error:
             raise self._write_failure(error, key) from error
 
     def read(self, key: str) -> bytes | None:
         """Get a whole object."""
-        store, name = self.client.store(), self._name(key)
+        name = self._opened(key)
         try:
-            return bytes(obstore().get(store, name).bytes())
+            return self.client.call(lambda store: bytes(obstore().get(store, name).bytes()))
         except FileNotFoundError as error:
             if is_missing_bucket(error):
                 raise self._read_failure(error, key) from error
@@ -79,14 +83,16 @@ class BucketObjects:
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Get parts of an object side by side; neighbours less than 1 MiB apart come as one."""
         check_ranges(key, ranges)
-        store, name = self.client.store(), self._name(key)
+        name = self._opened(key)
         asked = [(offset, length) for offset, length in ranges if length]
         if not asked:
             self.size(key)
             return [b""] * len(ranges)
         starts, lengths = zip(*asked, strict=True)
         try:
-            parts = obstore().get_ranges(store, name, starts=starts, lengths=lengths)
+            parts = self.client.call(
+                lambda store: obstore().get_ranges(store, name, starts=starts, lengths=lengths)
+            )
         except FileNotFoundError as error:
             raise self._absence(error, key) from error
         except vendor_errors() as error:
@@ -106,9 +112,9 @@ class BucketObjects:
 
     def size(self, key: str) -> int:
         """Ask for the object's head."""
-        store, name = self.client.store(), self._name(key)
+        name = self._opened(key)
         try:
-            return int(obstore().head(store, name)["size"])
+            return self.client.call(lambda store: int(obstore().head(store, name)["size"]))
         except FileNotFoundError as error:
             raise self._absence(error, key) from error
         except vendor_errors() as error:
@@ -136,12 +142,22 @@ class BucketObjects:
         names = [*dict.fromkeys(self._name(key) for key in keys)]
         if not names:
             return
-        store = self.client.store()
+        self.client.store()
         try:
-            _delete(store, names)
+            self.client.call(lambda store: _delete(store, names))
         except vendor_errors() as error:
             first = key_of(names[0])
             raise write_failure(error, self.client.bucket, first) from error
+
+    def storage_time(self) -> datetime:
+        """Put an object of one byte and ask for its head."""
+        self.put(_TIME_KEY, b".")
+        store, name = self.client.store(), self._name(_TIME_KEY)
+        try:
+            modified: datetime = obstore().head(store, name)["last_modified"]
+        except vendor_errors() as error:
+            raise self._read_failure(error, _TIME_KEY) from error
+        return modified.astimezone(UTC)
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
@@ -153,15 +169,8 @@ class BucketObjects:
 
     def _listed(self, start: str, after: str) -> Iterator[ObjectInfo]:
         folder = start[: start.rfind("/") + 1]
-        store = self.client.store()
         try:
-            pages = obstore().list(
-                store,
-                prefix=stored_name(folder[:-1]) or None,
-                offset=stored_name(_whole_names(after)) or None,
-                chunk_size=_PAGE_KEYS,
-            )
-            for page in pages:
+            for page in self._pages(folder, after):
                 for found in page:
                     key = key_of(found["path"])
                     name = key.removeprefix(self.prefix)
@@ -171,9 +180,35 @@ class BucketObjects:
         except vendor_errors() as error:
             raise read_failure(error, self.client.bucket, folder) from error
 
+    def _pages(self, folder: str, after: str) -> Iterator[Any]:
+        """Yield pages; where the store is overloaded, go on with patience after the last one."""
+        store, offset = self.client.store(), stored_name(_whole_names(after)) or None
+        for patient in (False, True):
+            try:
+                for page in obstore().list(
+                    store,
+                    prefix=stored_name(folder[:-1]) or None,
+                    offset=offset,
+                    chunk_size=_PAGE_KEYS,
+                ):
+                    yield page
+                    offset = page[-1]["path"] if page else offset
+            except obstore().exceptions.BaseError as error:
+                if patient or not is_overload(error):
+                    raise
+                store = self.client.patient_store()
+                logger.warning("listing %s goes on with patience: %s", folder, error)
+            else:
+                return
+
     def _name(self, key: str) -> str:
         check_key(key)
         return stored_name(self.prefix + key)
+
+    def _opened(self, key: str) -> str:
+        """Return an object's name, once the store is open: why it cannot be is an error of ours."""
+        self.client.store()
+        return self._name(key)
 
     def _absence(self, error: Exception, key: str) -> StorageFailed:
         if is_missing_bucket(error):

@@ -69,7 +69,7 @@ class BucketOutput(Output):
         if self._closed:
             return
         self._closed = True
-        store = self._client.store()
+        store = self._client.patient_store()
         try:
             if self._upload is None:
                 obstore().put(store, self._name, self._take())
@@ -89,7 +89,7 @@ class BucketOutput(Output):
 
     def _send(self) -> None:
         if self._upload is None:
-            self._upload = _Upload(self._client.store(), self._name)
+            self._upload = _Upload(self._client.patient_store(), self._name)
             weakref.finalize(self, self._upload.cancel)
         self._upload.send(self._take())
 

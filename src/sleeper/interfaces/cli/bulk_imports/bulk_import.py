@@ -141,7 +141,7 @@ def _checked_name(job: BulkImportJob, instance: Instance) -> str:
 def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[str, Any]) -> None:
     if asked["engine"] == "local":
         raise click.UsageError("--engine local runs in this process: leave out --submit")
-    if asked["set_aside"] and platform.startswith("emr"):
+    if asked["set_aside"] and "emr" in platform:
         raise click.UsageError(
             "--set-aside is a folder that all workers reach; machines of EMR have none"
         )
@@ -153,12 +153,6 @@ def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[s
     if asked["dry_run"]:
         print_json(_shown(planned))
         return
-    if platform != "spark-submit" and "://" not in instance.url:
-        click.echo(
-            f"sleeper: the instance is the folder {instance.url}; machines of the cluster must "
-            "find it at the same path",
-            err=True,
-        )
     sent = submitted.submit(planned)
     if asked["as_json"]:
         print_json(_shown(sent))

@@ -17,16 +17,18 @@ import click
 
 from sleeper.interfaces import bulk_import_job
 from sleeper.model.properties import InstanceProperties
-from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
 from sleeper.spark.submit.submitted_jobs import Cluster
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PLATFORMS = ("spark-submit", "emr-serverless", "emr", "kubernetes")
-_AWS = ("emr", "emr-serverless")
+PLATFORMS = ("spark-submit", "emr-serverless", "emr", "persistent-emr", "kubernetes")
+_EMR = ("emr", "persistent-emr")
+_AWS = (*_EMR, "emr-serverless")
 _COMMAND = ("spark-submit", "kubernetes")
+_OF_EMR = "sleeper.bulk.import.emr."
 _SHIPPED = ("spark-submit", *_AWS)
 # Each option: what it is called, the platforms it is for, metavar, help.
 _OPTIONS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
@@ -39,7 +41,8 @@ _OPTIONS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("service_account", ("kubernetes",), "NAME", "Who the driver is."),
     ("application_id", ("emr-serverless",), "ID", "The application."),
     ("execution_role", ("emr-serverless",), "ARN", "The role that the job runs as."),
-    ("cluster_id", ("emr",), "ID", "A cluster that runs; else one is made for the job."),
+    ("cluster_id", _EMR, "ID", "A cluster that runs; else emr makes one for the job."),
+    ("cluster_name", _EMR, "NAME", "A cluster that runs, by its name."),
     ("service_role", ("emr",), "NAME", "The role of EMR itself."),
     ("instance_profile", ("emr",), "NAME", "The role of the machines, and so of the job."),
     ("subnet", ("emr",), "ID", "Where machines run; may be repeated."),
@@ -98,8 +101,8 @@ def cluster_of(
             )
         case "kubernetes":
             return _kubernetes(wanted, asked, master)
-        case "emr":
-            return _emr(wanted, asked)
+        case "emr" | "persistent-emr":
+            return _emr(wanted, asked, kept=platform == "persistent-emr", properties=properties)
         case _:
             return EmrServerless(
                 application_id=wanted("application_id", "emr.serverless.application.id"),
@@ -143,18 +146,33 @@ def _kubernetes(wanted: _Wanted, asked: dict[str, Any], master: str | None) -> K
     )
 
 
-def _emr(wanted: _Wanted, asked: dict[str, Any]) -> Emr:
-    if asked["cluster_id"]:
+def _emr(
+    wanted: _Wanted, asked: dict[str, Any], *, kept: bool, properties: InstanceProperties
+) -> Emr:
+    if asked["cluster_id"] and asked["cluster_name"]:
+        raise click.UsageError("--cluster-id and --cluster-name name one cluster: leave one out")
+    if kept and not asked["cluster_id"]:
+        asked["cluster_name"] = wanted("cluster_name", "persistent.emr.cluster.name")
+    if asked["cluster_id"] or asked["cluster_name"]:
         for name in ("service_role", "instance_profile", "subnet", "log_uri"):
             if asked[name]:
                 option = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{option} is for a new cluster: leave out --cluster-id")
+                raise click.UsageError(f"{option} is for a new cluster: leave it out")
     return Emr(
         cluster_id=asked["cluster_id"],
+        cluster_name=asked["cluster_name"],
         service_role=wanted("service_role", "emr.role.name", "EMR_DefaultRole_V2"),
         instance_profile=wanted("instance_profile", "emr.ec2.role.name", "EMR_EC2_DefaultRole"),
         subnet_ids=tuple(asked["subnet"]),
         log_uri=asked["log_uri"],
+        key_pair=properties.text(f"{_OF_EMR}keypair.name"),
+        security_group=properties.text(f"{_OF_EMR}master.additional.security.group"),
+        security_configuration=properties.text(f"{_OF_EMR}security.conf.name"),
+        ebs=EbsVolumes(
+            size_gb=int(properties.text(f"{_OF_EMR}ebs.volume.size.gb") or 0),
+            volume_type=properties.text(f"{_OF_EMR}ebs.volume.type") or "",
+            per_instance=int(properties.text(f"{_OF_EMR}ebs.volumes.per.instance") or 0),
+        ),
         region=asked["region"],
         endpoint_url=asked["endpoint_url"],
     )

@@ -1,4 +1,4 @@
-"""Whether keys are in order, and between which limits they lie."""
+"""Between which limits row keys lie."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-
-def first_out_of_order(keys: pa.RecordBatch) -> int | None:
-    """Return the number of the first row that is less than the one before it, or None.
-
-    Args:
-        keys: Key columns without nulls, in the order in which they are compared.
-    """
-    falls = np.zeros(max(0, keys.num_rows - 1), dtype=bool)
-    for column in reversed(keys.columns):
-        before, after = column.slice(0, len(falls)), column.slice(1)
-        as_before = _flags(pc.equal(after, before))
-        falls = _flags(pc.less(after, before)) | (as_before & falls)
-    return _first(falls, 1)
 
 
 class KeyLimits:
