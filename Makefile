@@ -13,6 +13,11 @@ VENV40 := .venv-spark40
 PIP40 := $(VENV40)/bin/python $(INSTALL)
 READY40 := $(VENV40)/.package-installed
 
+# The systems that `make bench ARGS=peers` measures Sleeper beside.
+VENVPEERS := .venv-peers
+PIPPEERS := $(VENVPEERS)/bin/python $(INSTALL)
+READYPEERS := $(VENVPEERS)/.package-installed
+
 # More arguments for the tool that a recipe runs: make test ARGS="-k split"
 ARGS ?=
 
@@ -70,7 +75,7 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
 
-bench: $(READY) ## Measure speed on this machine.
+bench: $(READY) $(if $(filter peers,$(ARGS)),$(READYPEERS)) ## Measure speed here. ARGS=peers: beside others.
 	@$(BIN)/python -m bench $(ARGS)
 
 mutants: $(READY) ## Put bugs into copies of the code: do tests catch them? ARGS names some.
@@ -82,13 +87,13 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--no-emit-find-links --no-emit-trusted-host
 
 lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
-	@for name in build run dev spark40; do \
+	@for name in build run dev spark40 peers; do \
 		echo "pinning requirements/$$name.txt"; \
 		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done
 
 clean: ## Remove the virtual environments and everything that tools left behind.
-	@rm -rf $(VENV) $(VENV40) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@rm -rf $(VENV) $(VENV40) $(VENVPEERS) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- set-up
@@ -125,4 +130,15 @@ $(VENV40)/.requirements-installed: requirements/build.txt requirements/spark40.t
 
 $(READY40): $(VENV40)/.requirements-installed pyproject.toml
 	@$(PIP40) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENVPEERS)/.requirements-installed: requirements/build.txt requirements/peers.txt | $(BIN)/python
+	@echo "Setting up $(VENVPEERS), once: a few minutes."
+	@$(BIN)/python -m venv --clear $(VENVPEERS)
+	@$(PIPPEERS) --require-hashes --requirement requirements/build.txt
+	@$(PIPPEERS) --require-hashes --no-build-isolation --requirement requirements/peers.txt
+	@touch $@
+
+$(READYPEERS): $(VENVPEERS)/.requirements-installed pyproject.toml
+	@$(PIPPEERS) --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -27,6 +27,7 @@ from sleeper.errors import (
     InstanceAlreadyExists,
     InstanceNotFound,
     TableNotFound,
+    UrlInvalid,
 )
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import read_properties, write_properties
@@ -267,6 +268,8 @@ class Instance:
         )
 
     def _record(self, name: str) -> TableRecord:
+        if not isinstance(name, str):
+            raise BadRequest(f"a table is named by a string, not {name!r}")
         record = self._context.index.by_name(name)
         if record is None:
             raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
@@ -293,6 +296,11 @@ class Instance:
 
 def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     """Write a new instance's properties; False when an instance is there already."""
+    if (outer := place.enclosing_instance()) is not None:
+        raise UrlInvalid(
+            f"{place.url} lies inside the instance at {outer}: make an instance beside it, not in "
+            "it, where it would be taken for a part of it"
+        )
     fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()

@@ -211,6 +211,16 @@ class TestFailures:
 
         assert told in str(write_failure(error, Bucket("s3", "b"), "k"))
 
+    def test_of_google_without_credentials(self):
+        """Amazon's variables are of no use there."""
+        import obstore.exceptions  # noqa: PLC0415
+
+        error = obstore.exceptions.GenericError("token request to metadata.google.internal")
+        told = str(write_failure(error, Bucket("gs", "b"), "k"))
+
+        assert "GOOGLE_APPLICATION_CREDENTIALS" in told
+        assert "AWS_" not in told
+
     def test_of_an_endpoint_without_a_scheme(self):
         """obstore would end in a panic."""
         client = Client(Bucket("s3", "b"), ObjectStoreSettings(endpoint="localhost:9000"))

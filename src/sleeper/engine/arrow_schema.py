@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -315,6 +315,14 @@ def schema_of(
             f"a {type(schema).__name__} of Spark is no schema of a table, because it does not say "
             "which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it by "
             "pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
+        )
+    for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
+        if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):
+            raise BadRequest(f"{name} must be a list of names of fields, not {keys!r}")
+    if not isinstance(schema, Schema | pa.Schema | str | bytes | Mapping):
+        raise SchemaInvalid(
+            "schema must be a Schema, its JSON, or a pyarrow.Schema with row_keys=[...], not "
+            f"{schema!r}"
         )
     if isinstance(schema, pa.Schema):
         if not row_keys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 import pyarrow as pa
 
@@ -22,7 +22,8 @@ class Rows:
     An answer to a range is a stream: it is read from the files while you iterate, and once;
     after that, query again or keep what `to_arrow` returned. An answer to keys is held in
     memory and may be looked at as often as you like. Other libraries take either directly,
-    by the Arrow PyCapsule interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`.
+    by the Arrow PyCapsule interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`. pandas
+    does not: use `to_pandas`.
 
     Args:
         batches: The stream, in key order. Closing these rows closes it.
@@ -80,6 +81,17 @@ class Rows:
         An error in the middle reaches the library as text: it raises its own class.
         """
         return self.reader().__arrow_c_stream__(requested_schema)
+
+    def __array__(self, *_: object, **__: object) -> Never:
+        """Refuse to become one NumPy array, which `pandas.DataFrame(rows)` would ask for.
+
+        Raises:
+            BadRequest: always; without this pandas makes a frame of one cell.
+        """
+        raise BadRequest(
+            "rows are columns of several types, not one array: use rows.to_pandas() for a "
+            "DataFrame, or rows.to_arrow().column(name).to_numpy() for one column"
+        )
 
     def to_arrow(self) -> pa.Table:
         """Read all rows into an Arrow table."""

@@ -310,6 +310,10 @@ def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[An
     """
     field = schema.row_keys[0]
     kind = key_type(field)
+    if isinstance(split_points, str | bytes | Mapping) or not isinstance(split_points, Iterable):
+        raise SplitPointsInvalid(
+            f"split_points must be a list of values of {field.name!r}, not {split_points!r}"
+        )
     points: list[Any] = []
     for given in split_points:
         try:

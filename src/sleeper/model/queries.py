@@ -7,13 +7,18 @@ keys=[...]                      many of them
 range={"id": ("a", "b")}        [min, max) on any row key fields; None is no limit
 range={"id": ("a", True, "b", True)}   saying whether each end belongs
 regions=[{...}, {...}]          several at once; overlaps are read once
+
+Without any of them all rows are asked for. An empty list asks for no rows. None is refused: it is
+mostly a value that is missing where it was to be, and would read the whole table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from operator import index
+from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
 from sleeper.model.keys import Key, checked_value
@@ -22,6 +27,26 @@ from sleeper.model.schema import Schema
 
 RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
 RegionRequest = Mapping[str, RangeRequest]
+
+
+class NotGiven(Enum):
+    """The type of `NOT_GIVEN`."""
+
+    NOT_GIVEN = "not given"
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+NOT_GIVEN: Final = NotGiven.NOT_GIVEN
+"""Stands for an argument that was left out, where None would be a mistake."""
+
+_WANTED = {
+    "key": "a value, a tuple of values, or {field: value}",
+    "keys": "a list or array of whole row keys",
+    "range": "{field: (min, max)}",
+    "regions": "a list of {field: (min, max)}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +159,56 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
     return region_of(schema, ranges)
 
 
+def asked_by(*, key: object, keys: object, range: object, regions: object) -> str | None:  # noqa: A002 - the field's own word
+    """Return which of the four is given; None where none is, which asks for all rows.
+
+    Raises:
+        QueryInvalid: several are given, or one is None.
+    """
+    all_four = {"key": key, "keys": keys, "range": range, "regions": regions}
+    given = {name: value for name, value in all_four.items() if value is not NOT_GIVEN}
+    for name, value in given.items():
+        if value is None:
+            raise QueryInvalid(
+                f"{name}=None asks for nothing: give {_WANTED[name]}, or leave {name}= out to ask "
+                "for all rows"
+            )
+    if len(given) > 1:
+        raise QueryInvalid(
+            f"ask by one of key, keys, range and regions, not by several: {', '.join(given)}"
+        )
+    return next(iter(given), None)
+
+
+def asked_regions(schema: Schema, key_range: object, regions: object) -> list[Region]:
+    """Return the canonical regions of `range` or `regions`, or the whole table's; maybe none.
+
+    Raises:
+        QueryInvalid: as for `region_from_request`; also when `regions` is no list.
+    """
+    if regions is NOT_GIVEN:
+        whole: Any = {} if key_range is NOT_GIVEN else key_range
+        return [region_from_request(schema, whole)]
+    if isinstance(regions, Mapping):
+        raise QueryInvalid(f"regions is a list of ranges; did you mean range={regions!r}?")
+    if isinstance(regions, str | bytes) or not isinstance(regions, Iterable):
+        raise QueryInvalid(f"regions must be {_WANTED['regions']}, not {regions!r}")
+    return [region_from_request(schema, request) for request in regions]
+
+
+def checked_as_of(as_of: object) -> int | None:
+    """Return the transaction number that `as_of` names; None for the newest.
+
+    Raises:
+        QueryInvalid: it is no whole number.
+    """
+    if as_of is None:
+        return None
+    if isinstance(as_of, bool) or not hasattr(as_of, "__index__"):
+        raise QueryInvalid(f"as_of must be a transaction number, not {as_of!r}")
+    return index(as_of)
+
+
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns of an answer: those asked for, in that order, or all of them.
 
@@ -144,6 +219,9 @@ def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str,
         return schema.names
     if isinstance(columns, str):
         raise QueryInvalid(f"columns is a list of names; did you mean [{columns!r}]?")
+    if not isinstance(columns, Iterable):
+        raise QueryInvalid(f"columns must be a list of names of columns, not {columns!r}")
+    columns = tuple(columns)
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
         raise QueryInvalid(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from sleeper.errors import BadRequest
 
@@ -45,8 +45,9 @@ def choose_engine(
         spark_installed: Whether Spark can be used at all.
 
     Raises:
-        BadRequest: the engine asked for cannot read this input.
+        BadRequest: the engine asked for is unknown, or cannot read this input.
     """
+    _check_asked(asked)
     if kind == "frame":
         if asked == "local":
             raise BadRequest(
@@ -75,3 +76,9 @@ def choose_engine(
     if input_bytes <= LOCAL_BYTES_MAX:
         return EngineChoice("spark", f"{size} do not fit this machine's temporary folder")
     return EngineChoice("spark", f"{size} are more than one machine does soon")
+
+
+def _check_asked(asked: object) -> None:
+    known = get_args(EngineAsked)
+    if asked not in known:
+        raise BadRequest(f"engine must be {', '.join(known[:-1])} or {known[-1]}, not {asked!r}")

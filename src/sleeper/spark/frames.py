@@ -191,7 +191,7 @@ def _in_any(schema: Schema, regions: Sequence[Region]) -> Column:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - see above
 
     conditions = [reduce(and_, _inside(schema, region), F.lit(True)) for region in regions]
-    return reduce(or_, conditions)
+    return reduce(or_, conditions, F.lit(False))
 
 
 def _inside(schema: Schema, region: Region) -> Iterable[Column]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sleeper.errors import UrlInvalid
+from sleeper.errors import StorageFailed, UrlInvalid
+from sleeper.model import paths
 from sleeper.model.object_stores import (
     ObjectStoreSettings,
     is_bucket_url,
@@ -50,6 +52,26 @@ class Place:
         name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
         return name[:20] or "sleeper"
 
+    def enclosing_instance(self) -> str | None:
+        """Return the URL of an instance that this place lies inside of; None where it does not.
+
+        Parents that may not be read are passed over.
+        """
+        if self.scheme == "file":
+            for parent in Path(self.url).resolve().parents:
+                if (parent / paths.INSTANCE_PROPERTIES).is_file():
+                    return str(parent)
+        elif isinstance(self.objects, BucketObjects):
+            bucket, folder = split_url(self.url)
+            parts = folder.split("/")
+            for length in range(len(parts)):
+                parent_key = "/".join(parts[:length])
+                above = BucketObjects(self.objects.client).under(parent_key)
+                with suppress(StorageFailed):
+                    if above.read(paths.INSTANCE_PROPERTIES) is not None:
+                        return bucket.named(parent_key).rstrip("/")
+        return None
+
 
 def place_of(
     url: str | os.PathLike[str], stores: ObjectStoreSettings, now: Callable[[], datetime]
@@ -66,6 +88,8 @@ def place_of(
         UrlInvalid: the URL is empty, or its scheme is not known.
         MissingExtra: it names a bucket, and `sleeper-store[objectstore]` is not installed.
     """
+    if not isinstance(url, str | bytes | os.PathLike):
+        raise UrlInvalid(f"an instance needs a URL or the path of a folder, not {url!r}")
     text = os.fsdecode(url)
     if not text.strip():
         raise UrlInvalid("an instance needs a URL or the path of a folder, not an empty one")

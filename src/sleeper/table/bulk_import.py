@@ -34,7 +34,7 @@ from sleeper.spark.session import local_session
 from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.table.handle import OpenedTable, TableHandle
-from sleeper.table.rows import ingest
+from sleeper.table.rows import ingest, path_aside
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def bulk_import(
         master=master,
         conf=conf or {},
         ignore_extra_columns=ignore_extra_columns,
-        set_aside=None if set_aside is None else Path(set_aside),
+        set_aside=path_aside(set_aside),
         progress=progress,
     )
     started = self._context.now()

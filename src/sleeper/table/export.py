@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progress
 from sleeper.errors import DataDamaged, UrlInvalid
 from sleeper.model.object_stores import is_bucket_url, split_url
-from sleeper.model.queries import RegionRequest
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.operations.export import export as write_parts
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
@@ -22,7 +22,7 @@ from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.table.handle import OpenedTable, TableHandle
-from sleeper.table.spark import asked_regions, open_for_spark
+from sleeper.table.spark import asked_regions_of, open_for_spark
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -50,8 +50,8 @@ def export(
     self: TableHandle,
     target: str | os.PathLike[str],
     *,
-    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-    regions: Sequence[RegionRequest] | None = None,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
     spark: SparkSession | None = None,
@@ -87,12 +87,13 @@ def export(
     Source: rules EXP-2, EXP-3.
     """
     started = self._context.now()
-    asked = asked_regions(self, None, None, range, regions)
+    asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions)
+    place, number = _target_text(target), checked_as_of(as_of)
     opened = self._current()
     store = opened.store
-    state = store.refresh() if as_of is None else store.at(as_of)
+    state = store.refresh() if number is None else store.at(number)
     plan = plan_export(state, self.schema, asked, columns=columns)
-    exported = _write_to(self, os.fsdecode(target), _writer(self, opened, plan, spark, progress))
+    exported = _write_to(self, place, _writer(self, opened, plan, spark, progress))
     return ExportResult(
         files=tuple(part.name for part in exported.parts),
         rows=exported.row_count,
@@ -138,6 +139,15 @@ def _write_to(
     except DataDamaged:
         self._current()  # whoever deletes a table takes its files away
         raise
+
+
+def _target_text(target: object) -> str:
+    if not isinstance(target, str | bytes | os.PathLike):
+        raise UrlInvalid(
+            f"cannot export to {target!r}: a target is a folder, file:// and a path, or "
+            "s3://bucket/folder"
+        )
+    return os.fsdecode(target)
 
 
 def _folder(target: str) -> Path:

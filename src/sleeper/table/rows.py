@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,16 @@ from typing import Any
 from sleeper.engine.rows import Rows
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import write_settings
-from sleeper.errors import QueryInvalid
+from sleeper.errors import BadRequest
 from sleeper.model.properties import TableProperties
-from sleeper.model.queries import RegionRequest, region_from_request
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    NotGiven,
+    RegionRequest,
+    asked_by,
+    asked_regions,
+    checked_as_of,
+)
 from sleeper.model.schema import Schema
 from sleeper.operations import ingest as standard_ingest
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
@@ -59,7 +66,7 @@ def ingest(
     request = IngestRequest(
         job_id=job_id,
         ignore_extra_columns=ignore_extra_columns,
-        set_aside=None if set_aside is None else Path(set_aside),
+        set_aside=path_aside(set_aside),
         progress=progress,
     )
     result = standard_ingest.ingest(
@@ -80,14 +87,16 @@ def ingest(
 def query(
     self: TableHandle,
     *,
-    key: object = None,
-    keys: Any = None,
-    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-    regions: Sequence[RegionRequest] | None = None,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
 ) -> Rows:
     """Read rows by key or key range, in key order; everything without either.
+
+    None for key, keys, range or regions is refused; an empty list asks for no rows.
 
     Args:
         key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
@@ -111,18 +120,30 @@ def query(
 
     Source: rules QRY-1 to QRY-6.
     """
-    if sum(asked is not None for asked in (key, keys, range, regions)) > 1:
-        raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
+    asked = asked_by(key=key, keys=keys, range=range, regions=regions)
+    number = checked_as_of(as_of)
     opened = self._current()
-    state = opened.store.refresh() if as_of is None else opened.store.at(as_of)
+    state = opened.store.refresh() if number is None else opened.store.at(number)
     now_ms = int(self._context.now().timestamp() * 1000)
-    if key is not None:
+    if asked == "key":
         return query_key(opened.reader, state, key, columns, now_ms)
-    if keys is not None:
+    if asked == "keys":
         return query_keys(opened.reader, state, keys, columns, now_ms)
-    requests = regions if regions is not None else [range or {}]
-    asked = [region_from_request(self.schema, request) for request in requests]
-    return query_regions(opened.reader, state, asked, columns, now_ms)
+    found = asked_regions(self.schema, range, regions)
+    return query_regions(opened.reader, state, found, columns, now_ms)
+
+
+def path_aside(set_aside: object) -> Path | None:
+    """Return where rows without a key go; None where such rows are refused.
+
+    Raises:
+        BadRequest: it is no path.
+    """
+    if set_aside is None:
+        return None
+    if not isinstance(set_aside, str | os.PathLike) or not os.fspath(set_aside):
+        raise BadRequest(f"set_aside must be the path of a new file, not {set_aside!r}")
+    return Path(set_aside)
 
 
 def _ingest_settings(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.data_file import write_settings
-from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.errors import BadRequest
 from sleeper.lookup.key_batch import key_batch, key_rows
-from sleeper.model.queries import RegionRequest, key_region, region_from_request
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    NotGiven,
+    RegionRequest,
+    asked_by,
+    asked_regions,
+    checked_as_of,
+    key_region,
+)
 from sleeper.model.ranges import Region
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
 from sleeper.spark.frames import to_frame
@@ -24,10 +32,10 @@ def to_spark(
     self: TableHandle,
     spark: SparkSession,
     *,
-    key: object = None,
-    keys: Any = None,
-    range: RegionRequest | None = None,  # noqa: A002 - the field's own word
-    regions: Sequence[RegionRequest] | None = None,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
 ) -> DataFrame:
@@ -60,14 +68,16 @@ def to_spark(
 
     Source: rule QRY-20.
     """
+    number = checked_as_of(as_of)
+    found = asked_regions_of(self, key, keys, range, regions)
     table = open_for_spark(self)
     name = self.name
-    state = table.store.refresh() if as_of is None else table.store.at(as_of)
+    state = table.store.refresh() if number is None else table.store.at(number)
     return to_frame(
         spark,
         table.table_files,
         state,
-        regions=asked_regions(self, key, keys, range, regions),
+        regions=found,
         columns=columns,
         options={"instance": self._context.url, "table": name},
     )
@@ -110,24 +120,18 @@ def open_for_spark(self: TableHandle) -> OpenTable:
     )
 
 
-def asked_regions(
-    self: TableHandle,
-    key: object,
-    keys: Any,
-    key_range: RegionRequest | None,
-    regions: Sequence[RegionRequest] | None,
+def asked_regions_of(
+    self: TableHandle, key: object, keys: Any, key_range: object, regions: object
 ) -> list[Region]:
     """Return the regions that one of `key`, `keys`, `range` and `regions` asks for.
 
     Raises:
-        QueryInvalid: several of them are given, or a value does not fit the schema.
+        QueryInvalid: several of them are given, one is None, or a value does not fit the schema.
     """
-    if sum(asked is not None for asked in (key, keys, key_range, regions)) > 1:
-        raise QueryInvalid("ask by one of key, keys, range and regions, not by several")
-    if key is not None:
+    asked = asked_by(key=key, keys=keys, range=key_range, regions=regions)
+    if asked == "key":
         return [key_region(self.schema, key)]
-    if keys is not None:
-        asked = key_rows(key_batch(keys, self.schema, self.arrow_schema))
-        return [key_region(self.schema, each) for each in asked]
-    requests = regions if regions is not None else [key_range or {}]
-    return [region_from_request(self.schema, request) for request in requests]
+    if asked == "keys":
+        whole = key_rows(key_batch(keys, self.schema, self.arrow_schema))
+        return [key_region(self.schema, each) for each in whole]
+    return asked_regions(self.schema, key_range, regions)

@@ -8,6 +8,14 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="none-asks-for-all",
+        breaks="A key of None reads the whole table.",
+        module="model/queries.py",
+        right="        if value is None:\n",
+        wrong="        if value is NotGiven:\n",
+        tests=("tests/stories/test_wrong_arguments.py", "-k", "none"),
+    ),
+    Bug(
         name="aside-replaces",
         breaks="Rows set aside replace a file that came meanwhile.",
         module="engine/writing/unfinished_file.py",

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
-from sleeper.errors import InputNotFound, InputUnreadable
+from sleeper.errors import BadRequest, InputNotFound, InputUnreadable
 from sleeper.ports.input_store import InputStore
 
 _BATCH_ROWS_MAX = 131_072
@@ -190,6 +190,8 @@ def read_row_groups(
 def _local_path(path: AnyPath) -> str:
     """Return the path of a `file://` URL; any other path or URL as it is."""
     local = os.fsdecode(path)
+    if not local:
+        raise BadRequest(f"{path!r} names no file: give the path or URL of a file or a folder")
     if not _URL.match(local):
         return local
     url = urlsplit(local)

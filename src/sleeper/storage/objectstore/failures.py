@@ -18,6 +18,9 @@ _CREDENTIALS = (
     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role that may use "
     "the bucket"
 )
+_GOOGLE_CREDENTIALS = (
+    "Set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account that may use the bucket"
+)
 
 
 def vendor_errors() -> tuple[type[Exception], ...]:
@@ -111,7 +114,8 @@ def _told(error: Exception, bucket: Bucket) -> str:
             "with fewer processes at once. SLEEPER_STORE_PATIENCE_SECONDS sets how long to wait."
         )
     if _NO_CREDENTIALS.search(text):
-        return f"no valid credentials ({_reason(error)}). {_CREDENTIALS}."
+        advice = _GOOGLE_CREDENTIALS if bucket.scheme == "gs" else _CREDENTIALS
+        return f"no valid credentials ({_reason(error)}). {advice}."
     if _ELSEWHERE.search(text):
         return f"the bucket is in another region ({_reason(error)}). Set AWS_REGION to it."
     return (

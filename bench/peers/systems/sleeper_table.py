@@ -1,0 +1,53 @@
+"""Sleeper: eight leaves, by split points that are estimated from the first file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import sleeper
+from bench.peers.system import System
+from bench.random_rows import SCHEMA, split_points
+
+LEAVES = 8
+
+
+class SleeperTable(System):
+    """`Table.ingest`, `Table.compact`, `Table.query`."""
+
+    def begin(self) -> None:
+        instance = sleeper.connect(self.folder / "instance", create=True)
+        instance.create_table("t", SCHEMA, row_keys=["key"], split_points=split_points(LEAVES))
+        self.open()
+
+    def open(self) -> None:
+        self.table = sleeper.connect(self.folder / "instance").table("t")
+
+    def append(self, path: Path) -> None:
+        self.table.ingest(path)
+
+    def maintain(self) -> None:
+        self.open()
+        self.table.compact()
+
+    def one(self, key: str) -> pa.Table:
+        return self.table.query(key=key).to_arrow()
+
+    def many(self, keys: Sequence[str]) -> pa.Table:
+        return self.table.query(keys=keys).to_arrow()
+
+    def between(self, low: str, high: str) -> pa.Table:
+        return self.table.query(range={"key": (low, high)}).to_arrow()
+
+    def count_and_sum(self) -> tuple[int, int]:
+        rows = total = 0
+        for batch in self.table.query(columns=["n"]):
+            rows += batch.num_rows
+            total += pc.sum(batch["n"]).as_py() or 0
+        return rows, total
+
+
+PEER = SleeperTable
