@@ -23,14 +23,18 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import (
     BadRequest,
-    FormatTooNew,
     InstanceAlreadyExists,
     InstanceNotFound,
     TableNotFound,
     UrlInvalid,
 )
 from sleeper.model import paths
-from sleeper.model.formats.properties_file import read_properties, write_properties
+from sleeper.model.formats.properties_file import (
+    FORMAT_PROPERTY,
+    read_instance_properties,
+    read_properties,
+    write_properties,
+)
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.properties import (
@@ -57,7 +61,6 @@ from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 FORMAT = 1
-_FORMAT_PROPERTY = "sleeper.format.version"
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -107,7 +110,7 @@ def _connect(place: Place, *, create: bool = False) -> Instance:
             )
         _make(place, {})
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
-    values = _checked_format(read_properties(text.decode()), place.url)
+    values = read_instance_properties(text, place.url, FORMAT)
     log_mistakes(values, place.url)
     return Instance(place.objects, values, url=place.url, stores=place.stores)
 
@@ -301,7 +304,7 @@ def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
             f"{place.url} lies inside the instance at {outer}: make an instance beside it, not in "
             "it, where it would be taken for a part of it"
         )
-    fixed = {"sleeper.id": place.default_id, _FORMAT_PROPERTY: str(FORMAT)}
+    fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
     body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
     if isinstance(place.objects, BucketObjects):
@@ -327,16 +330,6 @@ def _refuse_to_copy_memory(url: str) -> None:
         raise BadRequest(
             "a memory:// instance lives in one process and cannot be pickled; use a folder"
         )
-
-
-def _checked_format(values: dict[str, str], url: str) -> dict[str, str]:
-    version = values.get(_FORMAT_PROPERTY, "1")
-    if not version.isdigit() or int(version) > FORMAT:
-        raise FormatTooNew(
-            f"the instance at {url} has format {version}; this Sleeper knows formats up to "
-            f"{FORMAT}: upgrade Sleeper"
-        )
-    return values
 
 
 def _no_table(name: str, names: Sequence[str]) -> str:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 import sleeper
-from sleeper.errors import FormatTooNew, InstanceAlreadyExists, InstanceNotFound, UrlInvalid
+from sleeper.errors import (
+    DataDamaged,
+    FormatTooNew,
+    InstanceAlreadyExists,
+    InstanceNotFound,
+    UrlInvalid,
+)
 
 
 class TestConnect:
@@ -46,6 +52,24 @@ class TestConnect:
 
         with pytest.raises(FormatTooNew, match="upgrade"):
             sleeper.connect(tmp_path / "i")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            b"",
+            b"sleeper.format.version=1",
+            b"\xff\xfe",
+            b"sleeper.id=x\nsleeper.format.version=\xc2\xb2",
+            b"sleeper.id=x\nsleeper.format.version=-1",
+        ],
+    )
+    def test_damaged_properties_are_told_as_that(self, tmp_path, text):
+        """By the name of the file and of the instance, and not as a mistake of the caller."""
+        sleeper.connect(tmp_path, create=True)
+        (tmp_path / "instance.properties").write_bytes(text)
+
+        with pytest.raises(DataDamaged, match=f"instance.properties .*{tmp_path.name}"):
+            sleeper.connect(tmp_path)
 
     def test_an_instance_is_named_after_its_folder(self, tmp_path):
         """Cut to twenty characters and plain letters (rule INS-1)."""

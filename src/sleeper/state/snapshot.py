@@ -43,6 +43,8 @@ _CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner
 _SWEPT_KEY = b"sleeper.swept.before"  # not there where no orphans were ever swept
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
+_INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
+
 _TIME = pa.timestamp("us", "UTC")
 _JOBS_SCHEMA = pa.schema(
     [
@@ -130,6 +132,7 @@ def _from_parquet(
         parquet = pq.ParquetFile(
             pa.BufferReader(body), pre_buffer=False, page_checksum_verification=True
         )
+        _check_size(parquet, len(body))
         table = parquet.read()
         metadata = table.schema.metadata
         found = int(metadata[_FORMAT_KEY])
@@ -146,6 +149,17 @@ def _from_parquet(
             f"{where} is damaged: {error}. Remove that snapshot: an older one, or the "
             "transaction log, holds the same."
         ) from error
+
+
+def _check_size(parquet: pq.ParquetFile, size_bytes: int) -> None:
+    """Make sure that the pages will take no more memory than names and counts can explain.
+
+    Real snapshots are compressed to about a tenth, and to a hundredth where all names are alike.
+    """
+    groups = [parquet.metadata.row_group(n) for n in range(parquet.metadata.num_row_groups)]
+    inflated = sum(group.total_byte_size for group in groups)
+    if inflated > max(_INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX * size_bytes):
+        raise ValueError(f"{size_bytes:,} bytes would become {inflated:,}")
 
 
 def _jobs_table(jobs: CommittedJobs) -> pa.Table:

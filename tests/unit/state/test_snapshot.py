@@ -137,6 +137,25 @@ class TestDamage:
 
         assert read == contents(table) or f"{name!r} of snapshot 3" in read
 
+    def test_a_part_that_would_fill_the_memory_is_damage(self, table):
+        """A kilobyte of Parquet can hold a gigabyte of zeros; its footer says so."""
+        parts = snapshot_parts(table, SCHEMA)
+        files = pq.read_table(pa.BufferReader(parts["files.parquet"]))
+        bomb = pa.array(["0" * (80 << 20)], pa.large_string())
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            pa.table({"filename": bomb}).replace_schema_metadata(files.schema.metadata),
+            sink,
+            compression="zstd",
+            use_dictionary=False,
+            write_statistics=False,
+        )
+        parts["files.parquet"] = sink.getvalue().to_pybytes()
+        assert len(parts["files.parquet"]) < 80 << 10
+
+        with pytest.raises(DataDamaged, match="would become 83,8"):
+            state_from_parts(table.number, parts.__getitem__, SCHEMA)
+
     def test_a_name_outside_the_table_is_damage(self, table):
         """What a snapshot names is read and deleted, as what the log names."""
         outside = after(table, AddFiles(references=(ref("../../etc/passwd", "L"),)))

@@ -110,7 +110,14 @@ def test_no_checkpoint_is_no_loss(objects):
 
 
 @pytest.mark.parametrize("key", [ENTRY.format(2), CHECKPOINT.format(64)])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"format":1}', b'{"format":1,"change":{}}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"{", b"[]", b'{"format":1}', b'{"format":1,"change":{}}'),
+        b'{"format":1,"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    ],
+    ids=["empty", "cut off", "list", "bare", "no change", "nested"],
+)
 def test_damage_is_named(objects, key, body):
     """A body that is none is reported by its key, with what to do; nothing is guessed."""
     with_tables(objects, 1)

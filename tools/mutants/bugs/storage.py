@@ -60,6 +60,22 @@ BUGS = (
         tests=("tests/contracts/test_objectstore_refusals.py", "-k", "password"),
     ),
     Bug(
+        name="sketch-not-bounded",
+        breaks="A few kilobytes of a sketch become gigabytes of memory.",
+        module="engine/writing/sketch.py",
+        right="    body = inflater.decompress(deflated, _INFLATED_BYTES_MAX)\n",
+        wrong="    body = inflater.decompress(deflated)\n",
+        tests=("tests/unit/engine/writing/test_sketch.py", "-k", "memory"),
+    ),
+    Bug(
+        name="sketch-items-unchecked",
+        breaks="A sketch that was changed on purpose ends a split with an error of its library.",
+        module="engine/writing/sketch.py",
+        right="        _value(kind, value)  # raises for what is no value of the kind\n",
+        wrong="        pass\n",
+        tests=("tests/unit/engine/writing/test_sketch.py", "-k", "on_purpose"),
+    ),
+    Bug(
         name="any-name-deleted",
         breaks="Garbage collection deletes whatever a log entry names.",
         module="storage/deletion.py",

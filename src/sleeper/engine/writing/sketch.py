@@ -40,6 +40,7 @@ _VERSION = 1
 # Magic, version, number of fields, rows of the file, how far apart its sketched rows are.
 _HEADER = struct.Struct("<7sBHQQ")
 _FIELD = struct.Struct("<20sQ")  # name of the type, bytes of the deflated sketch that follows
+_INFLATED_BYTES_MAX = 64 << 20  # of one field: four times what a builder gathers
 _LEVEL = 1  # of the compression: keys in order are much alike
 _LENGTH = struct.Struct("<I")
 _CHECKSUM = struct.Struct("<I")  # CRC-32 of all before it
@@ -153,6 +154,9 @@ def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:
         UnicodeDecodeError,
         RuntimeError,
         IndexError,
+        TypeError,
+        OverflowError,
+        MemoryError,
         zlib.error,
     ) as error:
         raise DataDamaged(
@@ -237,16 +241,32 @@ def _read(data: memoryview, schema: Schema, name: str) -> Sketches:
             raise ValueError(f"row key {field.name!r} is of {field.type}, its sketch of {kind}")
         start = offset + _FIELD.size
         offset = start + size
-        body = zlib.decompress(whole[start:offset])
-        sketch = quantiles_items_sketch.deserialize(body, _SERDES[kind]())
+        sketch = quantiles_items_sketch.deserialize(_inflated(whole[start:offset]), _SERDES[kind]())
         distributions.append(_distribution(kind, sketch, row_count, stride))
     return Sketches(row_count, tuple(distributions))
+
+
+def _inflated(deflated: memoryview) -> bytes:
+    """Decompress a sketch, but no more of it than a builder may have written."""
+    inflater = zlib.decompressobj()
+    body = inflater.decompress(deflated, _INFLATED_BYTES_MAX)
+    if not inflater.eof:
+        raise ValueError(f"it is cut off, or takes more than {_INFLATED_BYTES_MAX:,} bytes")
+    return body
 
 
 def _distribution(kind: Primitive, sketch: Any, row_count: int, stride: int) -> _Distribution:
     """Each item stands for itself and the rows up to the next; the very last row for itself."""
     count = sketch.n
+    if count > SKETCHED_ROWS_MAX or count > row_count or bool(count) != bool(row_count):
+        raise ValueError(f"it has {count} items for {row_count} rows")
+    if count and not 1 <= stride <= row_count:
+        raise ValueError(f"its items stand for {stride} rows each, of {row_count}")
     values = sketch.get_quantiles([(place + 0.5) / count for place in range(count)])
+    for value in values:
+        _value(kind, value)  # raises for what is no value of the kind
+    if any(before > after for before, after in pairwise(values)):
+        raise ValueError("its items are not in order")
     until = [min(stride * (place + 1), row_count) for place in range(count)]
     return _Distribution(kind, values, until)
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from sleeper.errors import SleeperError
+from sleeper.interfaces.cli.stderr import warn
 
 EXIT_REFUSED = 1
 EXIT_WRONG_USE = 2
@@ -43,20 +44,20 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
         with _terminated_by_signal():
             code: Any = command.main(args=arguments, prog_name=name, standalone_mode=False)
     except SleeperError as error:
-        click.echo(f"sleeper: {error}", err=True)
+        warn(f"sleeper: {error}")
         return EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("sleeper: interrupted; nothing more was changed", err=True)
+        warn("sleeper: interrupted; nothing more was changed")
         return EXIT_INTERRUPTED
     except Terminated:
-        click.echo("sleeper: ended by SIGTERM; nothing more was changed", err=True)
+        warn("sleeper: ended by SIGTERM; nothing more was changed")
         return EXIT_TERMINATED
     except OSError as error:  # of the terminal, or of a file that the command line named
         where = f"{error.filename}: " if error.filename else ""
-        click.echo(f"sleeper: {where}{error.strerror or error}", err=True)
+        warn(f"sleeper: {where}{error.strerror or error}")
         return EXIT_REFUSED
     return code if isinstance(code, int) else 0
 

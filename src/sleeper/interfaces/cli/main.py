@@ -3,7 +3,7 @@
 Commands live in modules of their own that are imported when they are called, so that each
 waits only for what it needs itself.
 
-Exit codes are those of `exit_codes`; log lines go where `log_output` says.
+Exit codes are those of `exit_codes`; log lines go where `stderr` says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from sleeper.interfaces.cli.exit_codes import run_command
-from sleeper.interfaces.cli.log_output import LogFormat, LogOutput
+from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Make a new instance."),

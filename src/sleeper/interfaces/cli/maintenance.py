@@ -17,6 +17,7 @@ from sleeper.interfaces.cli.present import (
     progress_of,
     say,
 )
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
@@ -132,7 +133,7 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         f"transaction {run.transaction}"
     )
     for job in run.failed:
-        click.echo(f"job {job.job.job_id} failed: {job.failure}", err=True)
+        warn(f"job {job.job.job_id} failed: {job.failure}")
 
 
 @click.command()
@@ -282,7 +283,7 @@ def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) 
 def _say_collected(table: str, run: GcSummary) -> None:
     say(f"deleted {counted(len(run.deleted), 'file')} of {table}, transaction {run.transaction}")
     for name, failure in run.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")
 
 
 @click.command()
@@ -319,4 +320,4 @@ def _say_swept(table: str, swept: SweepResult) -> None:
     count = len(swept.orphans) - len(swept.failures)
     say(f"{done} {counted(count, 'file')} of {table} that no commit names")
     for name, failure in swept.failures.items():
-        click.echo(f"{name} could not be deleted: {failure}", err=True)
+        warn(f"{name} could not be deleted: {failure}")

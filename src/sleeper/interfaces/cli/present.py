@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -18,12 +19,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
+from sleeper.interfaces.cli.stderr import visible
 from sleeper.planning.leases import HeldClaim
+
+# Control characters that JSON does not escape by itself, and those that turn text around.
+_OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def say(text: str) -> None:
     """Print a line about what was done. Names that no encoding has are written as escapes."""
-    click.echo(_visible(text))
+    click.echo(visible(text))
 
 
 def counted(number: int, thing: str) -> str:
@@ -48,8 +53,9 @@ def _age_text(seconds: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print any result value as JSON."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+    """Print any result value as JSON, without characters that a terminal would obey."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    click.echo(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_grid(
@@ -61,8 +67,8 @@ def print_grid(
     `value_text` does.
     """
     write = value_text if as_values else _count_text
-    cells = [[_visible(write(value)) for value in row] for row in rows]
-    headings = [_visible(column) for column in columns]
+    cells = [[visible(write(value)) for value in row] for row in rows]
+    headings = [visible(column) for column in columns]
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for place, heading in enumerate(headings):
         numbers = all(isinstance(row[place], int | float) for row in rows) and bool(rows)
@@ -105,15 +111,6 @@ def _console(width_min: int) -> Console:
     """A console on stdout; in a pipe it is wide enough for any row."""
     width = None if sys.stdout.isatty() else max(80, width_min)
     return Console(width=width, highlight=False, markup=False, emoji=False)
-
-
-def _visible(text: str) -> str:
-    """Write what would move the cursor, break the line or not print at all as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def progress_rows(about: str) -> AbstractContextManager[Callable[[int, int | None], None]]:

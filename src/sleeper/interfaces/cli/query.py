@@ -27,6 +27,7 @@ from sleeper.interfaces.cli.options import (
     text_of,
 )
 from sleeper.interfaces.cli.present import counted, print_grid
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.model.schema import Schema
 
 _SHOWN_ROWS = 1000
@@ -80,7 +81,7 @@ def query(
         stream_rows(rows, sys.stdout.buffer, chosen)
     else:
         count = write_rows(rows, Path(output), chosen)
-        click.echo(f"wrote {counted(count, 'row')} to {output}", err=True)
+        warn(f"wrote {counted(count, 'row')} to {output}")
 
 
 def _chosen_format(

@@ -10,9 +10,9 @@ import click
 
 from sleeper.instance import connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.log_output import LogOutput
 from sleeper.interfaces.cli.options import instance_option
 from sleeper.interfaces.cli.present import print_json
+from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.maintenance import run_maintenance
 from sleeper.services.online_tables import OnlineTables
 

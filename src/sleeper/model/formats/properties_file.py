@@ -5,13 +5,16 @@ Of a name that occurs twice the last value counts, as in Java (rule INS-4).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import javaproperties
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import DataDamaged, FormatTooNew, PropertiesInvalid
 from sleeper.model.known_properties.kinds import Property
 
+FORMAT_PROPERTY = "sleeper.format.version"
+_ID = "sleeper.id"
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -36,6 +39,42 @@ def read_properties(text: str) -> dict[str, str]:
                 "must follow \\u. A backslash itself is written \\\\."
             }
         ) from None
+
+
+def read_instance_properties(body: bytes, where: str, newest_format: int) -> dict[str, str]:
+    """Return the names and values of an instance's properties, as it was made with them.
+
+    Args:
+        body: The bytes of `instance.properties`.
+        where: The instance, for errors.
+        newest_format: The newest format that this Sleeper reads.
+
+    Raises:
+        DataDamaged: they are no text, or say neither id nor format as they must.
+        FormatTooNew: a newer Sleeper made the instance.
+        PropertiesInvalid: the text is no properties file.
+    """
+    try:
+        values = read_properties(body.decode())
+    except UnicodeDecodeError as error:
+        raise _damaged(where, f"it is not UTF-8: {error.reason} at byte {error.start}") from error
+    if not values.get(_ID):
+        raise _damaged(where, f"it has no {_ID}")
+    version = values.get(FORMAT_PROPERTY, "1")
+    if not re.fullmatch("[0-9]{1,9}", version):
+        raise _damaged(where, f"{FORMAT_PROPERTY} is {version!r:.100}, and no number")
+    if int(version) > newest_format:
+        raise FormatTooNew(
+            f"the instance at {where} has format {version}; this Sleeper knows formats up to "
+            f"{newest_format}: upgrade Sleeper"
+        )
+    return values
+
+
+def _damaged(where: str, what: str) -> DataDamaged:
+    return DataDamaged(
+        f"instance.properties of the instance at {where} is damaged: {what}. Restore it from a copy"
+    )
 
 
 def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> str:

@@ -72,7 +72,7 @@ def _decode(key: str, body: bytes, read: Callable[[Any], _Decoded]) -> _Decoded:
         written_format = int(value["format"])
         if written_format <= FORMAT:
             return read(value)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataDamaged(
             f"{key} of the table index cannot be read ({type(error).__name__}: {error}). Restore "
             "it from a copy; a checkpoint may also be deleted, the entries hold all of it."

@@ -21,6 +21,7 @@ from sleeper.engine.writing.sketch import (
     union,
 )
 from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
+from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
 
 LONG_KEY = Schema(row_keys=(Field("k", Primitive.LONG),))
@@ -37,6 +38,23 @@ def stored(table: pa.Table, schema: Schema, chunk_rows: int | None = None) -> by
 def sketched(values, schema: Schema = LONG_KEY, chunk_rows: int | None = None) -> Sketches:
     table = pa.table({"k": pa.array(values, to_arrow(schema).field("k").type)})
     return read_sketches(stored(table, schema, chunk_rows), schema, "f.sketches")
+
+
+HEADER_BYTES = 26
+FIELD_BYTES = 28
+
+
+def inflated(whole: bytes) -> bytes:
+    """The one field of a stored sketch, decompressed."""
+    return zlib.decompress(whole[HEADER_BYTES + FIELD_BYTES : -4])
+
+
+def assembled(header: bytes, body: bytes, kind: Primitive) -> bytes:
+    """A stored sketch of one field, with lengths and checksum as they must be."""
+    deflated = zlib.compress(body, 9)
+    field = kind.value.encode().ljust(20, b"\0") + len(deflated).to_bytes(8, "little")
+    whole = header + field + deflated
+    return whole + zlib.crc32(whole).to_bytes(4, "little")
 
 
 class TestQuantiles:
@@ -175,6 +193,40 @@ class TestStoredForm:
         for damaged in (bytes(flipped), whole[:place]):
             with pytest.raises(DataDamaged, match=r"'f\.sketches'"):
                 read_sketches(damaged, LONG_KEY, "f.sketches")
+
+    @pytest.mark.parametrize("kind", [Primitive.LONG, Primitive.STRING, Primitive.DATE])
+    @given(data=st.data())
+    def test_that_was_changed_on_purpose_is_damage_or_can_be_used(self, kind, data):
+        """Whoever changes bytes and mends the checksum gets an answer, or DataDamaged."""
+        schema = Schema(row_keys=(Field("k", kind),))
+        values = {
+            Primitive.LONG: [1, 2, 3],
+            Primitive.STRING: ["a", "b", "ü"],
+            Primitive.DATE: [date(2020, 1, n) for n in (1, 2, 3)],
+        }[kind]
+        whole = stored(pa.table({"k": values}), schema)
+        fields, body = bytearray(whole[:HEADER_BYTES]), bytearray(inflated(whole))
+        for target in (fields, body):
+            for _ in range(data.draw(st.integers(0, 3))):
+                place = data.draw(st.integers(8, len(target) - 1))
+                target[place] = data.draw(st.integers(0, 255))
+
+        try:
+            read = read_sketches(assembled(bytes(fields), bytes(body), kind), schema, "f")
+        except DataDamaged:
+            return
+        if read.row_count:
+            middle = read.quantile(0, 0.5)
+            assert 0 <= read.rank(0, middle) <= 1
+            assert read.least_median_most(0, Range(read.quantile(0, 0.0), None)) is not None
+
+    def test_does_not_fill_the_memory(self):
+        """600 kB can hold 600 MB of zeros: no more is decompressed than a builder writes."""
+        whole = stored(pa.table({"k": [1]}), LONG_KEY)
+        bomb = assembled(whole[:HEADER_BYTES], bytes(100 << 20), Primitive.LONG)
+
+        with pytest.raises(DataDamaged, match="takes more than"):
+            read_sketches(bomb, LONG_KEY, "f")
 
     def test_of_another_schema_is_refused(self):
         """A sketch of other keys cannot be this file's."""

@@ -1,4 +1,7 @@
-"""Where log lines of the command line go, and how they look: set up once, in one place."""
+"""What people read on stderr: messages, and log lines as `-v` and `--log-format` ask for them.
+
+Names in it come from tables and files, and may hold anything. Logging is set up here alone.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,26 @@ _LOGGER = "sleeper"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
+def warn(text: str) -> None:
+    """Print a message on stderr; what could move a terminal's cursor is written as escapes."""
+    click.echo("\n".join(map(visible, text.split("\n"))), err=True)
+
+
+def visible(text: str) -> str:
+    """Write what would move the cursor, break the line or not print at all as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 class _Stderr(logging.Handler):
     """Writes to stderr as it is when a line comes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            click.echo(self.format(record), err=True)
+            warn(self.format(record))
         except Exception:  # noqa: BLE001 - as logging's own handlers do
             self.handleError(record)
 
