@@ -23,7 +23,8 @@ from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
 from sleeper.planning.merges import SiblingLeaves
-from sleeper.table.maintenance import CompactionSummary, GcSummary
+from sleeper.table.compaction import CompactionSummary
+from sleeper.table.maintenance import GcSummary
 
 
 @click.command()
