@@ -28,9 +28,9 @@ _DAY_S = 24 * 60 * 60
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long to rest after each round.",
+    help="Pause after each round.",
 )
-@click.option("--once", is_flag=True, help="End after one round, as a scheduler wants it.")
+@click.option("--once", is_flag=True, help="Stop after one round, for use with a scheduler.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -50,16 +50,14 @@ def serve(
     instance: str,
     as_json: bool,
 ) -> None:
-    """Maintain all tables that are online, round after round, until it is stopped.
+    """Maintain all online tables, again and again, until it is stopped.
 
-    Compacts files, splits large leaf partitions and merges small ones, deletes
-    garbage, and once a day what killed jobs have left behind. A table that is
-    offline is left alone (sleeper table offline). What is done is logged with its
-    time; sleeper --log-format json serve writes JSON lines.
-
-    Ctrl-C or SIGTERM ends it after the compaction job at hand; a second Ctrl-C
-    ends it at once, and is safe too. With --once the exit code is 1 if anything
-    could not be done.
+    Compacts files, splits large leaf partitions, merges small ones, deletes
+    garbage, and once a day deletes files that killed jobs left. Offline tables
+    are skipped (sleeper table offline). What it does is logged with time and
+    level; sleeper --log-format json serve writes JSON lines. Ctrl-C or SIGTERM
+    stops it after the current compaction job; a second Ctrl-C stops it at once,
+    and is safe too. With --once the exit code is 1 if anything failed.
 
     \b
     Examples:
