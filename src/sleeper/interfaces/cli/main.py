@@ -115,6 +115,9 @@ def cli() -> None:
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
 
+    SLEEPER_ALLOW_FUNCTIONS names the modules whose functions tables may run here, with
+    commas between them, such as my_package.*; none without it.
+
     Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
     130 interrupted; 143 ended by SIGTERM.
     """
