@@ -41,6 +41,17 @@ def test_a_prefix_finds_all_that_begin_with_it(readings, key):
     assert readings.query(key=key).to_pylist() == of("b", *range(24))
 
 
+def test_a_whole_key_after_a_range_of_the_same_table():
+    """What a range has read of a file's page indexes is no more than a range needs."""
+    table = sleeper.connect("memory://").create_table(
+        "readings", SCHEMA, row_keys=["sensor", "hour"]
+    )
+    table.ingest(ROWS)
+
+    assert table.query().count() == len(ROWS)
+    assert table.query(key=("b", 7)).to_pylist() == of("b", 7)
+
+
 def test_a_later_field_alone(readings):
     """{field: value} may leave out the first one; partitions and pages are still skipped."""
     assert readings.query(key={"hour": 7}).to_pylist() == [row for row in ROWS if row["hour"] == 7]

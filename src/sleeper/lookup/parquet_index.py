@@ -71,7 +71,7 @@ class ParquetIndex:
         self._value_counts: dict[tuple[int, int], Ints] = {}
         self._wanted: dict[tuple[str, ...], tuple[pa.Schema, WantedColumns]] = {}
         self._bound: tuple[pa.Schema, dict[str, BoundColumn]] | None = None
-        self._ready: set[tuple[int, tuple[int, ...]]] = set()
+        self._ready: set[tuple[int, tuple[int, ...], tuple[int, ...]]] = set()
         self._converted_leaves: frozenset[int] = frozenset()
         self._filters: dict[tuple[int, tuple[int, ...]], tuple[BloomFilter | None, ...]] = {}
         self._filter_sums = seal.filters_by_chunk(footer) if seal is not None else {}
@@ -203,7 +203,7 @@ class ParquetIndex:
         Raises:
             ValueError: an index is damaged.
         """
-        groups = [group for group in groups if (group, leaves) not in self._ready]
+        groups = [group for group in groups if (group, leaves, key_leaves) not in self._ready]
         if not groups:
             return
         missing = [
@@ -229,7 +229,7 @@ class ParquetIndex:
                 self._parse_value_counts(group, leaf, about)
         if len(self._ready) > READY_MAX:
             self._ready.clear()
-        self._ready.update((group, leaves) for group in groups)
+        self._ready.update((group, leaves, key_leaves) for group in groups)
 
     def _blobs(
         self, places: Sequence[tuple[int, int] | None], read: ReadRanges

@@ -175,7 +175,8 @@ def _reduce(column: pa.Array, operation: str, starts: Any) -> pa.Array:
     as_integers = pa.int32() if column.type.bit_width == 32 else pa.int64()
     numbers = column if pa.types.is_floating(column.type) else column.cast(as_integers)
     values = numbers.to_numpy(zero_copy_only=False)
-    reduced = _REDUCTIONS[operation].reduceat(values, starts, dtype=values.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):  # the sum of both infinities is NaN
+        reduced = _REDUCTIONS[operation].reduceat(values, starts, dtype=values.dtype)
     return pa.array(reduced, numbers.type).cast(column.type)
 
 

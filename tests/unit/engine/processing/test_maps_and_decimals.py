@@ -167,3 +167,15 @@ class TestDecimals:
 
         with pytest.raises(SchemaInvalid, match="the sum of field 'm' does not fit"):
             united(schema, [{"key": 1, "m": value}] * 2, operation)
+
+
+@pytest.mark.filterwarnings("error")
+def test_sums_of_infinities_are_no_number_and_no_warning():
+    """Both infinities together are NaN, one with numbers is itself."""
+    inf = float("inf")
+    rows = [{"key": 1, "m": inf}, {"key": 1, "m": -inf}, {"key": 2, "m": inf}, {"key": 2, "m": 1.0}]
+
+    (none, infinite) = united(schema_of(Primitive.DOUBLE), rows, "sum")
+
+    assert str(none["m"]) == "nan"
+    assert infinite["m"] == inf

@@ -1,0 +1,278 @@
+"""One table of any schema, written to and changed by chance, beside a plain model of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import sleeper
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.scan import read_windows
+from sleeper.errors import SchemaInvalid
+from sleeper.model.processing import Processing, parse_processing
+from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema
+from tests.random_tables.questions import check_answers
+from tests.random_tables.random_values import ValueSource, random_schema
+from tests.random_tables.table_model import Row, SumTooLarge, TableModel, comparable_rows
+
+YEAR_MS = 365 * 86_400_000
+_NUMBERS = (Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE)
+_UNORDERED = (Primitive.BOOLEAN,)
+
+
+@dataclass(kw_only=True)
+class RandomTable:
+    """A table and its model.
+
+    Attributes:
+        pick: Where chance comes from.
+        folder: The instance's, and of files beside it.
+        schema, processing: The table's.
+        source: Where values come from.
+        model: What should be in it.
+        log: What was done, to be shown when it goes wrong.
+        versions: Rows of some transactions.
+    """
+
+    pick: Random
+    folder: Path
+    schema: Schema
+    properties: dict[str, str]
+    processing: Processing
+    source: ValueSource
+    model: TableModel
+    log: list[str] = field(default_factory=list)
+    versions: dict[int, list[Row]] = field(default_factory=dict)
+    serial: int = 0
+
+    def __post_init__(self) -> None:
+        in_folder = self.pick.random() < 0.3
+        url = str(self.folder / "instance") if in_folder else "memory://"
+        self.instance = sleeper.connect(url, create=True)
+        self.table = self.instance.create_table(
+            "t", self.schema, properties=self.properties, split_points=self._split_points()
+        )
+
+    def _split_points(self) -> list[Any]:
+        points = {
+            self.source.key(self.schema.row_keys[0].type)
+            for _ in range(self.pick.choice((0, 0, 3)))
+        }
+        least = sleeper.model.keys.smallest_value(self.schema.row_keys[0].type)
+        return sorted(points - {least})
+
+    def step(self) -> None:
+        """Do one thing at random."""
+        do: Callable[[], None] = self.pick.choices(
+            (self._ingest, self._compact, self._split, self._merge, self._reopen, self._again),
+            (6, 2, 2, 1, 1, 1),
+        )[0]
+        self.log.append(do.__name__)
+        do()
+
+    def check(self) -> None:
+        """Compare what the table answers with the model."""
+        self.versions[self.table.refresh()] = self.model.shown()
+        check_answers(self.pick, self.table, self.source, self.model.shown())
+        number = self.pick.choice([*self.versions])
+        found = self.table.query(as_of=number).to_pylist()
+        assert Counter(comparable_rows(found)) == Counter(comparable_rows(self.versions[number]))
+
+    def check_export(self) -> None:
+        """Export the table, and ingest that into another one."""
+        target = self.folder / "exported"
+        rows = self.model.shown()
+        exported = self.table.export(target)
+        assert exported.rows == len(rows)
+        other = self.instance.create_table("other", self.schema)
+        other.ingest(target)
+        check_answers(self.pick, other, self.source, rows)
+
+    def _rows(self) -> list[Row]:
+        pick, rows = self.pick, []
+        for _ in range(pick.choice((0, 1, 30, 200))):
+            row = {each.name: self.source.key(each.type) for each in self.schema.keys}
+            for each in self.schema.values:
+                is_null = each.nullable and pick.random() < 0.3
+                row[each.name] = None if is_null else self.source.value(each.type)
+            if self.processing.kept_end:
+                self.serial += 1  # no two rows come at the same place in their group
+                row[self.schema.sort_keys[0].name] = self.serial * pick.choice((-1, 1))
+            rows.append(row)
+        return rows
+
+    def _ingest(self) -> None:
+        rows = self._rows()
+        pick = self.pick.randrange(3)
+        data: Any = rows
+        if pick:
+            data = arrow_table(rows, self.schema)
+        if pick == 2:
+            self.serial += 1
+            data = self.folder / f"input-{self.serial}.parquet"
+            pq.write_table(arrow_table(rows, self.schema), data)
+        self.log.append(f"{len(rows)} rows")
+        try:
+            self.model.ingest(rows)
+        except SumTooLarge:
+            self._refuse(data)
+            return
+        self.table.ingest(data)
+
+    def _refuse(self, data: Any) -> None:
+        try:
+            self.table.ingest(data)
+        except SchemaInvalid:
+            return
+        raise AssertionError("a sum that is too large was not refused")
+
+    def _again(self) -> None:
+        """A job that is run again changes nothing."""
+        try:
+            rows = self._rows()
+            self.model.ingest(rows)
+        except SumTooLarge:
+            return
+        data = arrow_table(rows, self.schema)
+        self.serial += 1
+        self.table.ingest(data, job_id=f"job {self.serial}")
+        self.table.ingest(data, job_id=f"job {self.serial}")
+
+    def _compact(self) -> None:
+        summary = self.table.compact(all_files=self.pick.random() < 0.6)
+        failures = [job.failure for job in summary.jobs if job.failure is not None]
+        assert failures == []
+
+    def _split(self) -> None:
+        self.table.split_partitions()
+
+    def _merge(self) -> None:
+        self.table.merge_partitions(rows_below=self.pick.choice((10, 40)))
+
+    def _reopen(self) -> None:
+        if self.instance.url.startswith("memory"):
+            self.table.close()
+        else:
+            self.instance.close()
+            self.instance = sleeper.connect(self.folder / "instance")
+        self.table = self.instance.table("t")
+
+
+def arrow_table(rows: list[Row], schema: Schema) -> pa.Table:
+    """Rows as an Arrow table; maps from dicts."""
+    maps = {each.name for each in schema.values if isinstance(each.type, MapType)}
+    listed = [
+        {
+            name: [*value.items()] if name in maps and value is not None else value
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+    return pa.Table.from_pylist(listed, to_arrow(schema))
+
+
+def random_table(seed: int, folder: Path) -> RandomTable:
+    """Return the table of a seed, which has no rows yet."""
+    pick = Random(seed)
+    schema = random_schema(pick)
+    schema, properties = _with_processing(pick, schema)
+    processing = parse_processing(
+        *(properties.get(f"sleeper.table.{name}") for name in ("filters", "aggregations")),
+        schema,
+        properties.get("sleeper.table.function"),
+    )
+    source = ValueSource(
+        pick,
+        exact_numbers=bool(processing.aggregations),
+        small_decimals=processing.function is not None,
+    )
+    read_windows.FIRST_BYTES = pick.choice((1_000, 16 << 20))
+    return RandomTable(
+        pick=pick,
+        folder=folder,
+        schema=schema,
+        properties={**properties, **_layout(pick)},
+        processing=processing,
+        source=source,
+        model=TableModel(schema, processing, datetime.now(UTC)),
+    )
+
+
+def _layout(pick: Random) -> dict[str, str]:
+    chosen = {
+        "parquet.page.rows": pick.choice(("3", "20", "1000")),
+        "parquet.rowgroup.rows.max": pick.choice(("10", "64", "32768")),
+        "parquet.compression.codec": pick.choice(("zstd", "snappy", "uncompressed", "gzip")),
+        "parquet.writer.version": pick.choice(("v1", "v2")),
+        "parquet.bloom.filter": pick.choice(("true", "false")),
+        "partition.splitting.threshold": pick.choice(("50", "120")),
+        "ingest.file.writing.strategy": pick.choice(
+            ("one_file_per_leaf", "one_reference_per_leaf")
+        ),
+    }
+    for kind in ("rowkey", "sortkey", "value"):
+        chosen[f"parquet.dictionary.encoding.{kind}.fields"] = pick.choice(("true", "false"))
+    return {f"sleeper.table.{name}": value for name, value in chosen.items()}
+
+
+def _with_processing(pick: Random, schema: Schema) -> tuple[Schema, dict[str, str]]:
+    """Choose filters, aggregations and a function that fit a schema, or a schema that fits them."""
+    properties = {}
+    aggregates = bool(schema.values) and pick.random() < 0.45
+    operations: dict[str, str] = {}
+    if aggregates:
+        schema, operations = _with_aggregations(pick, schema)
+        properties["sleeper.table.aggregations"] = ",".join(
+            f"{operation}({name})" for name, operation in operations.items()
+        )
+    if pick.random() < 0.25:
+        ageing = (Primitive.LONG, Primitive.DATE, Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
+        fields = [
+            each.name
+            for each in schema.fields
+            if each.type in ageing and operations.get(each.name, "max") in ("min", "max")
+        ]
+        if fields:
+            name, years = pick.choice(fields), pick.choice((3, 500))
+            properties["sleeper.table.filters"] = f"ageOff({name},{years * YEAR_MS})"
+    if pick.random() < 0.2:
+        properties["sleeper.table.function"] = "tests.random_tables.functions:keep_all"
+    return schema, properties
+
+
+def _with_aggregations(pick: Random, schema: Schema) -> tuple[Schema, dict[str, str]]:
+    end = pick.choice(("first", "last")) if schema.sort_keys and pick.random() < 0.4 else None
+    operations = {each.name: _operation(pick, each, end) for each in schema.values}
+    values = tuple(
+        each if operations[each.name] in ("first", "last", "count") else Field(each.name, each.type)
+        for each in schema.values
+        if operations[each.name]
+    )
+    sort_keys = schema.sort_keys
+    if end is not None:
+        sort_keys = (Field(sort_keys[0].name, Primitive.LONG), *sort_keys[1:])
+    kept = Schema(row_keys=schema.row_keys, sort_keys=sort_keys, values=values)
+    return kept, {name: operation for name, operation in operations.items() if operation}
+
+
+def _operation(pick: Random, each: Field, end: str | None) -> str:
+    """An operation for a field; empty where there is none."""
+    kind = each.type
+    choices = [end] if end else []
+    if isinstance(kind, MapType):
+        if isinstance(kind.value, DecimalType) or kind.value in _NUMBERS:
+            choices += ["map_sum", "map_min", "map_max"]
+    elif isinstance(kind, DecimalType) or kind in _NUMBERS:
+        choices += ["sum", "min", "max"]
+        choices += ["count"] if kind in (Primitive.INT, Primitive.LONG) else []
+    elif isinstance(kind, Primitive) and kind not in _UNORDERED:
+        choices += ["min", "max"]
+    return pick.choice(choices) if choices else ""

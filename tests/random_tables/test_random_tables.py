@@ -1,0 +1,59 @@
+"""Tables of any schema and processing, written and changed by chance, answer as a model does."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from sleeper.engine.scan import read_windows
+from tests.random_tables.random_table import random_table
+from tests.soak import SOAK, tries
+
+TABLES = tries(50, soak=1_000)
+CHUNKS = 10
+FIRST = int(
+    os.environ.get("SLEEPER_SOAK_SEED", random.SystemRandom().randrange(10**9) if SOAK else 0)
+)
+
+
+def run(seed: int) -> None:
+    """Make the table of a seed, change it, ask it, export it."""
+    with TemporaryDirectory(prefix="random-table-") as folder:
+        table = random_table(seed, Path(folder))
+        try:
+            for _ in range(3):
+                for _ in range(table.pick.randrange(1, 4)):
+                    table.step()
+                table.check()
+            table.check_export()
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {table.schema}, {table.properties}; {table.log}")
+            raise
+
+
+@pytest.fixture(autouse=True)
+def _windows_as_they_are(monkeypatch):
+    monkeypatch.setattr(read_windows, "FIRST_BYTES", read_windows.FIRST_BYTES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(CHUNKS))
+def test_answers_are_those_of_a_plain_model_whatever_the_table_and_what_became_of_it(number):
+    """
+    Every type of key and value, extremes and NaN; filters, aggregations and functions; ingests of
+    all kinds, compactions, splits, merges, exports taken in again, handles opened anew.
+    """
+    size = TABLES // CHUNKS
+    failures = {}
+    for seed in range(FIRST + number * size, FIRST + (number + 1) * size):
+        try:
+            run(seed)
+        except Exception as error:  # noqa: BLE001 - the others are to run as well
+            failures[seed] = f"python -m tests.random_tables {seed}: {error!r}"
+
+    print(f"{size} tables from seed {FIRST + number * size} on")  # noqa: T201
+    assert failures == {}
