@@ -116,6 +116,9 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
 
+    SLEEPER_ALLOW_FUNCTIONS names the modules whose functions tables may run here, with
+    commas between them, such as my_package.*; none without it.
+
     Exit codes: 0 done; 1 refused or failed, the message says why; 2 wrong use;
     75 try again later; 130 Ctrl-C; 143 SIGTERM.
     """
