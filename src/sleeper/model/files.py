@@ -24,7 +24,7 @@ class FileReference:
         updated: When the state last changed this reference; set by the state (rule STS-5).
 
     Raises:
-        ValueError: `row_count` is negative.
+        ValueError: `row_count` is negative, or no file can have as many rows.
 
     Source: rules FRF-1, FRF-2.
     """
@@ -40,6 +40,8 @@ class FileReference:
     def __post_init__(self) -> None:
         if self.row_count < 0:
             raise ValueError(f"row_count must be 0 or more, not {self.row_count}")
+        if self.row_count >= 2**63:
+            raise ValueError("row_count must be below 2**63: no file can have as many rows")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -171,6 +171,10 @@ class TableProperties:
             return found[1]
         return _TABLE[name].default if name in _TABLE else None
 
+    def is_given(self, name: str) -> bool:
+        """Say whether the table, or its instance for all tables, sets a property."""
+        return self._found(name) is not None
+
     def _found(self, name: str) -> tuple[str, str] | None:
         own = _given(self.values, name)
         if own:

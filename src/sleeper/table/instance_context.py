@@ -33,6 +33,7 @@ class InstanceContext:
         pause: Waits before another attempt at a commit, given the attempt's number.
         inputs: Reads input files by URL, and knows how buckets are reached.
         environment: Environment variables, where Spark and its Java are looked for.
+        allow_functions: Patterns of modules whose functions tables may run in this process.
         reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
     """
 
@@ -48,4 +49,5 @@ class InstanceContext:
     pause: Callable[[int], None]
     inputs: BucketInputs
     environment: Mapping[str, str]
+    allow_functions: tuple[str, ...]
     reopen: tuple[Callable[..., Any], tuple[Any, ...]]

@@ -7,7 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
+from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
 from sleeper.model.formats.compaction_job import CompactionJob
@@ -15,7 +17,7 @@ from sleeper.model.properties import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
-from sleeper.operations.maintenance.compact import CompactionJobResult, write_output
+from sleeper.operations.maintenance.compact import CompactionJobResult, Runner, write_output
 from sleeper.operations.maintenance.compact import compact as run_compactions
 from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
 from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_leaves
@@ -30,7 +32,13 @@ from sleeper.planning.merges import SiblingLeaves
 from sleeper.planning.merges import small_siblings as plan_merges
 from sleeper.planning.splits import LeafSize
 from sleeper.planning.splits import leaf_sizes as plan_splits
+from sleeper.spark.compaction import compaction_runner
+from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.table.handle import OpenedTable, TableHandle
+from sleeper.table.spark import open_for_spark
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
 
 _NO_WAIT = datetime.max.replace(tzinfo=UTC)
 
@@ -94,6 +102,7 @@ def compact(
     *,
     all_files: bool = False,
     workers: int = 1,
+    spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CompactionSummary:
     """Merge files, leaf by leaf, so that queries have fewer of them to read.
@@ -107,6 +116,8 @@ def compact(
     Args:
         all_files: Merge what the strategy would leave as well.
         workers: Jobs at once, if there are so many: each in a process of its own, from two on.
+        spark: A session, classic or Connect, whose workers run the jobs, one on each core, in the
+            place of this machine; they must reach the instance by the same URL.
         progress: Called with how many jobs have ended, and of how many.
 
     Returns:
@@ -115,10 +126,13 @@ def compact(
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
+        BadRequest: workers and a session are both given, or the instance is in memory and Spark
+            cannot reach it.
 
     Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
+    runner = _runner(self, opened, workers, spark)
     store = opened.store
     lease = timedelta(minutes=opened.properties.compaction.lease_minutes)
     released = release_expired_jobs(store.time() - lease, store=store)
@@ -131,7 +145,7 @@ def compact(
     )
     return CompactionSummary(
         plan=created.plan,
-        jobs=_run_jobs(opened, created.plan.jobs, workers, progress),
+        jobs=_run_jobs(opened, created.plan.jobs, runner, progress),
         pushed_down=pushed,
         released=tuple(sorted({claim.job_id for claim in released.claims})),
         transaction=store.state().number,
@@ -308,16 +322,34 @@ def _push_down(opened: OpenedTable, schema: Schema) -> int:
     return moved
 
 
+def _runner(
+    self: TableHandle, opened: OpenedTable, workers: int, spark: SparkSession | None
+) -> tuple[Callable[[], TableReader], Runner]:
+    """Return what opens the table where jobs run, and what runs them."""
+    if spark is None:
+        # The readers of this process, or new ones in each worker process.
+        reading = (lambda: opened.reader) if workers == 1 else opened.open_reader
+        return reading, partial(run_pieces, workers=workers)
+    if workers != 1:
+        raise BadRequest(
+            f"workers={workers} asks for processes of this machine, and spark= for Spark's: leave "
+            "one of them out"
+        )
+    files = open_for_spark(self).table_files
+    title = f"sleeper: compact {self.name}"
+    return partial(cached_table_reader, files), compaction_runner(spark, files.files, title=title)
+
+
 def _run_jobs(
     opened: OpenedTable,
     jobs: Sequence[CompactionJob],
-    workers: int,
+    runner: tuple[Callable[[], TableReader], Runner],
     progress: Callable[[int, int], None],
 ) -> tuple[CompactionJobResult, ...]:
+    reading, run = runner
     write = partial(
         write_output,
-        # The readers of this process, or new ones in each worker process.
-        reading=(lambda: opened.reader) if workers == 1 else opened.open_reader,
+        reading=reading,
         files=opened.files,
         settings=write_settings(opened.properties.parquet),
     )
@@ -327,7 +359,7 @@ def _run_jobs(
         store=opened.store,
         files=opened.files,
         write=write,
-        run=partial(run_pieces, workers=workers),
+        run=run,
         orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
     )
     with closing(results):

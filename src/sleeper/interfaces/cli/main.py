@@ -35,20 +35,20 @@ _COMMANDS = {
     "ingest": ("data", "Add the rows of Parquet files to a table."),
     "bulk-import": (
         "bulk_imports.bulk_import",
-        "Add much data at once, here or on a Spark cluster.",
+        "Add many rows at once, here or on a Spark cluster.",
     ),
     "spark-environment": (
         "bulk_imports.spark_environment",
-        "Pack what a Spark cluster needs of Sleeper.",
+        "Pack Sleeper for a Spark cluster.",
     ),
     "query": ("query", "Read rows by key or key range."),
     "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split leaf partitions that have grown large."),
     "merge": ("maintenance", "Merge leaf partitions that have become small."),
-    "gc": ("maintenance", "Delete files that nothing references any longer."),
-    "sweep": ("maintenance", "Delete files that killed jobs have left behind."),
-    "serve": ("serve", "Take care of all tables, until it is stopped."),
+    "gc": ("maintenance", "Delete files that are not referenced any more."),
+    "sweep": ("maintenance", "Delete files that killed jobs left."),
+    "serve": ("serve", "Maintain all tables, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 
@@ -114,6 +114,9 @@ def cli() -> None:
         sleeper table add flights --schema schema.json
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
+
+    SLEEPER_ALLOW_FUNCTIONS names the modules whose functions tables may run here, with
+    commas between them, such as my_package.*; none without it.
 
     Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
     130 interrupted; 143 ended by SIGTERM.

@@ -19,7 +19,9 @@ from sleeper.table.maintenance import CompactionSummary, GcSummary
 
 @click.command()
 @click.argument("table")
-@click.option("--all-files", is_flag=True, help="Merge what the strategy would leave as well.")
+@click.option(
+    "--all-files", is_flag=True, help="Merge also the files that the strategy would leave."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -35,7 +37,7 @@ def compact(
 ) -> None:
     """Merge files of TABLE, so that queries have fewer of them to read.
 
-    A job that fails is told, and its files stay as they were.
+    A job that fails is reported; its files stay unchanged.
 
     \b
     Example:
@@ -152,7 +154,7 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
 def merge(
     table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
 ) -> None:
-    """Merge leaf partitions of TABLE that have become small, two and two.
+    """Merge leaf partitions of TABLE that have become small, in pairs.
 
     Two leaves of one parent are merged while they have fewer rows together than
     sleeper.table.partition.merging.threshold, or --below. Their files stay where
@@ -203,7 +205,7 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @instance_option
 @json_option
 def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
-    """Delete files that nothing in TABLE references any longer.
+    """Delete files that TABLE does not reference any more.
 
     They wait for sleeper.table.gc.delay.minutes, which must be longer than any
     query takes.

@@ -31,7 +31,7 @@ class _Stopped(Exception):
     "--only-tables",
     is_flag=True,
     required=True,
-    help="Take care of tables. There is nothing else to serve yet.",
+    help="Maintain tables. There is nothing else to serve yet.",
 )
 @click.option(
     "--every",
@@ -40,9 +40,9 @@ class _Stopped(Exception):
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long to rest after each round.",
+    help="Pause after each round.",
 )
-@click.option("--once", is_flag=True, help="End after one round, as a scheduler wants it.")
+@click.option("--once", is_flag=True, help="Stop after one round, for use with a scheduler.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -55,12 +55,12 @@ class _Stopped(Exception):
 def serve(
     only_tables: bool, every_s: int, once: bool, workers: int, instance: str, as_json: bool
 ) -> None:
-    """Take care of all tables that are online, round after round, until it is stopped.
+    """Maintain all online tables, again and again, until it is stopped.
 
-    Compacts files, splits large leaf partitions and merges small ones, deletes
-    garbage, and once a day what killed jobs have left behind. A table that is
-    offline is left alone (sleeper table offline). Ctrl-C or SIGTERM ends it after
-    the compaction job at hand; a second Ctrl-C ends it at once, and is safe too.
+    Compacts files, splits large leaf partitions, merges small ones, deletes
+    garbage, and once a day deletes files that killed jobs left. Offline tables
+    are skipped (sleeper table offline). Ctrl-C or SIGTERM stops it after the
+    current compaction job; a second Ctrl-C stops it at once, and is safe too.
 
     \b
     Example:

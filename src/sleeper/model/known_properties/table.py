@@ -97,7 +97,10 @@ class DefinitionProperties:
         "ingest, compaction, query and export, and yields batches of the same schema and order. It "
         "may drop and unite rows and change values, not row keys; it must read all batches, work "
         "on any part of the rows, and give the same where parts are put together and done again. "
-        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed.",
+        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed, and must "
+        'allow it: connect(..., allow_functions=["package.*"]) in Python, the variable '
+        "SLEEPER_ALLOW_FUNCTIONS (modules or patterns, with commas between them) for the command "
+        "line. Spark's workers run what the driver allows.",
         since="ours",
     )
     splits_file: str | None = setting(
@@ -365,7 +368,8 @@ class BulkImportProperties:
         "table.bulk.import.min.leaf.partitions",
         "256",
         POSITIVE,
-        "With fewer leaf partitions the tree is extended first.",
+        "With fewer leaf partitions the tree is extended first. Where nobody sets it, a leaf for "
+        "each million rows or 128 MiB of the input is enough, and 256 are the most.",
     )
     splitting_attempts: int = setting(
         "table.bulk.import.partition.splitting.attempts",
