@@ -214,6 +214,7 @@ class Instance:
             now=now,
             storage_time=clock.time,
             new_id=new_id,
+            host=os.uname().nodename,
             pause=pause,
             inputs=BucketInputs(stores),
             environment=os.environ,
