@@ -30,6 +30,7 @@ from sleeper.errors import (
 )
 from sleeper.instance import Instance
 from sleeper.model.partitions import split_partition
+from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
@@ -123,18 +124,18 @@ def one_large_leaf(instance):
     table.set_properties({"sleeper.table.partition.splitting.threshold": "5"})
 
 
-def files_replaced_an_hour_ago(instance):
-    """Files that were compacted, and have waited long enough."""
-    ids = counted_ids(50_000)
-    earlier = open_instance(instance._context.objects, ids, lambda: NOON - timedelta(hours=1))
-    earlier.table("t").ingest(OTHER, job_id="other")
-    earlier.table("t").compact(all_files=True)
+def files_replaced(instance):
+    """Files that were compacted, and wait for the collector."""
+    instance.table("t").ingest(OTHER, job_id="other")
+    instance.table("t").compact(all_files=True)
 
 
 def parts_of_a_file_on_two_leaves(instance):
     """Files on a partition, whose references were pushed down when it was split."""
     files_on_a_split_partition(instance)
-    instance.table("t")._push_down()
+    table = instance.table("t")
+    opened = table._current()
+    push_down_references(store=opened.store, files=opened.files, schema=table.schema)
 
 
 def merge_small_leaves(instance):
@@ -189,9 +190,9 @@ SPLIT_LARGE = Operation(
 )
 COLLECT = Operation(
     "collect-garbage",
-    lambda i: i.table("t").collect_garbage(),
+    lambda i: i.table("t").collect_garbage(force=True),
     clears_up=True,
-    prepare=files_replaced_an_hour_ago,
+    prepare=files_replaced,
 )
 
 MERGE = Operation(

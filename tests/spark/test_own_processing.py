@@ -25,7 +25,7 @@ NAMES = count()
 
 @pytest.fixture
 def instance(tmp_path):
-    return sleeper.connect(tmp_path / "instance", create=True)
+    return sleeper.connect(tmp_path / "instance", create=True, allow_functions=["*"])
 
 
 def made(instance, **properties):

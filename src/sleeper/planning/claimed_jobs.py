@@ -27,12 +27,29 @@ class ClaimedJob:
         whole_files: Those of its inputs of which every row belongs to the partition.
         claimed_ms: When the last input was claimed, in milliseconds since 1970: the present for
             filters by age. It is the same for every attempt, and so then are the rows.
+        sequence: The number of the transaction that the job was planned after; deletions of rows
+            up to it are applied to what it writes.
+        schema_id: The schema that it writes by.
     """
 
     job: CompactionJob
     partition: Partition
     whole_files: frozenset[str]
     claimed_ms: int
+    sequence: int
+    schema_id: int
+
+
+def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether no job has claimed an input, and all of them are still there."""
+    references = [state.files.reference(name, job.partition_id) for name in job.inputs]
+    return all(each is not None and each.job_id is None for each in references)
+
+
+def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether a job holds a claim on any of its inputs."""
+    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    return any(each is not None and each.job_id == job.job_id for each in references)
 
 
 def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
@@ -69,4 +86,6 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         partition=partition,
         whole_files=frozenset(whole),
         claimed_ms=int(claimed.timestamp() * 1000),
+        sequence=state.number,
+        schema_id=state.schema_id,
     )
