@@ -103,7 +103,6 @@ def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
     under one filter, then under another, and without any (Spark itself mixes them up).
     """
     table.ingest(rows("abhxz"))
-    before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, enabled)
     try:
         frame = named(spark.read, table).load()
@@ -112,7 +111,7 @@ def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
         assert ids(frame.filter("id = 'a'").union(frame.filter("id > 'b'"))) == [*"ahxz"]
         assert ids(frame) == [*"abhxz"]
     finally:
-        spark.conf.set(PUSHDOWN, before)
+        spark.conf.unset(PUSHDOWN)
 
 
 @pytest.mark.every_spark
