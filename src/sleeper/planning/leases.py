@@ -1,4 +1,4 @@
-"""Which compaction jobs have had their files for too long."""
+"""Finds compaction jobs whose lease has ended."""
 
 from __future__ import annotations
 
