@@ -16,6 +16,8 @@ from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 
+_YEAR_MAX = 9000  # later than that, a time plus a delay may be none that Python knows
+
 Document = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -156,6 +158,8 @@ def time_from_json(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"the time {text!r} has no time zone")
+    if at.year > _YEAR_MAX:
+        raise ValueError(f"the time {text!r} is no time that a clock shows")
     return at.astimezone(UTC)
 
 

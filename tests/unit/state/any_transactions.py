@@ -43,7 +43,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampl
 FILES = NAMES.filter(may_be_data_file) | NAMES.filter(lambda name: name and "/" not in name).map(
     lambda name: f"data/partition_root/{name}.parquet"
 )
-TIMES = st.datetimes(timezones=st.just(UTC))
+TIMES = st.datetimes(max_value=datetime(9000, 1, 1), timezones=st.just(UTC))
 MAYBE_TIMES = st.none() | TIMES
 COUNTS = st.integers(0, 2**63 - 1)
 

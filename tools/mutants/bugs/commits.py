@@ -16,8 +16,9 @@ BUGS = (
         name="entry-overwritten",
         breaks="An entry takes its number whether or not it is taken.",
         module="storage/object_log.py",
-        right="        return self.objects.create(key, body) or self.objects.read(key) == body\n",
-        wrong="        self.objects.put(key, body)\n        return True\n",
+        right="            appended = self.objects.create(key, body) or "
+        "self.objects.read(key) == body\n",
+        wrong="            self.objects.put(key, body)\n            appended = True\n",
         tests=OVERTAKEN,
     ),
     Bug(
