@@ -30,6 +30,7 @@ from sleeper.errors import (
 )
 from sleeper.instance import Instance
 from sleeper.model.partitions import split_partition
+from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
@@ -134,7 +135,9 @@ def files_replaced_an_hour_ago(instance):
 def parts_of_a_file_on_two_leaves(instance):
     """Files on a partition, whose references were pushed down when it was split."""
     files_on_a_split_partition(instance)
-    instance.table("t")._push_down()
+    table = instance.table("t")
+    opened = table._current()
+    push_down_references(store=opened.store, files=opened.files, schema=table.schema)
 
 
 def merge_small_leaves(instance):

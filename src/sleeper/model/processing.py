@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -81,13 +82,23 @@ class Aggregation:
 class TableFunction:
     """A user's function over rows in key order, by its name. It is imported when it is needed.
 
+    It is code that whoever may change the table chose, so it runs only where whoever opened the
+    table allows it.
+
     Attributes:
         module: The module's full name.
         name: What the function is called in it.
+        allowed: Patterns of modules that may be imported here, such as `my_package.*`.
     """
 
     module: str
     name: str
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether a pattern fits the module's name."""
+        return any(fnmatchcase(self.module, pattern) for pattern in self.allowed)
 
     def __str__(self) -> str:
         return f"{self.module}:{self.name}"
@@ -106,6 +117,12 @@ class Processing:
     filters: tuple[AgeOff, ...] = ()
     aggregations: tuple[Aggregation, ...] = ()
     function: TableFunction | None = None
+
+    def allowing(self, patterns: Iterable[str]) -> Processing:
+        """Return the same, with a function that may run where a pattern fits its module."""
+        if self.function is None:
+            return self
+        return replace(self, function=replace(self.function, allowed=tuple(patterns)))
 
     @property
     def is_identity(self) -> bool:
@@ -139,6 +156,33 @@ class Processing:
     def counted_fields(self) -> tuple[str, ...]:
         """The fields that count rows whose value was not null."""
         return tuple(each.field for each in self.aggregations if each.operation == "count")
+
+
+def checked_function_patterns(patterns: object, argument: str) -> tuple[str, ...]:
+    """Return patterns of modules whose functions may run.
+
+    Args:
+        patterns: A list of them, or text with commas between them.
+        argument: What an error calls it.
+
+    Raises:
+        BadRequest: they are no such list, or one has characters that no module's name has.
+    """
+    if isinstance(patterns, str):
+        patterns = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    if not isinstance(patterns, Iterable):
+        raise BadRequest(f"{argument} must be a list of modules, not {patterns!r}")
+    checked = tuple(patterns)
+    for pattern in checked:
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            raise BadRequest(
+                f"{argument} has {pattern!r}, which is no module: give names such as "
+                "'my_package.cleaning', or patterns such as 'my_package.*'"
+            )
+    return checked
+
+
+_PATTERN = re.compile(r"[\w.*?]+")
 
 
 def parse_processing(

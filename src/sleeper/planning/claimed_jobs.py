@@ -35,6 +35,18 @@ class ClaimedJob:
     claimed_ms: int
 
 
+def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether no job has claimed an input, and all of them are still there."""
+    references = [state.files.reference(name, job.partition_id) for name in job.inputs]
+    return all(each is not None and each.job_id is None for each in references)
+
+
+def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether a job holds a claim on any of its inputs."""
+    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    return any(each is not None and each.job_id == job.job_id for each in references)
+
+
 def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
     """Return a job with what the state says of its inputs.
 

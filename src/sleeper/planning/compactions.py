@@ -96,7 +96,8 @@ def plan_compactions(
     Args:
         state: The table, with its references pushed down.
         settings: How files are chosen.
-        all_files: Merge what the strategy leaves as well, a single file included (CMP-8).
+        all_files: Merge what the strategy leaves as well, a single part of a file included
+            (CMP-8). Planned again when its jobs have ended, until each leaf has one file.
         new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
 
     Source: rules CMP-3 to CMP-8.
@@ -183,10 +184,13 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 def _with_the_rest(
     groups: list[Files], free: Files, reason: str, batch_files: int
 ) -> tuple[list[Files], str]:
-    """Add groups for all files that are left; the last may be small (rule CMP-8)."""
+    """Add groups for the files that are left; one whole file alone is not written again (CMP-8)."""
     taken = {ref.filename for group in groups for ref in group}
     rest = [ref for ref in free if ref.filename not in taken]
-    more = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    more = [batch for batch in batches if len(batch) > 1 or not batch[0].whole_file]
+    if len(free) == 1 and not more:
+        return groups, "it has one file already"
     return [*groups, *more], "all files were asked for" if more else reason
 
 

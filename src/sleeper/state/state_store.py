@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.errors import CommitRefused, DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
@@ -22,7 +22,10 @@ from sleeper.state.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState, Transaction
 
+_PLANS_MAX = 5
 _UNSEEN_MAX = timedelta(hours=1)
+
+Plan = TypeVar("Plan")
 
 
 class StateStore(Protocol):
@@ -319,6 +322,35 @@ class TransactionLogStateStore:
         with self._swapping:  # from here on changes are made to the folded files, and measured so
             if self._held is not None and self._held.number == folded.number:
                 self._held = folded
+
+
+def commit_planned(
+    store: StateStore, plan: Callable[[TableState], tuple[Plan, Transaction | None]]
+) -> tuple[Plan, TableState]:
+    """Plan a transaction from the newest state and commit it; plan again when it is refused.
+
+    Args:
+        store: The table's state.
+        plan: Returns a plan with its transaction, or None for one that changes nothing.
+
+    Returns:
+        The plan that was committed, and the state after it.
+
+    Raises:
+        CommitRefused, CommitContended: others changed the same each time; try again.
+        CommitUnknown: it may have been committed.
+    """
+    for attempt in range(1, _PLANS_MAX + 1):
+        state = store.refresh()
+        planned, transaction = plan(state)
+        if transaction is None:
+            return planned, state
+        try:
+            return planned, store.commit(transaction)
+        except CommitRefused:  # somebody else was faster
+            if attempt == _PLANS_MAX:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _change(before: FileReferences, after: FileReferences) -> int:

@@ -304,7 +304,7 @@ def _target(self: TableHandle, opened: OpenedTable, started: datetime) -> Target
         schema=self.schema,
         leaves=tuple(opened.store.state().tree.leaves()),
         write=write_settings(opened.properties.parquet),
-        processing=opened.properties.processing(self.schema),
+        processing=opened.reader.processing,
         memory_bytes=opened.properties.ingest.memory_bytes,
         temp_folder=self._context.temp_folder,
         now_ms=int(started.timestamp() * 1000),

@@ -141,7 +141,7 @@ class TableHandle:
             open_table_reader,
             files,
             self.schema,
-            properties.processing(self.schema),
+            properties.processing(self.schema).allowing(self._context.allow_functions),
             temp_folder=self._context.temp_folder,
             stores=self._context.inputs.settings,
         )

@@ -8,6 +8,22 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="any-function-runs",
+        breaks="A table's function is imported wherever the table is read.",
+        module="engine/processing/table_function.py",
+        right="    if not function.is_allowed:\n",
+        wrong="    if not function.module:\n",
+        tests=("tests/stories/test_allowed_functions.py",),
+    ),
+    Bug(
+        name="function-ends-reader",
+        breaks="A function that calls sys.exit ends the process that reads.",
+        module="engine/processing/table_function.py",
+        right="_RAISED = (Exception, SystemExit)\n",
+        wrong="_RAISED = (Exception,)\n",
+        tests=("tests/stories/test_allowed_functions.py", "-k", "end"),
+    ),
+    Bug(
         name="none-asks-for-all",
         breaks="A key of None reads the whole table.",
         module="model/queries.py",

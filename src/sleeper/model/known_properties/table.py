@@ -97,7 +97,10 @@ class DefinitionProperties:
         "ingest, compaction, query and export, and yields batches of the same schema and order. It "
         "may drop and unite rows and change values, not row keys; it must read all batches, work "
         "on any part of the rows, and give the same where parts are put together and done again. "
-        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed.",
+        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed, and must "
+        'allow it: connect(..., allow_functions=["package.*"]) in Python, the variable '
+        "SLEEPER_ALLOW_FUNCTIONS (modules or patterns, with commas between them) for the command "
+        "line. Spark's workers run what the driver allows.",
         since="ours",
     )
     splits_file: str | None = setting(
