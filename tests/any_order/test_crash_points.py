@@ -124,12 +124,10 @@ def one_large_leaf(instance):
     table.set_properties({"sleeper.table.partition.splitting.threshold": "5"})
 
 
-def files_replaced_an_hour_ago(instance):
-    """Files that were compacted, and have waited long enough."""
-    ids = counted_ids(50_000)
-    earlier = open_instance(instance._context.objects, ids, lambda: NOON - timedelta(hours=1))
-    earlier.table("t").ingest(OTHER, job_id="other")
-    earlier.table("t").compact(all_files=True)
+def files_replaced(instance):
+    """Files that were compacted, and wait for the collector."""
+    instance.table("t").ingest(OTHER, job_id="other")
+    instance.table("t").compact(all_files=True)
 
 
 def parts_of_a_file_on_two_leaves(instance):
@@ -192,9 +190,9 @@ SPLIT_LARGE = Operation(
 )
 COLLECT = Operation(
     "collect-garbage",
-    lambda i: i.table("t").collect_garbage(),
+    lambda i: i.table("t").collect_garbage(force=True),
     clears_up=True,
-    prepare=files_replaced_an_hour_ago,
+    prepare=files_replaced,
 )
 
 MERGE = Operation(

@@ -27,12 +27,17 @@ class ClaimedJob:
         whole_files: Those of its inputs of which every row belongs to the partition.
         claimed_ms: When the last input was claimed, in milliseconds since 1970: the present for
             filters by age. It is the same for every attempt, and so then are the rows.
+        sequence: The number of the transaction that the job was planned after; deletions of rows
+            up to it are applied to what it writes.
+        schema_id: The schema that it writes by.
     """
 
     job: CompactionJob
     partition: Partition
     whole_files: frozenset[str]
     claimed_ms: int
+    sequence: int
+    schema_id: int
 
 
 def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
@@ -81,4 +86,6 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         partition=partition,
         whole_files=frozenset(whole),
         claimed_ms=int(claimed.timestamp() * 1000),
+        sequence=state.number,
+        schema_id=state.schema_id,
     )

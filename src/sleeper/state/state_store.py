@@ -18,7 +18,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import GroupCommitted, commit_group, replay
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState, Transaction
 

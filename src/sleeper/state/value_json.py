@@ -5,6 +5,7 @@ Every reader raises TypeError, ValueError or LookupError for what its writer wou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -27,6 +28,19 @@ def references_to_json(references: Iterable[FileReference]) -> list[dict[str, An
     return [reference_to_json(reference) for reference in references]
 
 
+def _file_to_json(reference: FileReference) -> dict[str, Any]:
+    """Write what is known of the file itself."""
+    first, last = reference.first_key, reference.last_key
+    document = {
+        "sizeBytes": reference.size_bytes,
+        "schemaId": reference.schema_id,
+        "firstKey": first if first is None else json.loads(first),
+        "lastKey": last if last is None else json.loads(last),
+        "sequence": reference.sequence,
+    }
+    return {name: value for name, value in document.items() if value is not None}
+
+
 def reference_to_json(reference: FileReference) -> dict[str, Any]:
     """Write one reference; flags are left out where they are as usual."""
     document: dict[str, Any] = {
@@ -40,7 +54,7 @@ def reference_to_json(reference: FileReference) -> dict[str, Any]:
         document["onlyContainsDataForThisPartition"] = False
     if reference.job_id is not None:
         document["jobId"] = reference.job_id
-    return document
+    return document | _file_to_json(reference)
 
 
 def references_from_json(document: Document, name: str) -> tuple[FileReference, ...]:
@@ -57,7 +71,22 @@ def reference_from_json(document: Document) -> FileReference:
         row_count_estimated=read(document, "countApproximate", bool, False),
         whole_file=read(document, "onlyContainsDataForThisPartition", bool, True),
         job_id=read_optional_text(document, "jobId"),
+        size_bytes=_optional_number(document, "sizeBytes"),
+        schema_id=_optional_number(document, "schemaId"),
+        first_key=_optional_key(document, "firstKey"),
+        last_key=_optional_key(document, "lastKey"),
+        sequence=_optional_number(document, "sequence"),
     )
+
+
+def _optional_number(document: Document, name: str) -> int | None:
+    return read(document, name, int) if name in document else None
+
+
+def _optional_key(document: Document, name: str) -> str | None:
+    if name not in document:
+        return None
+    return json.dumps(read(document, name, list), separators=(",", ":"))
 
 
 def data_files_from_json(

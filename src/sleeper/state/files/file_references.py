@@ -20,14 +20,8 @@ from typing import ClassVar
 import pyarrow as pa
 
 from sleeper.model.files import FileReference
-from sleeper.state.file_rows import (
-    SUMS,
-    FileRows,
-    file_rows_batch,
-    negated,
-    no_file_rows,
-    summed,
-)
+from sleeper.state.files.file_columns import file_rows_batch, no_file_rows
+from sleeper.state.files.file_rows import SUMS, FileRows, negated, summed
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
