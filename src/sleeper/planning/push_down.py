@@ -1,4 +1,4 @@
-"""How references of split partitions go down to the leaves (rules FRF-4, CMP-2).
+"""Plans moving references of split partitions down to the leaves (rules FRF-4, CMP-2).
 
 All the way in one run, and no row is lost on the way: what the leaves get adds up to what the
 partition had. How much each leaf gets is estimated from the file's sketch, or halved where there

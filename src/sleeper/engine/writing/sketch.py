@@ -143,6 +143,15 @@ class Sketches:
         )
         return least, median, most
 
+    def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
+        """Return the least sketched value of a row key field above one; None without one."""
+        known = self._distributions[dimension]
+        place = bisect_right(known.values, _number(known.kind, value))
+        if place == len(known.values):
+            return None
+        above = _value(known.kind, known.values[place])
+        return above if above in inside else None
+
 
 def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:
     """Read what `SketchBuilder.to_bytes` wrote; `name` names the file in errors.
