@@ -414,6 +414,38 @@ class TestSplitting:
 
         assert result.reason == "none of its files has a sketch of any rows"
 
+    def test_a_key_with_most_rows_is_cut_off(self, world):
+        """SPL-3: the least key is the median, and the leaf is split above it."""
+        table = world.table(**{THRESHOLD: "5"})
+        table.ingest(rows([7] * 8 + [9, 11]))
+
+        (result,) = table.split_partitions()
+
+        assert (result.reason, table.split_points()) == (None, [9])
+        assert ids(table) == [7] * 8 + [9, 11]
+
+    def test_report_explain_and_split_agree(self, world):
+        """Estimates count, references above leaves count, and leaves of one key are told."""
+        table = world.table(**{THRESHOLD: "8"})
+        table.ingest(rows([1] * 10 + [*range(10, 30)]))
+
+        agreed = []
+        for _ in range(6):
+            sizes = table.leaf_sizes()
+            explained = {size.partition.partition_id for size in sizes if size.will_be_split}
+            reported = {
+                each.partition_id for each in table.report_partitions() if each.will_be_split
+            }
+            refused = {size.partition.partition_id for size in sizes if size.obstacle}
+            results = table.split_partitions()
+            split = {result.partition_id for result in results if result.reason is None}
+            left = {result.partition_id for result in results if result.reason is not None}
+            agreed.append((explained == reported == split, refused == left))
+
+        assert agreed == [(True, True)] * 6
+        assert len(table.split_points()) > 2
+        assert left
+
     def test_sizes_can_be_asked(self, world):
         """`leaf_sizes` says what would be split, and from when on."""
         table = world.table(**{THRESHOLD: "5"})

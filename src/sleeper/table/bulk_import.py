@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.inputs.input_files import InputFiles
-from sleeper.engine.inputs.key_sample import KeySample, sample_files
+from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
-from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
 from sleeper.model import paths
@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"
 _SAMPLED_ROWS_PER_LEAF = 800
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ def bulk_import(
     `sleeper.table.bulk.import.min.leaf.partitions` demands. Processing is that of ingest.
 
     Args:
-        data: As for `ingest`, or a Spark DataFrame.
+        data: As for `ingest`, or a Spark DataFrame. For a stream nothing is split: it is read once.
         job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
         spark: A session to use, Connect included; else one is started here, and left running.
@@ -129,14 +131,8 @@ def _import_source(
     source.check(ignore_extra_columns=request.ignore_extra_columns)
     if not isinstance(source, InputFiles):
         choice = _choose(self, request, "memory", 0)
-        leaves = opened.store.state().tree.leaf_count
-        unsplit = ExtendResult(
-            leaves_before=leaves,
-            leaves_after=leaves,
-            attempts=0,
-            transaction=opened.store.state().number,
-        )
-        return _import_locally(self, data, request, choice, unsplit)
+        extended = _extend_by_rows(self, opened, source)
+        return _import_locally(self, source, request, choice, extended)
     groups = source.row_groups()
     row_count = sum(group.row_count for group in groups)
     size_bytes = sum(group.size_bytes for group in groups)
@@ -154,7 +150,7 @@ def _import_source(
     )
     extended = _extend(self, opened, sample, wanted)
     if choice.engine == "local":
-        return _import_locally(self, data, request, choice, extended)
+        return _import_locally(self, source, request, choice, extended)
     spark = _session(self, request)
     tree = opened.store.state().tree
     guard = opened.sweep_guard()
@@ -267,6 +263,28 @@ def _extend_by_frame(
     return _extend(self, opened, sample, _leaves(opened, known.row_count, 0)), known
 
 
+def _extend_by_rows(self: TableHandle, opened: OpenedTable, source: Source) -> ExtendResult:
+    """Extend the tree for rows in this process; not for a stream, which can be read only once."""
+    state = opened.store.state()
+    most = opened.properties.bulk_import.min_leaf_partitions
+    if not can_repeat(source) or state.tree.leaf_count >= most:
+        leaves = state.tree.leaf_count
+        return ExtendResult(
+            leaves_before=leaves, leaves_after=leaves, attempts=0, transaction=state.number
+        )
+
+    @cache
+    def sample() -> KeySample:
+        return sample_rows(
+            source, self.schema, self._arrow_schema, rows_wanted=most * _SAMPLED_ROWS_PER_LEAF
+        )
+
+    count = source.row_count
+    return _extend(
+        self, opened, sample, _leaves(opened, sample().row_count if count is None else count, 0)
+    )
+
+
 def _extend(
     self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample], wanted: int
 ) -> ExtendResult:
@@ -360,8 +378,10 @@ def _commit(
 def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
     """Delete data files and their sketches. What stays is referenced by nobody."""
     names = [reference.filename for reference in references]
-    with suppress(StorageFailed):
+    try:
         files.delete([*names, *map(paths.sketch_file, names)])
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _is_frame(data: object) -> bool:

@@ -18,7 +18,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
 from sleeper.operations.maintenance.compact import CompactionJobResult, Runner, write_output
 from sleeper.operations.maintenance.compact import compact as run_compactions
-from sleeper.operations.maintenance.push_down_references import push_down_references
+from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
 from sleeper.operations.maintenance.release_jobs import (
     ReleaseResult,
     release_expired_jobs,
@@ -65,11 +65,11 @@ class CompactionSummary:
 def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
     """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
 
-    References of split partitions, which `compact` moves to the leaves first, are not yet
-    counted there.
+    References of partitions that were split count where `compact` would move them first.
     """
     opened = self._current()
-    return _plan(self, opened, opened.store.refresh(), all_files=all_files)
+    state = pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema)
+    return _plan(self, opened, state, all_files=all_files)
 
 
 def compact(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
 from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_small_leaves
-from sleeper.operations.maintenance.push_down_references import push_down_references
-from sleeper.operations.maintenance.split_leaf import SplitResult, split_leaf
+from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
+from sleeper.operations.maintenance.split_leaf import SplitResult, sized_leaves, split_leaf
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
 from sleeper.planning.merges import SiblingLeaves, merging_threshold
@@ -42,9 +42,18 @@ class GcSummary:
 
 
 def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with whether each is to be split."""
+    """Return the leaves that have rows, the largest first, with which `split_partitions` splits.
+
+    References of partitions that were split count where `split_partitions` would move them.
+    """
     opened = self._current()
-    return plan_splits(opened.store.refresh(), opened.properties.splitting.threshold_rows)
+    return sized_leaves(
+        pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema),
+        opened.properties.splitting.threshold_rows,
+        files=opened.files,
+        schema=self.schema,
+        files_max=self._context.properties.splitting.sketch_files_max,
+    )
 
 
 def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
@@ -73,7 +82,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
             files_max=self._context.properties.splitting.sketch_files_max,
             new_id=self._context.new_id,
         )
-        for size in leaf_sizes(self)
+        for size in plan_splits(opened.store.state(), opened.properties.splitting.threshold_rows)
         if size.too_large
     )
 

@@ -161,13 +161,14 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
             print_json(sizes)
             return
         print_grid(
-            ["partition", "rows", "from", "will be split"],
+            ["partition", "rows", "from", "will be split", "why not"],
             [
                 [
                     size.partition.partition_id[:8],
                     f"{'~' if size.estimated else ''}{size.row_count:,}",
                     size.threshold,
-                    size.too_large,
+                    size.will_be_split,
+                    size.obstacle or "",
                 ]
                 for size in sizes
             ],

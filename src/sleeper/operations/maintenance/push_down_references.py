@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 
 from sleeper.engine.writing.sketch import Sketches, read_sketches
 from sleeper.errors import DataDamaged
@@ -16,6 +18,7 @@ from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
 
 _REFERENCES_MAX = 20_000
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _log = logging.getLogger(__name__)
 
 
@@ -44,15 +47,7 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
         CommitRefused, CommitContended: others changed the same references each time; try again.
         CommitUnknown, StorageFailed: try again; what was moved is not moved twice.
     """
-
-    def sketches_of(filename: str) -> Sketches | None:
-        name = paths.sketch_file(filename)
-        data = files.read(name)
-        try:
-            return None if data is None else read_sketches(data, schema, name)
-        except DataDamaged as damage:
-            _log.warning("the rows of %s are shared out by halving: %s", filename, damage)
-            return None
+    sketches_of = partial(_sketches_of, files, schema)
 
     def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
         planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
@@ -66,3 +61,24 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
         made += sum(len(push.into) for push in planned.pushes)
         more = planned.more
     return PushDownResult(moved=moved, made=made, transaction=after.number)
+
+
+def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableState:
+    """Return the state as `push_down_references` would leave it; nothing is committed."""
+    sketches_of = partial(_sketches_of, files, schema)
+    more = True
+    while more:
+        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        state = SplitFileReferences(pushes=planned.pushes).fold(state, state.at or _NO_TIME)
+        more = planned.more
+    return state
+
+
+def _sketches_of(files: Objects, schema: Schema, filename: str) -> Sketches | None:
+    name = paths.sketch_file(filename)
+    data = files.read(name)
+    try:
+        return None if data is None else read_sketches(data, schema, name)
+    except DataDamaged as damage:
+        _log.warning("the rows of %s are shared out by halving: %s", filename, damage)
+        return None
