@@ -1,4 +1,4 @@
-"""Data files as a table's state knows them: by reference, and claimed by whom."""
+"""References to data files, and claims of compaction jobs on them."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def key_from_text(text: str, schema: Schema) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOwner:
-    """The process that runs a compaction job. It is shown to people, and no secret.
+    """The process that runs a compaction job, as reports show it. It holds no secret.
 
     Attributes:
         host: The name of its machine.
@@ -122,7 +122,7 @@ class ClaimOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord:
-    """What is known of a compaction job that has claimed files.
+    """A compaction job that has claimed files: its owner, and since when.
 
     Attributes:
         owner: Who runs it.

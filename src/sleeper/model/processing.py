@@ -1,4 +1,4 @@
-"""What happens to rows whenever they are read: filters, then aggregations, then a function.
+"""Processing of rows that are read: filters, then aggregations, then a function.
 
 Filters drop rows and aggregations unite them; both have upstream's syntax (rules PRC-1 to PRC-4),
 with operations of our own: first, last and count. Whitespace around names and brackets is
@@ -65,7 +65,7 @@ class AgeOff:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How the values of one field become one, where several rows become one.
+    """How one field is aggregated when several rows become one.
 
     Attributes:
         operation: `sum`, `min`, `max`; the `map_` ones work on each entry of a map. `first` and
@@ -80,7 +80,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """A function of the user's own over rows in key order; it is looked for when it is needed.
+    """A user's function over rows in key order, by its name. It is imported when it is needed.
 
     It is code that whoever may change the table chose, so it runs only where whoever opened the
     table allows it.
@@ -126,12 +126,12 @@ class Processing:
 
     @property
     def is_identity(self) -> bool:
-        """True when rows come out as they went in."""
+        """True if rows are not changed."""
         return not self.filters and not self.aggregations and self.function is None
 
     @property
     def needed_fields(self) -> tuple[str, ...]:
-        """The fields that must be read whether or not they are asked for, beside the keys.
+        """The fields that must be read in any case, besides the keys.
 
         Filters look at theirs. An aggregation needs its own field only when that is asked for. A
         function may look at all fields, which are not named here (`needs_all_fields`).
@@ -140,12 +140,12 @@ class Processing:
 
     @property
     def needs_all_fields(self) -> bool:
-        """True when every field must be read, whichever are asked for."""
+        """True if all fields must be read in any case."""
         return self.function is not None
 
     @property
     def kept_end(self) -> End | None:
-        """Which row of a row key lends the united row its sort keys: the first, or the last.
+        """Which row of a row key gives its sort keys to the aggregated row: the first, or the last.
 
         None where rows are united only if their sort keys are equal too.
         """
@@ -154,7 +154,7 @@ class Processing:
 
     @property
     def counted_fields(self) -> tuple[str, ...]:
-        """The fields that say of how many rows a value was not null."""
+        """The fields that count rows whose value was not null."""
         return tuple(each.field for each in self.aggregations if each.operation == "count")
 
 
@@ -258,7 +258,7 @@ def _parse_aggregations(text: str, schema: Schema) -> tuple[Aggregation, ...]:
 
 
 def _split_aggregations(text: str) -> Iterator[Aggregation]:
-    """Yield `op(field)` after `op(field)`. A field's name may hold anything but `),`."""
+    """Yield each `op(field)`. A field's name may contain anything but `),`."""
     for part in re.split(r"(?<=\))\s*,", text):
         if not part.strip():
             continue
@@ -274,7 +274,7 @@ def _split_aggregations(text: str) -> Iterator[Aggregation]:
 
 
 def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> None:
-    """Check which fields are aggregated, with upstream's words (rule PRC-4)."""
+    """Check which fields are aggregated; messages are upstream's (rule PRC-4)."""
     fields = [aggregation.field for aggregation in found]
     values = [field.name for field in schema.values]
     keys = [name for name in fields if name in schema.key_names]
@@ -326,7 +326,7 @@ def _check_operation(aggregation: Aggregation, field: Field) -> None:
 
 
 def _check_ends(found: tuple[Aggregation, ...], schema: Schema) -> None:
-    """Check that `first` or `last` have sort keys to go by, and that only one of them is there."""
+    """Check that a table with `first` or `last` has sort keys, and has only one of the two."""
     ends = sorted({each.operation for each in found} & {"first", "last"})
     if len(ends) > 1:
         raise ValueError(
@@ -350,7 +350,7 @@ def _parse_function(text: str) -> TableFunction | None:
 
 
 def _check_together(processing: Processing) -> None:
-    """Check that no field is both aged by and counted: once counted, it says no time."""
+    """Check that no field is used by `ageOff` and by `count`: a counted field holds no time."""
     counted = processing.counted_fields
     for name in (age_off.field for age_off in processing.filters if age_off.field in counted):
         raise ValueError(

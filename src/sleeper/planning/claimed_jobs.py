@@ -1,4 +1,4 @@
-"""What a compaction job needs to know of the table's state, once it has claimed its inputs.
+"""A compaction job that has claimed its inputs, with what it needs from the table's state.
 
 Whoever runs the job then needs no state: what it reads and writes is settled. Two attempts of one
 job write the same file, byte for byte, so it does no harm when a late one replaces an earlier.
@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A compaction job whose inputs are claimed, with all that decides what it writes.
+    """A compaction job whose inputs are claimed, with everything that decides what it writes.
 
     Attributes:
         job: The job.

@@ -1,4 +1,4 @@
-"""Which leaves to split, and where, so that a bulk import finds enough of them (rule BLK-10).
+"""Plans splits of leaves before a bulk import, so that there are enough (rule BLK-10).
 
 The leaf with the most rows is split first, at the median of its sample; its halves share the
 sample, each with a window on it. So a tree of any size is planned from one look at the input.

@@ -1,4 +1,4 @@
-"""Which leaves answer a question, and from which files. Pure: a state in, a plan out.
+"""Plans a query: which leaves answer it, and from which files. Pure.
 
 A leaf is answered from its own references and from those of all its ancestors, because a
 partition that was split may still hold files (rules QRY-1, PRT-13). A file in an ancestor has

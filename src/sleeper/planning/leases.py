@@ -1,4 +1,4 @@
-"""Which compaction jobs hold claims, since when, and which have held them for too long."""
+"""Finds compaction jobs that hold claims, since when, and those whose lease has ended."""
 
 from __future__ import annotations
 

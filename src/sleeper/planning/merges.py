@@ -1,4 +1,4 @@
-"""Which sibling leaves have become so small that they are one leaf again (ours)."""
+"""Plans merges of sibling leaves that have become small (ours)."""
 
 from __future__ import annotations
 

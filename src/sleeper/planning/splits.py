@@ -1,4 +1,4 @@
-"""Which leaves are split as they grow, and where (rules SPL-1 to SPL-4)."""
+"""Plans splits of leaves that have grown: which, and where (rules SPL-1 to SPL-4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sleeper.state.table_state import TableState
 
 
 class Spread(Protocol):
-    """How the row keys of some files are spread: the union of their sketches."""
+    """The distribution of the row keys of some files: the union of their sketches."""
 
     def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
         """Return three values of a row key field among the rows that lie in a range.

@@ -172,6 +172,32 @@ class TransactionLogStateStore:
             raise VersionNotFound(
                 f"the table has no transaction {number}; the newest is {newest.number}"
             )
+        found, newest = self._version(number, newest), self.refresh()
+        if found.files.needs_more_than(newest.files):
+            first = self._first_readable(number, newest)
+            raise VersionNotFound(
+                f"files of transaction {number} were deleted: the table can be read as of "
+                f"{first} and later, up to {newest.number}. To keep versions for longer, set "
+                "sleeper.table.versions.kept.minutes."
+            )
+        return found
+
+    def _first_readable(self, unreadable: int, newest: TableState) -> int:
+        """Return the first version after an unreadable one that has all of its files.
+
+        By bisection: the collector takes the files of older versions first.
+        """
+        low, high = unreadable, newest.number
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._version(middle, newest).files.needs_more_than(newest.files):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _version(self, number: int, newest: TableState) -> TableState:
+        """Return the state after a transaction, whether its files are still there or not."""
         before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
         entries = takewhile(lambda entry: entry[0] <= number, self._log.read_after(before.number))
         found = before if before.number == number else replay(before, entries, self._schema)

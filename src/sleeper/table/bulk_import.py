@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
@@ -43,6 +43,8 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"
 _SAMPLED_ROWS_PER_LEAF = 800
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,8 +378,10 @@ def _commit(
 def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
     """Delete data files and their sketches. What stays is referenced by nobody."""
     names = [reference.filename for reference in references]
-    with suppress(StorageFailed):
+    try:
         files.delete([*names, *map(paths.sketch_file, names)])
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _is_frame(data: object) -> bool:

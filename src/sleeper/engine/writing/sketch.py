@@ -96,6 +96,11 @@ class Sketches:
     row_count: int
     _distributions: tuple[_Distribution, ...]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row is sketched, so that nothing is an estimate."""
+        return all(len(each.values) == self.row_count for each in self._distributions)
+
     def quantile(self, dimension: int, fraction: float) -> Any:
         """Return the key value that `fraction` of the rows lie below; 0 and 1 give the ends.
 

@@ -1,4 +1,4 @@
-"""The properties of a table by which it is kept quick and small."""
+"""The properties of a table for splitting, garbage collection and compaction."""
 
 from __future__ import annotations
 
