@@ -22,6 +22,7 @@ BENCHMARKS = {
     "walks": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],
+    "file_size": [],
     "peers": [],
 }
 # Those that need more packages have an environment of their own, which make sets up.

@@ -164,12 +164,15 @@ def presplit(table: sleeper.Table, inputs: str) -> None:
 
     from sleeper.engine.inputs.key_sample import sample_files  # noqa: PLC0415
     from sleeper.engine.inputs.sources import open_source  # noqa: PLC0415
+    from sleeper.table.bulk_import import _extend  # noqa: PLC0415
 
     source = open_source(inputs, table.arrow_schema)
-    wanted = 800 * table.properties.bulk_import.min_leaf_partitions
-    table._extend(
-        partial(sample_files, source, table.schema, table.arrow_schema, rows_wanted=wanted)
+    opened = table._current()
+    wanted = opened.properties.bulk_import.min_leaf_partitions
+    sample = partial(
+        sample_files, source, table.schema, table.arrow_schema, rows_wanted=800 * wanted
     )
+    _extend(table, opened, sample, wanted)
 
 
 def leaf_sizes(table: sleeper.Table, inputs: str) -> list[int]:

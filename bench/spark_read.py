@@ -49,28 +49,28 @@ def main(row_count: int = 2_000_000) -> list[str]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     try:
-        table, key = make_table(folder, row_count)
-        return measure(spark, table, key)
+        instance, table, key = make_table(folder, row_count)
+        return measure(spark, instance, table, key)
     finally:
         spark.stop()
         shutil.rmtree(folder)
 
 
-def make_table(folder: Path, row_count: int) -> tuple[sleeper.Table, str]:
-    """Return a table of one file in each leaf, and a key that is in it."""
+def make_table(folder: Path, row_count: int) -> tuple[sleeper.Instance, sleeper.Table, str]:
+    """Return a table of one file in each leaf, its instance, and a key that is in it."""
     instance = sleeper.connect(folder / "instance", create=True)
     table = instance.create_table(
         "bench", SCHEMA, row_keys=["key"], sort_keys=["ts"], split_points=split_points(LEAVES)
     )
     table.ingest(pa.RecordBatchReader.from_batches(SCHEMA, rows(row_count, seed=1)))
-    return table, table.query(range={"key": RANGE}).to_arrow()["key"][0].as_py()
+    return instance, table, table.query(range={"key": RANGE}).to_arrow()["key"][0].as_py()
 
 
-def measure(spark: Any, table: sleeper.Table, key: str) -> list[str]:
+def measure(spark: Any, instance: sleeper.Instance, table: sleeper.Table, key: str) -> list[str]:
     """Ask four questions of each way."""
     files = [table.open_for_spark().table_files.files.url(r.filename) for r in table.references()]
     limits = f"key >= '{RANGE[0]}' and key < '{RANGE[1]}'"
-    asked = {"instance": str(table._url()), "table": table.name}
+    asked = {"instance": str(table._context.url), "table": table.name}
 
     def source(**options: str) -> Any:
         return spark.read.format("sleeper").options(**asked, **options).load()
@@ -79,6 +79,7 @@ def measure(spark: Any, table: sleeper.Table, key: str) -> list[str]:
         inclusive = str(both).lower()
         return f'[{{"key": {{"min": "{low}", "max": "{high}", "maxInclusive": {inclusive}}}}}]'
 
+    sleeper.register_views(spark, instance)
     plain = spark.read.schema(table.to_spark(spark).schema).parquet
     questions: dict[str, dict[str, Callable[[], Any]]] = {
         "full scan": {
@@ -99,6 +100,7 @@ def measure(spark: Any, table: sleeper.Table, key: str) -> list[str]:
         "sum of a column": {
             "Spark's Parquet": lambda: _sum(plain(*files)),
             "to_spark": lambda: _sum(table.to_spark(spark)),
+            "view": lambda: spark.sql("SELECT sum(n) FROM bench").collect()[0][0],
             "data source": lambda: _sum(source()),
             "data source, columns": lambda: _sum(source(columns="n")),
         },

@@ -39,7 +39,7 @@ def rows(keys, n=1):
 
 def named(given, table, **options):
     """A reader or writer of Spark that is told of the table."""
-    return given.format("sleeper").options(instance=table._url(), table=table.name, **options)
+    return given.format("sleeper").options(instance=table._context.url, table=table.name, **options)
 
 
 def frame_of(spark, given):
@@ -103,7 +103,6 @@ def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
     under one filter, then under another, and without any (Spark itself mixes them up).
     """
     table.ingest(rows("abhxz"))
-    before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, enabled)
     try:
         frame = named(spark.read, table).load()
@@ -112,7 +111,7 @@ def test_one_frame_may_be_filtered_in_many_ways(spark, table, enabled):
         assert ids(frame.filter("id = 'a'").union(frame.filter("id > 'b'"))) == [*"ahxz"]
         assert ids(frame) == [*"abhxz"]
     finally:
-        spark.conf.set(PUSHDOWN, before)
+        spark.conf.unset(PUSHDOWN)
 
 
 @pytest.mark.every_spark
@@ -162,7 +161,7 @@ def test_files_are_deleted_only_when_they_cannot_be_in_the_table(table):
     When a task failed, what the others wrote is deleted. When all succeeded, a commit was tried,
     and it may have reached the table though nobody heard of it: the files stay.
     """
-    source = SleeperSource(CaseInsensitiveDict(instance=table._url(), table=table.name))
+    source = SleeperSource(CaseInsensitiveDict(instance=table._context.url, table=table.name))
     writer = source.writer(source.schema(), overwrite=False)
     tasks = [
         writer.write(iter(pa.Table.from_pylist(rows(key), table.arrow_schema).to_batches()))
@@ -204,7 +203,7 @@ def test_what_is_wrong_is_told_in_our_words(spark, table):
 )
 def test_wrong_options_are_refused(table, options, error, message):
     """Each option is checked, and the message names it."""
-    asked = {"instance": table._url(), "table": table.name, **options}
+    asked = {"instance": table._context.url, "table": table.name, **options}
     source = SleeperSource(CaseInsensitiveDict(asked))
 
     with pytest.raises(error, match=message):
@@ -213,7 +212,7 @@ def test_wrong_options_are_refused(table, options, error, message):
 
 def test_a_schema_of_ones_own_must_be_the_tables(table):
     """Spark's `schema(...)` may choose columns; another type is refused, and told."""
-    asked = CaseInsensitiveDict(instance=table._url(), table=table.name)
+    asked = CaseInsensitiveDict(instance=table._context.url, table=table.name)
 
     assert SleeperSource(asked).reader(StructType().add("n", LongType()).add("id", StringType()))
     with pytest.raises(

@@ -7,6 +7,7 @@ from itertools import count
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import sleeper
 from sleeper import Field, Primitive, Schema
@@ -82,3 +83,29 @@ def test_a_function_that_fails_in_a_worker_raises_its_own_error(spark, instance,
     table.bulk_import(tmp_path / "in.parquet", engine="spark", spark=spark)
 
     assert table.query().count() == table.to_spark(spark).count() == 30
+
+
+def test_spark_runs_no_function_that_its_reader_does_not_allow(spark, instance, tmp_path):
+    """
+    Whoever opens the instance says which modules may run, for Spark's workers too: DataFrames, SQL,
+    bulk import and compaction refuse others, and the table has nothing new.
+    """
+    pq.write_table(pa.Table.from_pylist(readings(0, 3)), tmp_path / "in.parquet")
+    table = made(instance, function="builtins:iter")
+    table.bulk_import(tmp_path / "in.parquet", engine="spark", spark=spark)
+    table.bulk_import(tmp_path / "in.parquet", engine="local")
+    wary = sleeper.connect(tmp_path / "instance").table(table.name)
+    options = {"instance": table._context.url, "table": table.name}
+    source = spark.read.format("sleeper").options(**options)
+
+    with pytest.raises(PySparkException, match="allow_functions"):
+        wary.to_spark(spark).count()
+    with pytest.raises(PySparkException, match="allow_functions"):
+        source.load().count()
+    with pytest.raises(TableFunctionFailed, match="allow_functions"):
+        wary.bulk_import(tmp_path / "in.parquet", engine="spark", spark=spark)
+    refused = wary.compact(all_files=True, spark=spark)
+
+    assert len(refused.failed) == len(refused.jobs) == 3
+    assert source.option("allow_functions", "builtins").load().count() == 60
+    assert table.query().count() == 60

@@ -50,7 +50,7 @@ def ids(table):
 
 
 def options_of(table, **more):
-    return {"instance": table._url(), "table": table.name, **more}
+    return {"instance": table._context.url, "table": table.name, **more}
 
 
 def run(spark, table, copy, checkpoint, **options):

@@ -29,6 +29,9 @@ FORMAT = {b"sleeper.format": b"1"}
 
 FILTER_FALSE_POSITIVES = 0.01
 """The part of absent keys that a Bloom filter lets through. A tenth of it costs half more bytes."""
+# A column with more distinct values than that goes on without its dictionary: row groups are small,
+# and a dictionary of nearly all their values makes them larger.
+_DICTIONARY_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +289,7 @@ def _parquet_options(
         "write_batch_size": min(1024, settings.page_rows),
         "data_page_version": settings.page_version,
         "use_dictionary": _dictionary_columns(schema, arrow_schema, settings) or False,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX,
         "write_statistics": columns_with_statistics(arrow_schema),
         "write_page_index": True,
         "write_page_checksum": True,

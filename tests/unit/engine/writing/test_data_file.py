@@ -206,6 +206,17 @@ class TestLayout:
         found = {c.path_in_schema for c in columns if c.has_dictionary_page}
         assert found == with_dictionary
 
+    def test_does_not_grow_by_dictionaries_of_distinct_values(self):
+        """A dictionary is given up where it would hold about as many values as there are rows."""
+        rows = rows_of(32_768)
+
+        _, plain = written(rows)
+        _, with_dictionaries = written(
+            rows, dictionary_row_keys=True, dictionary_sort_keys=True, dictionary_values=True
+        )
+
+        assert len(with_dictionaries) < 1.1 * len(plain)
+
     def test_shows_damage_in_a_page(self):
         """Every page has a checksum."""
         rows = rows_of(2_000)
