@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SOAK = os.environ.get("SLEEPER_SOAK") == "1"
 
@@ -10,3 +14,12 @@ SOAK = os.environ.get("SLEEPER_SOAK") == "1"
 def tries(usual: int, *, soak: int) -> int:
     """Return how many examples a test marked `soak` is to try."""
     return soak if SOAK else usual
+
+
+def some(cases: Iterable[T], *, one_in: int) -> list[T]:
+    """Return one in so many cases for a test marked `soak`, and all of them under `make soak`.
+
+    The first is always among them. Where cases repeat a pattern, `one_in` has no factor in common
+    with its length, so that each part of the pattern is met.
+    """
+    return [*cases][:: 1 if SOAK else one_in]

@@ -316,7 +316,7 @@ class CommitOverwritten(CommitUnknown):
 
 
 class TableFunctionFailed(SleeperError):
-    """The function that `sleeper.table.function` names is missing, raised, or broke its contract.
+    """The function that a table names is not allowed here, missing, raised, or broke its contract.
 
     Where rows were being written, nothing was added or replaced.
     """

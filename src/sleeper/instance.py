@@ -37,6 +37,7 @@ from sleeper.model.formats.properties_file import (
 )
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.model.processing import checked_function_patterns
 from sleeper.model.properties import (
     KNOWN_INSTANCE_PROPERTIES,
     InstanceProperties,
@@ -61,6 +62,7 @@ from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 FORMAT = 1
+_ALLOW_FUNCTIONS = "SLEEPER_ALLOW_FUNCTIONS"
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -77,7 +79,12 @@ def _pause(attempt: int) -> None:
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
 
 
-def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
+def connect(
+    url: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    allow_functions: Sequence[str] | None = None,
+) -> Instance:
     """Open an instance.
 
     Args:
@@ -86,21 +93,37 @@ def connect(url: str | os.PathLike[str], *, create: bool = False) -> Instance:
             AWS_REGION are read here, and go along when the instance is pickled; credentials
             are looked for in the environment of each process.
         create: Make the instance if there is none yet.
+        allow_functions: Modules whose functions may run in this process where a table names one
+            (`sleeper.table.function`), such as `my_package.cleaning` or `my_package.*`. Without
+            it, those that SLEEPER_ALLOW_FUNCTIONS names, with commas between them; none otherwise.
 
     Returns:
         The instance; usable as a context manager, picklable (but for `memory://`).
 
     Raises:
         UrlInvalid: the URL's scheme is not known.
+        BadRequest: `allow_functions` is no list of modules.
         InstanceNotFound: no instance is there, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
         MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
         StorageFailed: the storage cannot be read, or not be written where it must be.
     """
-    return _connect(place_of(url, ObjectStoreSettings.of(os.environ), _now), create=create)
+    place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
+    return _connect(place, _allowed(allow_functions), create=create)
 
 
-def _connect(place: Place, *, create: bool = False) -> Instance:
+def _allowed(allow_functions: Sequence[str] | None) -> tuple[str, ...]:
+    if allow_functions is None:
+        named = os.environ.get(_ALLOW_FUNCTIONS, "")
+        return checked_function_patterns(named, _ALLOW_FUNCTIONS)
+    if isinstance(allow_functions, str):
+        raise BadRequest(
+            f"allow_functions is a list of modules; did you mean [{allow_functions!r}]?"
+        )
+    return checked_function_patterns(allow_functions, "allow_functions")
+
+
+def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
     text = place.objects.read(paths.INSTANCE_PROPERTIES)
     if text is None:
         if not create and place.scheme != "memory":
@@ -112,7 +135,9 @@ def _connect(place: Place, *, create: bool = False) -> Instance:
         text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
     values = read_instance_properties(text, place.url, FORMAT)
     log_mistakes(values, place.url)
-    return Instance(place.objects, values, url=place.url, stores=place.stores)
+    return Instance(
+        place.objects, values, url=place.url, stores=place.stores, allow_functions=allow_functions
+    )
 
 
 def create_instance(
@@ -134,7 +159,9 @@ def create_instance(
     if not _make(place, properties or {}):
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
     values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
-    return Instance(place.objects, values, url=place.url, stores=place.stores)
+    return Instance(
+        place.objects, values, url=place.url, stores=place.stores, allow_functions=_allowed(None)
+    )
 
 
 def input_store() -> BucketInputs:
@@ -161,6 +188,7 @@ class Instance:
         *,
         url: str,
         stores: ObjectStoreSettings = _NO_SETTINGS,
+        allow_functions: Sequence[str] = (),
         now: Callable[[], datetime] = _now,
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
@@ -186,9 +214,11 @@ class Instance:
             now=now,
             storage_time=clock.time,
             new_id=new_id,
+            host=os.uname().nodename,
             pause=pause,
             inputs=BucketInputs(stores),
             environment=os.environ,
+            allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
         )
 
@@ -290,7 +320,8 @@ class Instance:
 
     def __reduce__(self) -> tuple[Any, ...]:
         _refuse_to_copy_memory(self.url)
-        return _connect_again, (self.url, self._context.inputs.settings)
+        context = self._context
+        return _connect_again, (self.url, context.inputs.settings, context.allow_functions)
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"
@@ -311,9 +342,11 @@ def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
     return place.objects.create(paths.INSTANCE_PROPERTIES, body)
 
 
-def _connect_again(url: str, stores: ObjectStoreSettings) -> Instance:
+def _connect_again(
+    url: str, stores: ObjectStoreSettings, allow_functions: tuple[str, ...]
+) -> Instance:
     """Open an instance that was pickled, by the settings it had; credentials are found here."""
-    return _connect(place_of(url, stores, _now))
+    return _connect(place_of(url, stores, _now), allow_functions)
 
 
 def _reopen_table(instance: Instance, table_id: str) -> Table:

@@ -6,13 +6,14 @@ It imports Sleeper and what it works with once, and uses nothing of it, so that 
 milliseconds and the child starts as clean as a new process. On its standard input it takes
 
     ingest SLOT FOLDER TABLE SERIES FIRST    fork a writer; answers with its process id
-    care SLOT FOLDER TABLE SEED HOURS        fork a keeper; answers with its process id
+    care SLOT FOLDER TABLE SEED VERB         fork a keeper; answers with its process id
     wait PID                                 wait until it is dead; answers with the signal
 
 A writer ingests job after job, `SERIES-FIRST` and on, and writes each job's id to the pipe of
-its slot once the job is acknowledged. A keeper takes care of the table in any order of verbs, and
-writes the name of each that is done, with an exclamation mark where there was something to do; its
-clock is some hours ahead, so that claims of dead keepers have ended.
+its slot once the job is acknowledged. A keeper takes files back from all compaction jobs, as if
+their leases had ended, and then takes care of the table: first by the verb that it is given, then
+in any order of verbs. It writes the name of each that is done, with an exclamation mark where there
+was something to do.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ import random
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import datafusion  # noqa: F401 - see above
 import polars as pl  # noqa: F401 - see above
 import pyarrow as pa
 
 import sleeper
+from sleeper.operations.maintenance.release_jobs import release_expired_jobs
 
 SCHEMA = pa.schema(
     [
@@ -58,30 +59,30 @@ def ingest_for_ever(pipe: int, folder: str, table_name: str, series: str, first:
         number += 1
 
 
-def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, hours: int) -> None:
+def care_for_ever(pipe: int, folder: str, table_name: str, seed: int, first: str) -> None:
     """Call verbs in any order and tell of each one that has ended."""
     draw = random.Random(seed)
-    instance = sleeper.connect(folder)
-    ahead = timedelta(hours=hours)
-    instance._context = replace(
-        instance._context,
-        now=lambda: datetime.now(UTC) + ahead,
-        storage_time=lambda: datetime.now(UTC) + ahead,
-    )
-    table = instance.table(table_name)
+    table = sleeper.connect(folder).table(table_name)
+    store = table._current().store
+
+    def release() -> bool:
+        return bool(release_expired_jobs(store.time() + timedelta(minutes=1), store=store).claims)
+
+    release()
     verbs: dict[str, Callable[[], bool]] = {
         "compact": lambda: bool(table.compact().jobs),
         "compact-all": lambda: bool(table.compact(all_files=True).jobs),
-        "release": lambda: bool(table.compact().released),
+        "release": release,
         "split": lambda: any(not each.reason for each in table.split_partitions()),
         "merge": lambda: any(not each.reason for each in table.merge_partitions()),
         "gc": lambda: bool(table.collect_garbage(force=True).deleted),
         "sweep": lambda: bool(table.sweep_orphans().orphans),
     }
+    name = first
     while True:
-        name = draw.choice(sorted(verbs))
         did = verbs[name]()
         os.write(pipe, f"{name}{'!' if did else ''}\n".encode())
+        name = draw.choice(sorted(verbs))
 
 
 def fork(work: Callable[..., None], *arguments: object) -> int:
@@ -105,9 +106,8 @@ def main(pipes: list[int]) -> None:
             case ["ingest", slot, folder, table_name, series, first]:
                 pipe = pipes[int(slot)]
                 answer = fork(ingest_for_ever, pipe, folder, table_name, series, int(first))
-            case ["care", slot, folder, table_name, seed, hours]:
-                pipe = pipes[int(slot)]
-                answer = fork(care_for_ever, pipe, folder, table_name, int(seed), int(hours))
+            case ["care", slot, folder, table_name, seed, verb]:
+                answer = fork(care_for_ever, pipes[int(slot)], folder, table_name, int(seed), verb)
             case ["wait", process_id]:
                 _, status = os.waitpid(int(process_id), 0)
                 answer = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0

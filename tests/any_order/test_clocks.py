@@ -6,7 +6,6 @@ be refused: then nothing has happened.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,12 +19,13 @@ import pytest
 from sleeper.errors import CommitRefused, SleeperError
 from sleeper.instance import Instance
 from sleeper.storage.memory import MemoryObjects
+from tests.soak import tries
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("job", pa.int64())])
 DELAY = timedelta(minutes=15)
 STEPS = 60
-SEEDS = range(300 if os.environ.get("SLEEPER_SOAK") else 6)
+SEEDS = range(tries(6, soak=600))
 JUMPS = [
     timedelta(days=days, minutes=minutes)
     for days, minutes in [(0, 0), (0, 0), (0, 0), (-4000, 0), (4000, 0), (-2, 0), (2, 0), (0, -7)]
@@ -189,6 +189,7 @@ def _attempt(world: World, work: Any) -> None:
         world.seen[type(refusal).__name__] += 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clocks_that_jump_lose_and_double_no_row(seed, record_property):
     """Ingests, their repetitions, compactions, splits, collections and sweeps, in any order."""

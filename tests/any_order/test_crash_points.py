@@ -30,6 +30,7 @@ from sleeper.errors import (
 )
 from sleeper.instance import Instance
 from sleeper.model.partitions import split_partition
+from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
@@ -47,6 +48,7 @@ from tests.any_order.whole_instance import (
     orphans,
     rows_in_files,
 )
+from tests.soak import some
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 OLD = pa.table({"k": [1, 11, 12], "v": ["a", "b", "c"]}, schema=SCHEMA)
@@ -123,18 +125,18 @@ def one_large_leaf(instance):
     table.set_properties({"sleeper.table.partition.splitting.threshold": "5"})
 
 
-def files_replaced_an_hour_ago(instance):
-    """Files that were compacted, and have waited long enough."""
-    ids = counted_ids(50_000)
-    earlier = open_instance(instance._context.objects, ids, lambda: NOON - timedelta(hours=1))
-    earlier.table("t").ingest(OTHER, job_id="other")
-    earlier.table("t").compact(all_files=True)
+def files_replaced(instance):
+    """Files that were compacted, and wait for the collector."""
+    instance.table("t").ingest(OTHER, job_id="other")
+    instance.table("t").compact(all_files=True)
 
 
 def parts_of_a_file_on_two_leaves(instance):
     """Files on a partition, whose references were pushed down when it was split."""
     files_on_a_split_partition(instance)
-    instance.table("t")._push_down()
+    table = instance.table("t")
+    opened = table._current()
+    push_down_references(store=opened.store, files=opened.files, schema=table.schema)
 
 
 def merge_small_leaves(instance):
@@ -189,9 +191,9 @@ SPLIT_LARGE = Operation(
 )
 COLLECT = Operation(
     "collect-garbage",
-    lambda i: i.table("t").collect_garbage(),
+    lambda i: i.table("t").collect_garbage(force=True),
     clears_up=True,
-    prepare=files_replaced_an_hour_ago,
+    prepare=files_replaced,
 )
 
 MERGE = Operation(
@@ -460,6 +462,7 @@ def test_dead_ingests_leave_orphans_and_nothing_else():
 # ---------------------------------------------------------------- two faults
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("operation", [*SMALL, *UPKEEP], ids=str)
 def test_two_processes_die_at_any_two_points_and_the_third_succeeds(operation):
     """F1 in pairs: the second, which does the same again, may die wherever it likes too."""
@@ -471,37 +474,44 @@ def test_two_processes_die_at_any_two_points_and_the_third_succeeds(operation):
         for kind in DEATHS:
             first = run(operation, effect.before, Faults((Fault(call, kind),)), 1_000)
             left.setdefault(image_of(first.objects), first.objects)
-    for before in left.values():
-        second = run(operation, before, Faults(), 2_000)
-        for call in range(second.faults.calls):
-            for kind in DEATHS:
-                done = run(operation, before, Faults((Fault(call, kind),)), 2_000)
-                pairs += 1
-                if done.outcome == "Killed":
-                    effect.check(done)
-                else:
-                    assert isinstance(done.error, operation.done)
+    seconds = [
+        (before, Fault(call, kind))
+        for before in left.values()
+        for call in range(run(operation, before, Faults(), 2_000).faults.calls)
+        for kind in DEATHS
+    ]
+    for before, fault in some(seconds, one_in=3 if len(seconds) > 100 else 1):
+        done = run(operation, before, Faults((fault,)), 2_000)
+        pairs += 1
+        if done.outcome == "Killed":
+            effect.check(done)
+        else:
+            assert isinstance(done.error, operation.done)
 
     assert len(left) >= 2
     assert pairs >= 20
     assert len(effect.images) >= len(left)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("operation", [*SMALL, *UPKEEP], ids=str)
 def test_a_failure_and_then_a_death_or_a_failure_leave_all_or_nothing(operation):
     """F2 in pairs: the second fault may hit the very look that clears up the first."""
     effect = Effect.of(operation)
 
-    for first in effect.calls:
-        for failure in FAILURES:
-            # Later than so many calls after the first the run is what it was, one call longer.
-            reach = 5 if operation in UPKEEP else 11
-            for second in range(first + 1, min(first + reach, effect.calls.stop + 4)):
-                for kind in (*DEATHS, *FAILURES):
-                    plan = (Fault(first, failure), Fault(second, kind))
-                    effect.check(run(operation, effect.before, Faults(plan), 1_000))
+    # Later than so many calls after the first the run is what it was, one call longer.
+    reach = 5 if operation in UPKEEP else 11
+    plans = [
+        (Fault(first, failure), Fault(second, kind))
+        for first in effect.calls
+        for failure in FAILURES
+        for second in range(first + 1, min(first + reach, effect.calls.stop + 4))
+        for kind in (*DEATHS, *FAILURES)
+    ]
+    for plan in some(plans, one_in=11 if len(plans) > 1000 else 3):
+        effect.check(run(operation, effect.before, Faults(plan), 1_000))
 
-    assert effect.runs >= 8 * len(effect.calls)
+    assert effect.runs >= len(effect.calls)
     assert {"Killed", "acknowledged", "StorageFailed"} <= effect.outcomes
 
 
@@ -565,6 +575,7 @@ class Overtaking:
         return faults.names[call] if said else ""
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("slow", [INGEST, *OTHERS, *UPKEEP], ids=str)
 def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     """
@@ -573,15 +584,17 @@ def test_a_process_that_is_overtaken_ends_as_if_they_had_taken_turns(slow):
     if the slow one had never come, and was told so.
     """
     before = prepared(slow)
-    calls, checked = calls_of(slow, before), 0
+    calls = calls_of(slow, before)
+    one_in = 7 if len(calls) > 30 else 3
+    checked = 0
 
-    for fast in OVERTAKING:
+    for place, fast in enumerate(OVERTAKING):
         pair = Overtaking(slow, fast, before)
-        for call in calls:
+        for call in some(calls[place % one_in :], one_in=one_in):  # other calls for each
             pair.check_at(call)
             checked += 1
 
-    assert checked == len(calls) * len(OVERTAKING) >= 30
+    assert checked >= len(OVERTAKING) >= 10
 
 
 @pytest.mark.parametrize("kind", FAILURES)

@@ -1,4 +1,4 @@
-"""Real processes work on an instance in a folder, and are killed 500 times by SIGKILL."""
+"""Real processes work on an instance in a folder, and are killed by SIGKILL, wherever they are."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from sleeper.storage.local.folder import FolderObjects
 from tests.any_order import run_until_killed
 from tests.any_order.run_until_killed import SCHEMA, rows_of
 from tests.any_order.whole_instance import as_tuples, check_instance, multiset, orphans
+from tests.soak import tries
 
 SEEDS = (20_261_121, 20_261_122)  # two runs, side by side where there are two cores
-KILLS = 250
+KILLS = tries(60, soak=2_500)  # in each run
 KILLS_PER_INSTANCE = 12
+FIRST_VERBS = ("sweep", "merge", "split", "compact-all", "gc")  # of one keeper after the other
+VERBS = {"compact-all!", "split!", "merge!", "gc!", "sweep!"}
 PROPERTIES = {
     "sleeper.table.partition.splitting.threshold": "60",
     "sleeper.table.partition.merging.threshold": "25",
@@ -163,8 +166,9 @@ class Story:
             assert as_tuples(found.to_arrow()) == wanted[2:7]
 
     def unfinished(self) -> list[Path]:
-        """The hidden files that dead writers have left."""
-        return sorted((self.folder / ".tmp-writes").iterdir())
+        """The hidden files that dead writers have left; those that order turns belong to all."""
+        hidden = (self.folder / ".tmp-writes").iterdir()
+        return sorted(path for path in hidden if not path.name.startswith("turn-"))
 
     def orphans(self) -> set[str]:
         with sleeper.connect(self.folder) as instance:
@@ -214,7 +218,8 @@ def kill_some(workers: Workers, story: Story, draw: random.Random, did: Counter[
         if name == "keeper":
             story.give_work()
             story.keepers += 1
-            arguments = ("care", slot, story.folder, draw.getrandbits(32), 3 * story.keepers)
+            first = FIRST_VERBS[story.keepers % len(FIRST_VERBS)]
+            arguments = ("care", slot, story.folder, draw.getrandbits(32), first)
         else:
             arguments = ("ingest", slot, story.folder, name, story.next_job(name))
         started.append(workers.start(*arguments))
@@ -229,8 +234,9 @@ def kill_some(workers: Workers, story: Story, draw: random.Random, did: Counter[
     return len(started)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", SEEDS)
-def test_500_kills_lose_nothing_and_double_nothing(workers, tmp_path, seed):
+def test_kills_lose_nothing_and_double_nothing(workers, tmp_path, seed):
     """
     F1, I1 to I4, I7: ingests, compactions, splits, merges, collections and sweeps are killed
     anywhere. After every kill all acknowledged jobs are wholly there, exactly once; others are
@@ -240,10 +246,10 @@ def test_500_kills_lose_nothing_and_double_nothing(workers, tmp_path, seed):
     kills = acknowledged = unacknowledged = left = 0
     did: Counter[str] = Counter()
 
-    while kills < KILLS:
+    while kills < KILLS or (VERBS - set(did) and kills < 4 * KILLS):
         story = Story.begin(tmp_path / f"instance-{kills}")
         before = kills
-        while kills < min(KILLS, before + KILLS_PER_INSTANCE):
+        while kills < before + KILLS_PER_INSTANCE:
             kills += kill_some(workers, story, draw, did)
             story.check()
             left += story.let_time_pass() if draw.random() < 0.5 else 0
@@ -257,6 +263,6 @@ def test_500_kills_lose_nothing_and_double_nothing(workers, tmp_path, seed):
         f"{left} files left over, {dict(did)}"
     )
     assert kills >= KILLS
-    assert acknowledged >= 50
+    assert acknowledged >= KILLS / 5
     assert left >= 1  # some kill met a process in the middle of its work
-    assert {"compact-all!", "split!", "merge!", "gc!", "sweep!"} <= set(did)
+    assert set(did) >= VERBS

@@ -38,6 +38,7 @@ from tests.any_order.state_model import (
     Split,
     contents_of,
 )
+from tests.soak import some, tries
 from tests.unit.state.small_tables import NOON, SCHEMA
 
 OFTEN = SnapshotRule(entries_min=3, changed_share=10**6, entries_max=5)
@@ -262,10 +263,12 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         return f"f{next(self.names)}"
 
 
+@pytest.mark.soak
 def test_any_order_of_commits_and_failures_keeps_every_commit():
     """STS-13, STS-14: whatever fails and whoever races, the history is what was acknowledged."""
     run_state_machine_as_test(
-        AnyOrderOfCommits, settings=settings(max_examples=40, stateful_step_count=30)
+        AnyOrderOfCommits,
+        settings=settings(max_examples=tries(40, soak=5_000), stateful_step_count=30),
     )
 
 
@@ -338,9 +341,10 @@ class TestEveryPointOfACommit:
         """Killed before or after a call, without an answer, or refused once."""
         check_exactly_once((fault,))
 
+    @pytest.mark.soak
     def test_ends_so_after_two_faults_as_well(self):
         """Any pair: the second may hit the very look that was to clear up the first."""
-        for first, second in combinations(POINTS, 2):
+        for first, second in some(combinations(POINTS, 2), one_in=5):
             check_exactly_once((first, second))
 
     @pytest.mark.parametrize("kind", ["lost", "refused"])

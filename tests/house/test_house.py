@@ -157,7 +157,7 @@ class TestEveryRoom:
         entries = [
             entry.name
             for entry in room.iterdir()
-            if entry.name not in ("__init__.py", "__pycache__", "py.typed")
+            if entry.name not in ("__init__.py", "__main__.py", "__pycache__", "py.typed")
         ]
 
         limit = ROOMS_MAX if room == SOURCE else ROOM_ENTRIES_MAX

@@ -1,11 +1,10 @@
-"""Functions of a user's own for random tables: they may drop rows, and change none."""
+"""Functions of a user's own for random tables: they change no row."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 def keep_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -14,9 +13,3 @@ def keep_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         half = batch.num_rows // 2
         yield batch.slice(0, half)
         yield batch.slice(half)
-
-
-def drop_negative(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Leave out rows whose mark is below zero."""
-    for batch in batches:
-        yield batch.filter(pc.greater_equal(batch.column("mark"), 0))

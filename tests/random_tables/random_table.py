@@ -23,6 +23,7 @@ from tests.random_tables.questions import check_answers
 from tests.random_tables.random_values import ValueSource, random_schema
 from tests.random_tables.table_model import Row, SumTooLarge, TableModel, comparable_rows
 
+FUNCTIONS = "tests.random_tables.functions"
 YEAR_MS = 365 * 86_400_000
 _NUMBERS = (Primitive.INT, Primitive.LONG, Primitive.FLOAT, Primitive.DOUBLE)
 _UNORDERED = (Primitive.BOOLEAN,)
@@ -56,7 +57,7 @@ class RandomTable:
     def __post_init__(self) -> None:
         in_folder = self.pick.random() < 0.3
         url = str(self.folder / "instance") if in_folder else "memory://"
-        self.instance = sleeper.connect(url, create=True)
+        self.instance = sleeper.connect(url, create=True, allow_functions=[FUNCTIONS])
         self.table = self.instance.create_table(
             "t", self.schema, properties=self.properties, split_points=self._split_points()
         )
@@ -162,7 +163,7 @@ class RandomTable:
             self.table.close()
         else:
             self.instance.close()
-            self.instance = sleeper.connect(self.folder / "instance")
+            self.instance = sleeper.connect(self.folder / "instance", allow_functions=[FUNCTIONS])
         self.table = self.instance.table("t")
 
 
@@ -244,7 +245,7 @@ def _with_processing(pick: Random, schema: Schema) -> tuple[Schema, dict[str, st
             name, years = pick.choice(fields), pick.choice((3, 500))
             properties["sleeper.table.filters"] = f"ageOff({name},{years * YEAR_MS})"
     if pick.random() < 0.2:
-        properties["sleeper.table.function"] = "tests.random_tables.functions:keep_all"
+        properties["sleeper.table.function"] = f"{FUNCTIONS}:keep_all"
     return schema, properties
 
 

@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
     ]
 )
 GC_DELAY = timedelta(minutes=60)
-ORPHAN_AGE = timedelta(days=3)
+ORPHAN_AGE = timedelta(hours=3)
 THRESHOLD = "sleeper.table.partition.splitting.threshold"
 PROPERTIES = {
     THRESHOLD: "8",
@@ -90,6 +90,7 @@ class Shared:
             {"sleeper.id": "simulated"},
             url="memory://",
             now=lambda: self.world.now + life.party.clock_error,
+            ticks_s=self.world.ticks_s,
             new_id=self.new_id,
             pause=lambda attempt: life.world.step(life, "pause"),
         )

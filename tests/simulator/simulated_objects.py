@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from typing import Any
 
 from sleeper.errors import StorageFailed, StorageFull
@@ -94,6 +95,9 @@ class SimulatedObjects:
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             self._write(f"delete {self._prefix}{key}", lambda: self._inner.delete([key]))  # noqa: B023
+
+    def storage_time(self) -> datetime:
+        return self._write(f"time {self._prefix}", self._inner.storage_time)
 
     def writer_lock(self, key: str, pause: Any) -> AbstractContextManager[None]:
         return nullcontext()

@@ -34,7 +34,7 @@ from tests.simulator.world import FAULTS, Life, Weather, World
 
 STEPS = 200
 BEGINNINGS = 24
-CLOCKS = (0.0,)
+CLOCKS = (0.0, 0.0, 0.5, -0.5, 7.0, -7.0, 60.0, -60.0, 5e3, -5e3, 5e6, -5e6)
 CALM = Weather(dict.fromkeys(FAULTS, 0.0), stay=1.0, leap=0.0, sleep=0.0, clocks=[0.0])
 
 

@@ -89,9 +89,7 @@ class Truth:
                 holds.add(self._added(transaction))
         holds.discard("")
         self.versions.append(frozenset(holds))
-        # A writer that is stopped between its look at the clock and its entry dates it too early,
-        # and what is deleted is judged by that date.
-        self.ended.append(min(now, datetime.fromisoformat(document["at"])))
+        self.ended.append(now)
 
     def _added(self, transaction: Any) -> str:
         """The attempt whose files an entry adds: all of them, once, and of a job once."""

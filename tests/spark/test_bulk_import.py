@@ -341,6 +341,19 @@ def test_too_little_data_for_so_many_leaves_is_told(spark, instance, tmp_path):
     assert table.query().count() == 0
 
 
+def test_a_small_input_needs_no_leaves(spark, instance, tmp_path):
+    """Where nobody says how many leaves there must be, small files and frames go into one."""
+    inputs = written(tmp_path / "in", numbers(0, 50))
+    table = instance.create_table("small", NUMBERS, row_keys=["id"])
+
+    by_file = table.bulk_import(inputs)
+    by_frame = table.bulk_import(spark.range(50, 100).selectExpr("id", "id AS n"), spark=spark)
+
+    assert (by_file.engine, by_file.leaves_after, len(by_file.files)) == ("local", 1, 1)
+    assert (by_frame.engine, by_frame.leaves_after, len(by_frame.files)) == ("spark", 1, 1)
+    assert table.query().count() == 100
+
+
 def test_sparks_web_page_shows_table_job_and_step(spark, instance):
     """Every job of an import is described; those of others are as they were."""
     table = table_of(instance, min_leaves=2, properties={MIN_ROWS: "1"})

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,16 +14,12 @@ import pytest
 
 import sleeper
 from sleeper import Field, Primitive, Schema
-from sleeper.errors import (
-    DataDamaged,
-    FileAlreadyExists,
-    FileReferenceNotAssignedToJob,
-    FileReferenceNotFound,
-    StorageFailed,
-)
+from sleeper.engine.writing.compaction_output import compact_files
+from sleeper.errors import BadRequest, DataDamaged, StorageFailed
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import claimed_job
-from sleeper.spark.compaction import commit_compaction, run_compactions
+from sleeper.spark.compaction import compaction_runner
+from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import run_separately
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.local.folder import FolderObjects
@@ -52,30 +47,13 @@ def table_in(folder, properties=None, points=("g", "p")):
     return table
 
 
-def claimed_jobs(table, name="job"):
-    """A job for each partition with files, its inputs claimed, as the state has it then."""
+def claimed_jobs(table):
+    """One job for the root's files, its inputs claimed."""
     opened = table.open_for_spark()
-    inputs = opened.store.refresh().filenames_by_partition()
-    jobs = [
-        CompactionJob(job_id=f"{name}-{place}", partition_id=partition, inputs=tuple(files))
-        for place, (partition, files) in enumerate(sorted(inputs.items()))
-    ]
-    claims = tuple(
-        Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
-        for job in jobs
-    )
-    state = opened.store.commit(ClaimFiles(assignments=claims))
-    return [claimed_job(state, job) for job in jobs]
-
-
-def run(spark, table, jobs, **options):
-    opened = table.open_for_spark()
-    return run_compactions(spark, jobs, opened.table_files, opened.write, **options)
-
-
-def commit(table, outcome):
-    opened = table.open_for_spark()
-    return commit_compaction(outcome, opened.store, opened.table_files.files)
+    ((partition, files),) = opened.store.refresh().filenames_by_partition().items()
+    job = CompactionJob(job_id="job-0", partition_id=partition, inputs=tuple(files))
+    claim = Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+    return [claimed_job(opened.store.commit(ClaimFiles(assignments=(claim,))), job)]
 
 
 def content(table):
@@ -91,152 +69,96 @@ def test_each_job_makes_one_file_of_its_leaf(spark, tmp_path):
     """Rows stay as they were; each leaf has one file, whole and exact, named by its job."""
     table = table_in(tmp_path)
     before = content(table)
-    jobs = claimed_jobs(table)
     told = []
 
-    done = [
-        commit(table, outcome)
-        for outcome in run(spark, table, jobs, progress=lambda *counts: told.append(counts))
-    ]
+    done = table.compact(all_files=True, spark=spark, progress=lambda *counts: told.append(counts))
 
-    assert [outcome.failure for outcome in done] == [None] * 3
+    assert done.failed == ()
     assert content(table) == before
     found = {reference.filename: reference for reference in table.references()}
-    assert sorted(found) == sorted(claimed.job.output for claimed in jobs)
+    assert sorted(found) == sorted(each.job.output for each in done.jobs)
     assert all(each.whole_file and each.job_id is None for each in found.values())
-    assert sum(outcome.written.rows_read for outcome in done) == sum(before.values())
+    assert sum(each.rows_read for each in done.jobs) == sum(before.values())
     assert told == [(1, 3), (2, 3), (3, 3)]
     check_files(table, tmp_path / "instance")
 
 
-def test_references_to_parts_of_files_give_their_leafs_rows_alone(spark, tmp_path):
-    """Files that all leaves share are read by each leaf's job, and cut to its region."""
-    table = table_in(tmp_path, ONE_FILE)
-    before = content(table)
-    jobs = claimed_jobs(table)
-    assert not any(claimed.whole_files for claimed in jobs)
-
-    for outcome in run(spark, table, jobs):
-        assert commit(table, outcome).transaction is not None
-
-    assert content(table) == before
-    assert len(table.references()) == 3
-    check_files(table, tmp_path / "instance")
-
-
-@pytest.mark.every_spark
-def test_rows_with_equal_keys_are_united(spark, tmp_path):
-    """A table's aggregations are applied where its rows meet (rules PRC-1, CMP-14)."""
-    table = table_in(tmp_path, SUM)
+def test_shared_files_are_cut_to_each_leaf_and_equal_keys_united(spark, tmp_path):
+    """Spark's workers cut, filter and aggregate as this machine does (rules PRC-1, CMP-14)."""
+    table = table_in(tmp_path, {**ONE_FILE, **SUM})
     before = content(table)
 
-    outcomes = [commit(table, outcome) for outcome in run(spark, table, claimed_jobs(table))]
+    done = table.compact(all_files=True, spark=spark)
 
     assert content(table) == before
     stored = [pq.read_table(path_of(table, each.filename)) for each in table.references()]
     ids = pa.concat_tables(stored).column("id").to_pylist()
     assert sorted(ids) == sorted(set("abhxzachyzbkz"))
-    assert sum(outcome.written.rows_read for outcome in outcomes) == 13
+    assert sum(each.rows_read for each in done.jobs) == 13
+    check_files(table, tmp_path / "instance")
 
 
 def test_a_damaged_input_fails_its_own_job_only(spark, tmp_path):
-    """A flipped bit in a page of values is found and told; the other jobs are committed."""
+    """A flipped bit is found and told; the other jobs are committed, and claims given back."""
     table = table_in(tmp_path)
-    before = content(table)
-    jobs = claimed_jobs(table)
-    broken = jobs[1].job.inputs[0]
+    broken = next(each.filename for each in table.references())
     column = pq.ParquetFile(path_of(table, broken)).metadata.row_group(0).column(2)
     body = bytearray(path_of(table, broken).read_bytes())
     body[column.data_page_offset + column.total_compressed_size - 1] ^= 1
     path_of(table, broken).write_bytes(bytes(body))
 
-    done = {outcome.job: commit(table, outcome) for outcome in run(spark, table, jobs)}
+    done = table.compact(all_files=True, spark=spark)
 
-    failed = done.pop(jobs[1].job)
+    (failed,) = done.failed
     assert isinstance(failed.failure, DataDamaged)
     assert broken in str(failed.failure)
-    assert "column 'n'" in str(failed.failure)
-    assert failed.orphan is None
     assert not path_of(table, failed.job.output).exists()
-    assert all(outcome.transaction is not None for outcome in done.values())
-    leaf = table.state().partition(jobs[1].partition.partition_id)
-    body[column.data_page_offset + column.total_compressed_size - 1] ^= 1
-    path_of(table, broken).write_bytes(bytes(body))
-    assert content(table) == before
-    assert len(table.state().files.filenames_on(leaf.partition_id)) == len(jobs[1].job.inputs)
-
-
-def test_a_job_that_runs_twice_is_committed_once(spark, tmp_path):
-    """The second attempt writes the same bytes, and its commit says that the work is done."""
-    table = table_in(tmp_path, SUM, points=())
-    before = content(table)
-    (claimed,) = claimed_jobs(table)
-    (first,) = run(spark, table, [claimed])
-    written = path_of(table, claimed.job.output).read_bytes()
-    (second,) = run(spark, table, [claimed])
-
-    done = [commit(table, first), commit(table, second)]
-
-    assert path_of(table, claimed.job.output).read_bytes() == written
-    assert [(each.repeated, each.failure, each.orphan) for each in done] == [
-        (False, None, None),
-        (True, None, None),
-    ]
-    assert content(table) == before
-    with pytest.raises(FileAlreadyExists, match="was committed before"):
-        claimed_job(table.state(), claimed.job)
-
-
-def test_a_late_finisher_leaves_an_orphan(spark, tmp_path):
-    """
-    Where its inputs have gone to another job, a job's commit is refused, before the other has
-    finished and after; what it wrote is told, and the table stays as it was (rule STS-8).
-    """
-    table = table_in(tmp_path, points=())
-    before = content(table)
-    (claimed,) = claimed_jobs(table, "other")
-    lost = [replace(claimed, job=replace(claimed.job, job_id=name)) for name in ("late", "later")]
-    by_id = {each.job.job_id: each for each in run(spark, table, [claimed, *lost])}
-
-    late = commit(table, by_id["late"])
-    other = commit(table, by_id["other-0"])
-    later = commit(table, by_id["later"])
-
-    assert isinstance(late.failure, FileReferenceNotAssignedToJob)
-    assert isinstance(later.failure, FileReferenceNotFound)
-    assert other.failure is None
-    assert [late.orphan, later.orphan] == [each.job.output for each in lost]
-    assert all(path_of(table, each.job.output).exists() for each in lost)
-    assert [each.filename for each in table.references()] == [claimed.job.output]
-    assert content(table) == before
+    assert len(done.jobs) == 3
+    assert all(each.job_id is None for each in table.references())
 
 
 def test_what_only_workers_see_is_not_committed(spark, tmp_path):
-    """Where the driver does not find a file, or another one, its inputs stay."""
+    """Where the driver does not find a file, its job fails and its inputs stay."""
     table = table_in(tmp_path, points=())
-    (outcome,) = run(spark, table, claimed_jobs(table))
-    opened = table.open_for_spark()
     elsewhere = FolderObjects(tmp_path / "elsewhere")
+    opened = table.open_for_spark()
+    files, settings = opened.table_files, opened.write
 
-    with pytest.raises(StorageFailed, match="does not find"):
-        commit_compaction(outcome, opened.store, elsewhere)
-    path_of(table, outcome.job.output).write_bytes(b"short")
-    with pytest.raises(StorageFailed, match="has 5 bytes here"):
-        commit(table, outcome)
+    def write(claimed):
+        return compact_files(cached_table_reader(files), files.files, claimed, settings)
 
-    assert len(table.references()) == 3
+    run = compaction_runner(spark, elsewhere, title="t")
+    (claimed,) = claimed_jobs(table)
+
+    ((_, outcome),) = run([claimed], write)
+
+    assert isinstance(outcome, StorageFailed)
+    assert "does not find" in str(outcome)
 
 
-def test_only_claimed_inputs_are_compacted(tmp_path):
-    """A job that has not claimed what the partition references is refused before it is run."""
+def test_a_job_that_kills_its_workers_fails_alone(spark, tmp_path):
+    """Spark gives up after its attempts; the error says so in one line, and names the job."""
     table = table_in(tmp_path, points=())
     (claimed,) = claimed_jobs(table)
-    state = table.state()
 
-    with pytest.raises(FileReferenceNotAssignedToJob, match="'job-0', not by"):
-        claimed_job(state, replace(claimed.job, job_id="another"))
-    with pytest.raises(FileReferenceNotFound, match="gone"):
-        claimed_job(state, replace(claimed.job, inputs=("gone",)))
+    def deadly(_):
+        os._exit(1)
+
+    run = compaction_runner(spark, table.open_for_spark().table_files.files, title="t")
+    ((_, outcome),) = run([claimed], deadly)
+
+    assert isinstance(outcome, StorageFailed)
+    assert "Spark could not run the compaction job job-0" in str(outcome)
+
+
+def test_two_places_at_once_are_refused(spark, tmp_path):
+    """Workers of this machine and Spark's; nothing is claimed."""
+    table = table_in(tmp_path)
+
+    with pytest.raises(BadRequest, match="workers=2 asks for processes of this machine"):
+        table.compact(spark=spark, workers=2)
+    with pytest.raises(BadRequest, match="memory://"):
+        sleeper.connect("memory://").create_table("t", SCHEMA).compact(spark=spark)
 
 
 @pytest.mark.every_spark

@@ -25,7 +25,7 @@ NAMES = count()
 
 @pytest.fixture
 def instance(tmp_path):
-    return sleeper.connect(tmp_path / "instance", create=True)
+    return sleeper.connect(tmp_path / "instance", create=True, allow_functions=["*"])
 
 
 def made(instance, **properties):
@@ -60,7 +60,7 @@ def test_the_last_of_many_rows_and_their_count_are_those_of_standard_ingest(
 
     table.bulk_import(tmp_path / "in", engine="spark", spark=spark)
     frame = spark.createDataFrame(more, "id long, at long, word string, n long")
-    options = {"instance": table._url(), "table": table.name}
+    options = {"instance": table._context.url, "table": table.name}
     frame.write.format("sleeper").options(**options).mode("append").save()
 
     found = table.query().to_pylist()

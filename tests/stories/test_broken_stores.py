@@ -12,12 +12,14 @@ import sleeper
 from sleeper.errors import CommitOverwritten, SleeperError, StorageReadOnly
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.soak import tries
 
 __all__ = ["bucket", "s3_credentials", "s3_server"]
 
 SCHEMA = pa.schema([pa.field("id", pa.string()), pa.field("n", pa.int64())])
 READ_BACK = "sleeper.statestore.commit.read.back"
-WRITERS, JOBS, ROWS = 4, 4, 5
+WRITERS, ROWS = 4, 5
+JOBS = tries(4, soak=100)
 
 
 @pytest.fixture
@@ -107,6 +109,7 @@ def test_a_new_process_does_not_commit_there(s3_server, url, proxy, condition, m
     assert opened.keys() <= {"GET", "LIST"}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("condition", ["ignored", "raced"])
 def test_no_acknowledged_row_is_lost_in_silence(proxy, url, condition):
     """
@@ -137,6 +140,7 @@ def test_without_reading_back_they_are_lost(proxy, url):
     assert lost(url, acknowledged) != []
 
 
+@pytest.mark.soak
 def test_a_good_server_loses_nothing_and_reports_nothing(proxy, url):
     """Reading back does not cry wolf when writers race and replies are lost."""
     make_table(url)

@@ -30,7 +30,7 @@ def table(tmp_path):
     instance = sleeper.connect(tmp_path / "instance", create=True)
     schema = pa.schema([pa.field("id", pa.int64())])
     table = instance.create_table(
-        "t", schema, row_keys=["id"], properties={"sleeper.table.gc.delay.minutes": "0"}
+        "t", schema, row_keys=["id"], properties={"sleeper.table.gc.delay.minutes": "1"}
     )
     table.ingest([{"id": n} for n in range(10)])
     return table

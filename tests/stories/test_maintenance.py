@@ -19,20 +19,21 @@ from sleeper.errors import (
     FileReferenceNotAssignedToJob,
     StorageFailed,
 )
+from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.paths import sketch_file
 from sleeper.model.properties import InstanceProperties
 from sleeper.operations.maintenance.compact import compact, write_output
-from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
+from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.operations.maintenance.worker_processes import run_pieces
-from sleeper.planning.compactions import CompactionSettings
+from sleeper.planning.compactions import CompactionSettings, plan_compactions
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
-from sleeper.table.maintenance import _push_down
 from tests.any_order.whole_instance import open_instance
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])
 THRESHOLD = "sleeper.table.partition.splitting.threshold"
+OTHER = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
 DELAY = "sleeper.table.gc.delay.minutes"
 
 
@@ -80,6 +81,17 @@ def run_job(table, job):
         orphan_age=timedelta(days=3),
     )
     return result
+
+
+def claim_a_job(table, job_id):
+    """Claim the files of a job that another process is to run."""
+    opened = table._current()
+    settings = CompactionSettings.of(table.properties.compaction)
+    state = opened.store.refresh()
+    (job,) = plan_compactions(state, settings, all_files=True, new_id=lambda: job_id).jobs
+    claim = Claim(job_id=job_id, partition_id=job.partition_id, filenames=job.inputs)
+    opened.store.commit(ClaimFiles(assignments=(claim,), owner=OTHER))
+    return job
 
 
 def rows(numbers, n=0):
@@ -197,11 +209,7 @@ class TestCompaction:
         table = world.table()
         for _ in range(4):
             table.ingest(rows(range(10)))
-        (job,) = create_compaction_jobs(
-            CompactionSettings.of(table.properties.compaction),
-            store=table._current().store,
-            new_id=lambda: "again",
-        ).plan.jobs
+        job = claim_a_job(table, "again")
         world.files(table).put(job.output, b"half of the first attempt")
 
         result = run_job(table, job)
@@ -214,14 +222,12 @@ class TestCompaction:
         table = world.table()
         for _ in range(4):
             table.ingest(rows(range(10)))
-        settings = CompactionSettings.of(table.properties.compaction)
-        store = table._current().store
 
-        first = create_compaction_jobs(settings, store=store, new_id=lambda: "one")
-        second = create_compaction_jobs(settings, store=store, new_id=lambda: "two")
+        first = claim_a_job(table, "one")
+        second = table.plan_compaction()
 
-        assert [len(job.inputs) for job in first.plan.jobs] == [4]
-        assert second.plan.jobs == ()
+        assert len(first.inputs) == 4
+        assert second.jobs == ()
         assert {reference.job_id for reference in table.references()} == {"one"}
 
     def test_a_job_that_never_ended_loses_its_files_in_time(self, world):
@@ -229,14 +235,9 @@ class TestCompaction:
         table = world.table()
         for _ in range(4):
             table.ingest(rows(range(10)))
-        opened = table._current()
-        late = create_compaction_jobs(
-            CompactionSettings.of(table.properties.compaction),
-            store=opened.store,
-            new_id=lambda: "late",
-        ).plan.jobs[0]
+        late = claim_a_job(table, "late")
 
-        world.waits(minutes=119)
+        world.waits(minutes=9)
         early = table.compact()
         world.waits(minutes=2)
         run = table.compact()
@@ -248,6 +249,67 @@ class TestCompaction:
         assert result.failure is not None
         assert world.files(table).read(late.output) is None
         assert ids(table) == sorted([*range(10)] * 4)
+
+    def test_claims_say_who_has_files_and_since_when(self, world):
+        """By job: the process, its machine, the age, and the end of the lease."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+        claim_a_job(table, "theirs")
+        began = world.now
+
+        world.waits(minutes=3)
+        (claim,) = table.claims()
+
+        assert (claim.job_id, str(claim.owner)) == ("theirs", "process 4711 on elsewhere")
+        assert (len(claim.filenames), claim.age_s) == (4, 180)
+        assert abs(claim.lease_ends - began - timedelta(minutes=10)) < timedelta(seconds=1)
+
+    def test_claims_can_be_released(self, world, caplog):
+        """At once: the next run has the files, and who held them is refused when it commits."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+        late = claim_a_job(table, "late")
+
+        other = table.release_claims("another")
+        released = table.release_claims("late")
+        run = table.compact()
+
+        assert other.claims == ()
+        assert [claim.job_id for claim in released.claims] == ["late"]
+        assert "job late of process 4711 on elsewhere" in caplog.text
+        assert len(run.jobs) == 1
+        assert run_job(table, late).failure is not None
+        assert ids(table) == sorted([*range(10)] * 4)
+
+    def test_jobs_are_claimed_a_few_at_a_time(self, world):
+        """A run that is killed leaves claims of two jobs for each worker, not of all."""
+        table = world.instance.create_table("nine", SCHEMA, split_points=[*range(10, 90, 10)])
+        for _ in range(4):
+            table.ingest(rows(range(0, 90, 2)))
+        held = []
+
+        run = table.compact(progress=lambda done, total: held.append(len(table.claims())))
+
+        assert len(run.jobs) == 9
+        assert max(held) <= 2
+        assert table.claims() == ()
+
+    def test_all_files_are_merged_until_each_leaf_has_one(self, world):
+        """In rounds where there are more than a job takes; then nothing is left to do."""
+        table = world.table(**{"sleeper.table.compaction.files.batch.size": "3"})
+        for number in range(11):
+            table.ingest(rows(range(number, 110, 11)))
+
+        run = table.compact(all_files=True)
+        again = table.compact(all_files=True)
+
+        assert len(table.references()) == 1
+        assert [job.failure for job in run.jobs] == [None] * len(run.jobs)
+        assert (again.jobs, again.transaction) == ((), run.transaction)
+        assert again.plan.leaves[0].reason == "it has one file already"
+        assert ids(table) == list(range(110))
 
     def test_inputs_of_another_job_are_refused(self, world):
         """A job whose claims were given to another reads nothing."""
@@ -351,6 +413,38 @@ class TestSplitting:
         (result,) = table.split_partitions()
 
         assert result.reason == "none of its files has a sketch of any rows"
+
+    def test_a_key_with_most_rows_is_cut_off(self, world):
+        """SPL-3: the least key is the median, and the leaf is split above it."""
+        table = world.table(**{THRESHOLD: "5"})
+        table.ingest(rows([7] * 8 + [9, 11]))
+
+        (result,) = table.split_partitions()
+
+        assert (result.reason, table.split_points()) == (None, [9])
+        assert ids(table) == [7] * 8 + [9, 11]
+
+    def test_report_explain_and_split_agree(self, world):
+        """Estimates count, references above leaves count, and leaves of one key are told."""
+        table = world.table(**{THRESHOLD: "8"})
+        table.ingest(rows([1] * 10 + [*range(10, 30)]))
+
+        agreed = []
+        for _ in range(6):
+            sizes = table.leaf_sizes()
+            explained = {size.partition.partition_id for size in sizes if size.will_be_split}
+            reported = {
+                each.partition_id for each in table.report_partitions() if each.will_be_split
+            }
+            refused = {size.partition.partition_id for size in sizes if size.obstacle}
+            results = table.split_partitions()
+            split = {result.partition_id for result in results if result.reason is None}
+            left = {result.partition_id for result in results if result.reason is not None}
+            agreed.append((explained == reported == split, refused == left))
+
+        assert agreed == [(True, True)] * 6
+        assert len(table.split_points()) > 2
+        assert left
 
     def test_sizes_can_be_asked(self, world):
         """`leaf_sizes` says what would be split, and from when on."""
@@ -456,7 +550,8 @@ class TestMerging:
         table.split_partitions()
         assert table.split_points() == [2, 5, 7]
         table.set_properties({THRESHOLD: "1000"})
-        _push_down(table._current(), table.schema)
+        opened = table._current()
+        push_down_references(store=opened.store, files=opened.files, schema=table.schema)
         return table
 
     def test_small_leaves_become_one_up_the_tree(self, world):
@@ -577,13 +672,7 @@ class TestOrphans:
     def test_a_job_that_may_be_run_again_keeps_its_output(self, world, table):
         """Until its lease has ended and its files are free: then it can never be committed."""
         table.ingest(rows([1]))
-        opened = table._current()
-        (job,) = create_compaction_jobs(
-            CompactionSettings.of(table.properties.compaction),
-            all_files=True,
-            store=opened.store,
-            new_id=lambda: "dead",
-        ).plan.jobs
+        job = claim_a_job(table, "dead")
         world.files(table).put(job.output, b"its first attempt")
         world.waits(days=4)
 

@@ -62,7 +62,7 @@ PARTS = (ROWS[::3], ROWS[1::3][::-1], ROWS[2::3])
 
 @pytest.fixture
 def instance(tmp_path):
-    return sleeper.connect(tmp_path / "instance", create=True)
+    return sleeper.connect(tmp_path / "instance", create=True, allow_functions=["*"])
 
 
 def made(instance, **properties):

@@ -51,3 +51,32 @@ def test_before_the_rows(table):
     table.ingest([{"id": "a", "n": 1}])
 
     assert table.query(as_of=1).to_pylist() == []
+
+
+class TestDeletedVersions:
+    """Versions whose files are gone."""
+
+    def test_say_from_which_version_on_the_table_can_be_read(self, table):
+        """The collector has deleted what a compaction replaced."""
+        for n in range(3):
+            table.ingest([{"id": "a", "n": n}])
+        kept = table.compact(all_files=True).transaction
+        before = table.query(as_of=kept - 2).to_arrow().num_rows
+        table.collect_garbage(force=True)
+
+        assert before == 3
+        for number in (2, 3, kept - 1):
+            with pytest.raises(
+                sleeper.NotFound, match=rf"as of {kept} and later, up to {kept + 1}"
+            ):
+                table.query(as_of=number)
+        assert table.query(as_of=kept).to_arrow().num_rows == 3
+        assert table.query(as_of=1).to_pylist() == []
+
+    def test_are_those_before_a_table_was_emptied(self, table):
+        """Files go at once when a table is reinitialised."""
+        table.ingest([{"id": "a", "n": 1}])
+        emptied = table.reinitialise()
+
+        with pytest.raises(sleeper.NotFound, match=rf"as of {emptied} and later"):
+            table.query(as_of=emptied - 1)

@@ -14,12 +14,10 @@ from dataclasses import replace
 
 import click
 
-from sleeper.errors import SleeperError
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
-from sleeper.interfaces.cli.main import EXIT_REFUSED, EXIT_TRY_AGAIN
+from sleeper.interfaces.cli.exit_codes import run_command
 from sleeper.interfaces.cli.options import instance_option, json_option
-from sleeper.interfaces.cli.stderr import warn
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,
@@ -62,14 +60,7 @@ def run_job(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a job and exit with a code that says how it ended."""
-    try:
-        run_job.main(args=arguments, prog_name="sleeper_bulk_import", standalone_mode=False)
-    except SleeperError as error:
-        warn(f"sleeper: {error}")
-        sys.exit(EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+    sys.exit(run_command(run_job, "sleeper_bulk_import", arguments))
 
 
 def _table_name(job: BulkImportJob, instance: Instance) -> str:

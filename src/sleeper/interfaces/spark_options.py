@@ -42,6 +42,13 @@ OPTIONS: Final = (
     ),
     SparkOption("table", _ALL, "Required. The table's name."),
     SparkOption(
+        "allow_functions",
+        _ALL,
+        "Modules whose functions may run where a table names one (`sleeper.table.function`): names "
+        "or patterns such as `my_package.*`, with commas between them. Default: those of the "
+        "variable `SLEEPER_ALLOW_FUNCTIONS` of Spark's Python on the driver; none otherwise.",
+    ),
+    SparkOption(
         "columns",
         _READS,
         "The columns to read: names with commas between them. A name with a comma, a backquote "

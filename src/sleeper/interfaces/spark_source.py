@@ -16,6 +16,7 @@ from sleeper.errors import BadRequest
 from sleeper.instance import connect
 from sleeper.interfaces.spark_options import check_names, check_use
 from sleeper.model.formats.regions_json import regions_from_json
+from sleeper.model.processing import checked_function_patterns
 from sleeper.model.ranges import Region, whole_region
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.requests import ReadRequest, StreamRequest
@@ -35,7 +36,10 @@ class SleeperSource(TableSource):
                 "a table has no path: name it by option('instance', ...) and option('table', ...), "
                 "and call load() or save() without one"
             )
-        return connect(self._required("instance")).table(self._required("table")).open_for_spark()
+        text = self._option("allow_functions")
+        allowed = None if text is None else checked_function_patterns(text, "allow_functions")
+        instance = connect(self._required("instance"), allow_functions=allowed)
+        return instance.table(self._required("table")).open_for_spark()
 
     def columns(self) -> list[str] | None:
         """Return the names of the option `columns`."""

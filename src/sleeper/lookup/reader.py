@@ -6,7 +6,7 @@ See docs/lookup.md for how the parts of this folder work together.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -72,6 +72,7 @@ class LookupReader:
         self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
         self._concurrent_files = concurrent_files
+        self._sizes: dict[str, int] = {}  # of files that are not yet open
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
             None
         )
@@ -80,6 +81,14 @@ class LookupReader:
     def cached_bytes(self) -> int:
         """What footers, indexes and filters take in memory now, by their own account."""
         return self._cache.size_bytes
+
+    def unopened(self, filenames: Sequence[str]) -> list[str]:
+        """Return the files of which nothing is in memory: opening them takes their size."""
+        return [name for name in filenames if self._cache.get(name) is None]
+
+    def note_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Remember how long files are, in bytes, so that storage is not asked for it."""
+        self._sizes.update(sizes)
 
     def look_up(
         self,
@@ -200,7 +209,10 @@ class LookupReader:
     def _index_of(self, filename: str, read: ReadRanges) -> ParquetIndex:
         index = self._cache.get(filename)
         if index is None:
-            index = open_file(filename, self._files.size(filename), read)
+            size_bytes = self._sizes.pop(filename, None)
+            if size_bytes is None:
+                size_bytes = self._files.size(filename)
+            index = open_file(filename, size_bytes, read)
             if self._ordered_by is not None and not index.is_sealed:
                 check_key_order(index, *self._ordered_by, read)
             self._cache.put(index)

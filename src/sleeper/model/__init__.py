@@ -1,4 +1,4 @@
-"""What things are: schemas, keys, ranges, partitions, files, queries, properties.
+"""Values: schemas, keys, ranges, partitions, files, queries, properties.
 
 Immutable values that are built, compared and folded. No clock, no I/O, no randomness, no logging.
 """

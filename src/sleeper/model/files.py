@@ -1,9 +1,18 @@
-"""Data files as a table's state knows them: by reference, and claimed by whom."""
+"""References to data files, and claims of compaction jobs on them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from sleeper.model.keys import Key, key_type, value_from_json, value_to_json
+from sleeper.model.schema import Schema
+
+KEY_BYTES_MAX = 1024
+"""A row key whose JSON is longer is not kept in a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +31,18 @@ class FileReference:
             it belongs here; False when readers must select by the partition's region.
         job_id: The compaction job that has claimed this reference, if any.
         updated: When the state last changed this reference; set by the state (rule STS-5).
+        size_bytes: Length of the file. None where an older version made the reference, as for
+            all that follow.
+        schema_id: The schema that the file was written by; `TableState.schemas` has it.
+        first_key: The row key of the file's first row, as `key_to_text` writes it; None for a
+            file without rows too, and where the text is too long.
+        last_key: The same of its last row.
+        sequence: The number of the transaction up to which deletions of rows are applied to the
+            file: a later one applies to its rows. For a file with new rows that is the
+            transaction that adds it; the state sets it.
 
     Raises:
-        ValueError: `row_count` is negative.
+        ValueError: `row_count` is negative, or no file can have as many rows.
 
     Source: rules FRF-1, FRF-2.
     """
@@ -36,15 +54,57 @@ class FileReference:
     whole_file: bool = True
     job_id: str | None = None
     updated: datetime | None = None
+    size_bytes: int | None = None
+    schema_id: int | None = None
+    first_key: str | None = None
+    last_key: str | None = None
+    sequence: int | None = None
 
     def __post_init__(self) -> None:
         if self.row_count < 0:
             raise ValueError(f"row_count must be 0 or more, not {self.row_count}")
+        if self.row_count >= 2**63:
+            raise ValueError("row_count must be below 2**63: no file can have as many rows")
+
+    def about_file(self, other: FileReference) -> FileReference:
+        """Return this with all that `other` says of the file itself, not of the partition."""
+        return replace(
+            self,
+            size_bytes=other.size_bytes,
+            schema_id=other.schema_id,
+            first_key=other.first_key,
+            last_key=other.last_key,
+            sequence=other.sequence,
+        )
+
+
+def key_to_text(key: Sequence[Any], schema: Schema) -> str | None:
+    """Write a row key as a JSON list; None for no key, or where the text is longer than 1 KiB."""
+    if not key:
+        return None
+    values = [
+        value_to_json(key_type(field), value)
+        for field, value in zip(schema.row_keys, key, strict=True)
+    ]
+    text = json.dumps(values, separators=(",", ":"))
+    return text if len(text) <= KEY_BYTES_MAX else None
+
+
+def key_from_text(text: str, schema: Schema) -> Key:
+    """Read what `key_to_text` wrote.
+
+    Raises:
+        QueryInvalid, ValueError: it is no row key of the schema.
+    """
+    return tuple(
+        value_from_json(field, value)
+        for field, value in zip(schema.row_keys, json.loads(text), strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOwner:
-    """The process that runs a compaction job. It is shown to people, and no secret.
+    """The process that runs a compaction job, as reports show it. It holds no secret.
 
     Attributes:
         host: The name of its machine.
@@ -62,7 +122,7 @@ class ClaimOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord:
-    """What is known of a compaction job that has claimed files.
+    """A compaction job that has claimed files: its owner, and since when.
 
     Attributes:
         owner: Who runs it.

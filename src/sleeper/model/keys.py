@@ -186,7 +186,7 @@ def _is_numpy_bool(cls: type) -> bool:
 
 
 def plain_text(value: str) -> str:
-    """Return the text itself, also of an enum's member.
+    """Return the plain text, also of a member of an enum.
 
     Raises:
         ValueError: UTF-8 cannot hold it: it has half of a surrogate pair.
@@ -231,7 +231,7 @@ def plain_clock(value: datetime) -> datetime:
 
 
 def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) -> Any:
-    """Read a key value from a line of text, as split points files and the command line have it.
+    """Read a key value from text, in the form of split points files and the command line.
 
     Integers are decimal, bytes are always base64, strings are raw unless `base64_encoded`,
     dates and timestamps are ISO 8601 (rule TBL-8).

@@ -1,4 +1,4 @@
-"""Where a bucket is, and how it is reached: values that travel to other processes."""
+"""Settings of object stores: where a bucket is and how to reach it. They can be pickled."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from sleeper.errors import BadRequest, UrlInvalid
 
 PATIENCE_S = 90
-"""How long an overloaded object store is waited for, if nothing else is said."""
+"""Seconds for which requests to an overloaded object store are repeated, by default."""
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
-"""What a URL may begin with, and what that is called here: Hadoop has two more words for S3."""
+"""Schemes of URLs, and the scheme that each one means: Hadoop has two more names for S3."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreSettings:
-    """How object stores are reached. They hold no secret, so they may be pickled and logged.
+    """How to reach object stores. Has no secret, so it may be pickled and logged.
 
     Credentials come from the environment of the process that uses them, in the order of
     obstore: variables, web identity, the container's role, the machine's.
@@ -82,7 +82,7 @@ class ObjectStoreSettings:
 
 
 def _ca_bundle(environment: Mapping[str, str]) -> str | None:
-    """Return AWS_CA_BUNDLE, unless SSL_CERT_FILE says as much."""
+    """Return AWS_CA_BUNDLE, unless SSL_CERT_FILE names the same file."""
     given = environment.get("AWS_CA_BUNDLE") or None
     return None if given == environment.get("SSL_CERT_FILE") else given
 
@@ -100,12 +100,12 @@ class Bucket:
     name: str
 
     def named(self, key: str) -> str:
-        """Return what a message calls an object: its URL, with nothing escaped."""
+        """Return an object's URL for messages, with nothing escaped."""
         return f"{self.scheme}://{self.name}/{key}"
 
 
 def is_bucket_url(url: str) -> bool:
-    """Say whether `url` begins like the URL of an object."""
+    """Return whether `url` begins with the scheme of an object store."""
     scheme, separator, _ = url.partition("://")
     return bool(separator) and scheme.lower() in _SCHEMES
 

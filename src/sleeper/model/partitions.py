@@ -1,4 +1,4 @@
-"""The partition tree: which leaf a key belongs to, and how leaves come to be.
+"""The partition tree: which leaf a key belongs to, and how leaves are split and merged.
 
 The leaves' regions cover the key space without gap or overlap. A partition that was split
 stays in the tree: files may still be referenced there, so readers look at a leaf's
@@ -46,7 +46,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTree:
-    """All partitions of a table, by id. Values: every change makes a new tree.
+    """All partitions of a table, by id. Immutable: every change returns a new tree.
 
     Attributes:
         partitions: Partition id to partition.
@@ -136,7 +136,7 @@ class PartitionTree:
             parent_id = parent.parent_id
 
     def with_split(self, parent: Partition, children: Sequence[Partition]) -> PartitionTree:
-        """Return the tree with a leaf replaced by itself as a parent, and its children added.
+        """Return the tree after a split: the leaf is a parent now, and its children are added.
 
         Raises:
             SplitInvalid: the split breaks a rule (rule PRT-11).
@@ -147,7 +147,7 @@ class PartitionTree:
         return tree
 
     def with_merged(self, parent_id: str) -> PartitionTree:
-        """Return the tree with a parent of two leaves as a leaf in their place.
+        """Return the tree after a merge: the parent of two leaves is a leaf, and they are gone.
 
         Raises:
             PartitionNotFound: the tree has no such partition.
@@ -163,7 +163,7 @@ class PartitionTree:
         return replace(self, partitions=kept, merged={**self.merged, **gone})
 
     def surviving_partition(self, partition_id: str) -> str:
-        """Return who has the rows of a partition now: itself, or what it was merged into.
+        """Return the partition that has these rows now: itself, or the one it was merged into.
 
         An id that the tree has never had is returned as it is.
         """
@@ -236,7 +236,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
 
 
 def split_range_checked(name: str, whole: Range, point: Any) -> tuple[Range, Range]:
-    """Cut a partition's range, with its name in the error."""
+    """Split a range; an error names the partition."""
     try:
         return split_range(whole, point)
     except QueryInvalid as error:
@@ -246,7 +246,7 @@ def split_range_checked(name: str, whole: Range, point: Any) -> tuple[Range, Ran
 def split_partition(
     leaf: Partition, at: Any, *, dimension: int = 0, new_id: Callable[[], str]
 ) -> tuple[Partition, Partition, Partition]:
-    """Return (the leaf as a parent, lower child, upper child), cut at `at` (rule SPL-5).
+    """Return (the leaf as a parent, lower child, upper child) of a split at `at` (rule SPL-5).
 
     Raises:
         SplitInvalid: `at` does not lie inside the leaf, above its minimum.
@@ -338,7 +338,7 @@ def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[An
 
 
 def split_points_of(tree: PartitionTree) -> list[Any]:
-    """Return the distinct lower bounds of the leaves on the first row key, but for the least.
+    """Return the distinct lower limits of the leaves on the first row key, without the least.
 
     Source: rule TBL-11.
     """
@@ -349,7 +349,7 @@ def split_points_of(tree: PartitionTree) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class LeafGroup:
-    """Leaves that share values of the first row key, and no others do.
+    """Leaves that share values of the first row key with each other, and with no other leaf.
 
     While a tree is split on its first row key alone, every group is one leaf, and rows in key
     order pass from group to group. Leaves of one group interleave in key order.

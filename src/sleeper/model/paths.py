@@ -1,4 +1,4 @@
-"""Where things lie inside an instance (docs/design.md).
+"""Names of objects inside an instance (docs/design.md).
 
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
@@ -15,7 +15,7 @@ import re
 _DATA_FILE = re.compile(r"data/partition_[^/\x00]+/[^/\x00]+\.parquet")
 
 IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,})"
-"""A regular expression of names that stay among a table's files: Python's and Arrow's alike."""
+"""Regular expression of file names that are inside a table's folder, for Python and for Arrow."""
 
 _IN_TABLE = re.compile(IN_TABLE)
 
@@ -28,12 +28,12 @@ def data_file(partition_id: str, name: str) -> str:
 
 
 def is_data_file(name: str) -> bool:
-    """Say whether `name` is one that `data_file` makes: nothing else is ever deleted."""
+    """Return whether `name` is one that `data_file` makes: nothing else is ever deleted."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
 def may_be_data_file(name: str) -> bool:
-    """Say whether `name` stays among a table's files: one of its folder, or of a partition's.
+    """Return whether `name` is inside a table's folder, or inside a partition's folder.
 
     This is no more than the log is held to; `is_data_file` is what writers keep to.
     """
@@ -41,5 +41,5 @@ def may_be_data_file(name: str) -> bool:
 
 
 def sketch_file(filename: str) -> str:
-    """Return the file name of the sketch beside a data file."""
+    """Return the file name of the sketch of a data file."""
     return filename.removesuffix(".parquet") + ".sketches"

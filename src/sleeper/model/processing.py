@@ -1,4 +1,4 @@
-"""What happens to rows whenever they are read: filters, then aggregations, then a function.
+"""Processing of rows that are read: filters, then aggregations, then a function.
 
 Filters drop rows and aggregations unite them; both have upstream's syntax (rules PRC-1 to PRC-4),
 with operations of our own: first, last and count. Whitespace around names and brackets is
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -64,7 +65,7 @@ class AgeOff:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """How the values of one field become one, where several rows become one.
+    """How one field is aggregated when several rows become one.
 
     Attributes:
         operation: `sum`, `min`, `max`; the `map_` ones work on each entry of a map. `first` and
@@ -79,15 +80,25 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """A function of the user's own over rows in key order; it is looked for when it is needed.
+    """A user's function over rows in key order, by its name. It is imported when it is needed.
+
+    It is code that whoever may change the table chose, so it runs only where whoever opened the
+    table allows it.
 
     Attributes:
         module: The module's full name.
         name: What the function is called in it.
+        allowed: Patterns of modules that may be imported here, such as `my_package.*`.
     """
 
     module: str
     name: str
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether a pattern fits the module's name."""
+        return any(fnmatchcase(self.module, pattern) for pattern in self.allowed)
 
     def __str__(self) -> str:
         return f"{self.module}:{self.name}"
@@ -107,14 +118,20 @@ class Processing:
     aggregations: tuple[Aggregation, ...] = ()
     function: TableFunction | None = None
 
+    def allowing(self, patterns: Iterable[str]) -> Processing:
+        """Return the same, with a function that may run where a pattern fits its module."""
+        if self.function is None:
+            return self
+        return replace(self, function=replace(self.function, allowed=tuple(patterns)))
+
     @property
     def is_identity(self) -> bool:
-        """True when rows come out as they went in."""
+        """True if rows are not changed."""
         return not self.filters and not self.aggregations and self.function is None
 
     @property
     def needed_fields(self) -> tuple[str, ...]:
-        """The fields that must be read whether or not they are asked for, beside the keys.
+        """The fields that must be read in any case, besides the keys.
 
         Filters look at theirs. An aggregation needs its own field only when that is asked for. A
         function may look at all fields, which are not named here (`needs_all_fields`).
@@ -123,12 +140,12 @@ class Processing:
 
     @property
     def needs_all_fields(self) -> bool:
-        """True when every field must be read, whichever are asked for."""
+        """True if all fields must be read in any case."""
         return self.function is not None
 
     @property
     def kept_end(self) -> End | None:
-        """Which row of a row key lends the united row its sort keys: the first, or the last.
+        """Which row of a row key gives its sort keys to the aggregated row: the first, or the last.
 
         None where rows are united only if their sort keys are equal too.
         """
@@ -137,8 +154,35 @@ class Processing:
 
     @property
     def counted_fields(self) -> tuple[str, ...]:
-        """The fields that say of how many rows a value was not null."""
+        """The fields that count rows whose value was not null."""
         return tuple(each.field for each in self.aggregations if each.operation == "count")
+
+
+def checked_function_patterns(patterns: object, argument: str) -> tuple[str, ...]:
+    """Return patterns of modules whose functions may run.
+
+    Args:
+        patterns: A list of them, or text with commas between them.
+        argument: What an error calls it.
+
+    Raises:
+        BadRequest: they are no such list, or one has characters that no module's name has.
+    """
+    if isinstance(patterns, str):
+        patterns = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    if not isinstance(patterns, Iterable):
+        raise BadRequest(f"{argument} must be a list of modules, not {patterns!r}")
+    checked = tuple(patterns)
+    for pattern in checked:
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            raise BadRequest(
+                f"{argument} has {pattern!r}, which is no module: give names such as "
+                "'my_package.cleaning', or patterns such as 'my_package.*'"
+            )
+    return checked
+
+
+_PATTERN = re.compile(r"[\w.*?]+")
 
 
 def parse_processing(
@@ -214,7 +258,7 @@ def _parse_aggregations(text: str, schema: Schema) -> tuple[Aggregation, ...]:
 
 
 def _split_aggregations(text: str) -> Iterator[Aggregation]:
-    """Yield `op(field)` after `op(field)`. A field's name may hold anything but `),`."""
+    """Yield each `op(field)`. A field's name may contain anything but `),`."""
     for part in re.split(r"(?<=\))\s*,", text):
         if not part.strip():
             continue
@@ -230,7 +274,7 @@ def _split_aggregations(text: str) -> Iterator[Aggregation]:
 
 
 def _check_against_schema(found: tuple[Aggregation, ...], schema: Schema) -> None:
-    """Check which fields are aggregated, with upstream's words (rule PRC-4)."""
+    """Check which fields are aggregated; messages are upstream's (rule PRC-4)."""
     fields = [aggregation.field for aggregation in found]
     values = [field.name for field in schema.values]
     keys = [name for name in fields if name in schema.key_names]
@@ -282,7 +326,7 @@ def _check_operation(aggregation: Aggregation, field: Field) -> None:
 
 
 def _check_ends(found: tuple[Aggregation, ...], schema: Schema) -> None:
-    """Check that `first` or `last` have sort keys to go by, and that only one of them is there."""
+    """Check that a table with `first` or `last` has sort keys, and has only one of the two."""
     ends = sorted({each.operation for each in found} & {"first", "last"})
     if len(ends) > 1:
         raise ValueError(
@@ -306,7 +350,7 @@ def _parse_function(text: str) -> TableFunction | None:
 
 
 def _check_together(processing: Processing) -> None:
-    """Check that no field is both aged by and counted: once counted, it says no time."""
+    """Check that no field is used by `ageOff` and by `count`: a counted field holds no time."""
     counted = processing.counted_fields
     for name in (age_off.field for age_off in processing.filters if age_off.field in counted):
         raise ValueError(

@@ -98,7 +98,7 @@ def _given(values: Mapping[str, str], name: str) -> str | None:
 
 @dataclass(frozen=True)
 class InstanceProperties:
-    """An instance's properties, typed and in groups; a group is read when it is first asked for.
+    """An instance's properties, typed and in groups. A group is parsed at its first use.
 
     Attributes:
         values: The texts that were set, by full name.
@@ -120,17 +120,17 @@ class InstanceProperties:
 
     @property
     def id(self) -> str:
-        """The instance's id, or nothing where it has none."""
+        """The instance's id, or an empty text."""
         return self.general.instance_id or ""
 
     @cached_property
     def general(self) -> GeneralProperties:
-        """Which instance this is."""
+        """The instance's id and format."""
         return read_group(GeneralProperties, self._found)
 
     @cached_property
     def commits(self) -> CommitProperties:
-        """How tables commit when their own properties do not say."""
+        """Commits of tables whose own properties say nothing."""
         return read_group(CommitProperties, self._found)
 
     @cached_property
@@ -151,7 +151,7 @@ class InstanceProperties:
 
 @dataclass(frozen=True)
 class TableProperties:
-    """A table's properties, typed and in groups; a group is read when it is first asked for.
+    """A table's properties, typed and in groups. A group is parsed at its first use.
 
     Attributes:
         values: The texts that were set for the table, by full name.
@@ -171,6 +171,10 @@ class TableProperties:
             return found[1]
         return _TABLE[name].default if name in _TABLE else None
 
+    def is_given(self, name: str) -> bool:
+        """Return whether a property is set for the table, or by the instance for all tables."""
+        return self._found(name) is not None
+
     def _found(self, name: str) -> tuple[str, str] | None:
         own = _given(self.values, name)
         if own:
@@ -181,17 +185,17 @@ class TableProperties:
 
     @cached_property
     def definition(self) -> DefinitionProperties:
-        """What the table is."""
+        """Name, schema and processing of the table."""
         return read_group(DefinitionProperties, self._found)
 
     @cached_property
     def parquet(self) -> ParquetProperties:
-        """How data files are laid out."""
+        """Layout of data files."""
         return read_group(ParquetProperties, self._found)
 
     @cached_property
     def query(self) -> QueryProperties:
-        """How queries see the table."""
+        """Settings of queries."""
         return read_group(QueryProperties, self._found)
 
     @cached_property
@@ -211,22 +215,22 @@ class TableProperties:
 
     @cached_property
     def statestore(self) -> StateStoreProperties:
-        """Where the table's truth lives, and how commits and snapshots go."""
+        """Settings of the state store: its class, commits and snapshots."""
         return read_group(StateStoreProperties, self._found)
 
     @cached_property
     def ingest(self) -> IngestProperties:
-        """How rows are taken in."""
+        """Settings of ingest."""
         return read_group(IngestProperties, self._found)
 
     @cached_property
     def batcher(self) -> BatcherProperties:
-        """How submitted files are gathered into jobs."""
+        """Settings of the ingest batcher."""
         return read_group(BatcherProperties, self._found)
 
     @cached_property
     def bulk_import(self) -> BulkImportProperties:
-        """How bulk import prepares the partition tree."""
+        """Settings of bulk import: how it splits the table."""
         return read_group(BulkImportProperties, self._found)
 
     @cached_property
@@ -305,7 +309,7 @@ def validate_instance_properties(
 
 
 def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Check that an edit of table or instance properties leaves alone what is fixed.
+    """Check that an edit of table or instance properties changes none that is fixed.
 
     Raises:
         PropertiesInvalid: a name, id or schema would change; each says what to do instead (rule
@@ -369,7 +373,7 @@ def _refused(
     known: Mapping[str, Property],
     elsewhere: Mapping[str, Property],
 ) -> dict[str, str]:
-    """Failures of what is set now: names that are misspelt, and stores that are not built."""
+    """Return failures of what is set now: misspelt names, and stores that are not built."""
     return unbuilt_state_stores(given) | misplaced_names(given, known, elsewhere)
 
 

@@ -1,4 +1,4 @@
-"""What a user may ask of a table, made canonical at the door: exact keys, or regions.
+"""Turns the arguments of a query into exact keys or canonical regions.
 
 key="N123"                      one row key, exactly
 key=("a", 1)                    a composite one, or a prefix of it
@@ -39,7 +39,7 @@ class NotGiven(Enum):
 
 
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
-"""Stands for an argument that was left out, where None would be a mistake."""
+"""The value of an argument that was left out, where None would be a mistake."""
 
 _WANTED = {
     "key": "a value, a tuple of values, or {field: value}",
@@ -51,7 +51,7 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class LeafQuery:
-    """What one leaf must be asked, and the files that may answer.
+    """The regions that are read of one leaf, and the files that may hold their rows.
 
     Attributes:
         leaf_id: The leaf partition.
@@ -83,7 +83,7 @@ class LeafLookup:
 
 
 def exact_key(schema: Schema, key: object) -> Key | None:
-    """Return a whole row key as a plain tuple, or None when `key` says only a part of one.
+    """Return a whole row key as a tuple, or None when `key` is only a part of one.
 
     >>> from sleeper.model.schema import Field, Primitive
     >>> exact_key(Schema(row_keys=[Field("id", Primitive.LONG)]), 7)
@@ -160,7 +160,7 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
 
 
 def asked_by(*, key: object, keys: object, range: object, regions: object) -> str | None:  # noqa: A002 - the field's own word
-    """Return which of the four is given; None where none is, which asks for all rows.
+    """Return which of the four arguments is given; None, for all rows, if none is.
 
     Raises:
         QueryInvalid: several are given, or one is None.
@@ -181,7 +181,7 @@ def asked_by(*, key: object, keys: object, range: object, regions: object) -> st
 
 
 def asked_regions(schema: Schema, key_range: object, regions: object) -> list[Region]:
-    """Return the canonical regions of `range` or `regions`, or the whole table's; maybe none.
+    """Return the canonical regions of `range` or `regions`; the whole table if neither is given.
 
     Raises:
         QueryInvalid: as for `region_from_request`; also when `regions` is no list.
@@ -210,7 +210,7 @@ def checked_as_of(as_of: object) -> int | None:
 
 
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of an answer: those asked for, in that order, or all of them.
+    """Return the columns of an answer: the requested ones, in that order, or all.
 
     Raises:
         QueryInvalid: a name is unknown or repeated, or the list is empty.

@@ -17,7 +17,7 @@ from sleeper.model.schema import Field, Schema
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values from `min` up to, not including, `max`; None as `max` is no limit.
+    """The values from `min` to `max`; `max` is not included, and None means no limit.
 
     A range whose `min` equals its `max` holds nothing.
 
@@ -46,7 +46,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One range per row key field, in the schema's order: a box of keys.
+    """A region of keys: one range for each row key field, in the schema's order.
 
     A key is inside when each of its values is inside the range of its dimension (rule PRT-4).
     """
@@ -80,7 +80,7 @@ class Region:
 
 
 def split_range(whole: Range, at: Any) -> tuple[Range, Range]:
-    """Cut `whole` in two; the split point becomes the right half's minimum.
+    """Split a range in two; the split point becomes the minimum of the upper one.
 
     >>> split_range(Range("", None), at="m")
     (Range(min='', max='m'), Range(min='m', max=None))

@@ -237,7 +237,7 @@ def type_from_json(value: object) -> FieldType:
 
 
 def type_to_json(kind: FieldType) -> str | dict[str, Any]:
-    """Write one type as schema JSON has it."""
+    """Write one type for schema JSON."""
     match kind:
         case Primitive():
             return kind.value
@@ -250,7 +250,7 @@ def type_to_json(kind: FieldType) -> str | dict[str, Any]:
 
 
 def type_to_text(kind: FieldType) -> str:
-    """Name a type for a person, such as `MapType(StringType, LongType)`."""
+    """Return the name of a type for messages, such as `MapType(StringType, LongType)`."""
     match kind:
         case Primitive():
             return kind.value

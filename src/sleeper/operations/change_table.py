@@ -87,7 +87,8 @@ def _change(
             return before
         try:
             index.replace(before, after)
-        except TableChanged:
+        except TableChanged as change_of_others:
+            _log.info("trying again: %s", change_of_others)
             continue
         return after
     raise CommitContended(f"others changed table {table_id!r} {_ATTEMPTS} times; try again")

@@ -21,13 +21,15 @@ class ExtendSettings:
     """How far a tree is extended, from the table's properties.
 
     Attributes:
-        min_leaves: How many leaves there must be.
+        min_leaves: How many leaves there must be, or would be good.
+        required: Whether fewer are an error.
         attempts: How often a commit is tried when others change the tree meanwhile.
         min_rows: A leaf with fewer rows of the input is not split.
         min_distribution_percent: Nor is one with less than this share of an even spread.
     """
 
     min_leaves: int
+    required: bool = True
     attempts: int
     min_rows: int
     min_distribution_percent: int
@@ -93,6 +95,13 @@ def extend_partitions(
             break
         taken = sample() if taken is None else taken
         transaction = _plan(state, taken, schema, settings, new_id)
+        if not transaction.new:  # only where fewer leaves are no error
+            return ExtendResult(
+                leaves_before=leaves_before,
+                leaves_after=leaves,
+                attempts=attempt,
+                transaction=state.number,
+            )
         try:
             state = store.commit(transaction)
         except (PartitionSplitRefused, CommitContended) as error:
@@ -115,5 +124,6 @@ def _plan(
         min_rows=settings.min_rows,
         min_percent=settings.min_distribution_percent,
         new_id=new_id,
+        required=settings.required,
     )
     return ExtendPartitionTree(updated=extension.updated, new=extension.new)

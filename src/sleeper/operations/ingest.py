@@ -7,8 +7,9 @@ second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,8 @@ from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +218,10 @@ def _commit(
 
 def _delete(leaf_files: LeafFiles) -> None:
     """Delete files that will not be committed; where that fails too, they are orphans."""
-    with suppress(StorageFailed):
+    try:
         leaf_files.delete_written()
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _done_before(job_id: str, done: JobRecord) -> IngestResult:

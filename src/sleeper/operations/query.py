@@ -18,9 +18,9 @@ from sleeper.engine.rows import Rows
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.lookup.key_order import merge_small
 from sleeper.model.keys import Key
-from sleeper.model.queries import LeafLookup, checked_columns, exact_key, key_region
+from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
 from sleeper.model.ranges import Region
-from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
+from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
 
 
@@ -39,7 +39,9 @@ def query_key(
         return query_regions(reading, state, [key_region(reading.schema, key)], columns, now_ms)
     keys = one_key_batch(exact, reading.arrow_schema)
     view = _View.of(reading, columns, now_ms)
-    found = view.look_up(plan_lookup(state, exact), keys)
+    leaf = plan_lookup(state, exact)
+    _note_sizes(reading, state, leaf)
+    found = view.look_up(leaf, keys)
     return Rows.from_table(view.shown(found), transaction=state.number)
 
 
@@ -65,6 +67,8 @@ def query_keys(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for group in plan_lookups(state, places):
+            for leaf in group:
+                _note_sizes(reading, state, leaf)
             parts = [view.look_up(leaf, _keys_at(asked, leaf)) for leaf in group]
             yield from view.shown(view.merged(parts)).to_batches()
 
@@ -89,9 +93,18 @@ def query_regions(
 
     def batches() -> Iterator[pa.RecordBatch]:
         for group in plan_leaf_queries(state, regions):
+            for leaf in group:
+                _note_sizes(reading, state, leaf)
             yield from read_leaves(reading, group, view.columns, now_ms=now_ms)
 
     return Rows(batches(), view.arrow_schema, transaction=state.number)
+
+
+def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:
+    """Tell the reader the sizes of files that it has yet to open: the state knows them."""
+    unopened = reading.lookup.unopened(leaf.filenames)
+    if unopened:
+        reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
 
 
 def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
@@ -28,7 +29,7 @@ class PartitionReport:
         rows_estimated: True when `rows` is in part an estimate.
         split_field: The row key it was split on, if it was.
         split_value: Where, as text.
-        will_be_split: True for a leaf whose known rows reach the splitting threshold (SPL-1).
+        will_be_split: True for a leaf that the next run of splits divides.
     """
 
     partition_id: str
@@ -74,9 +75,15 @@ class FilesReport:
 
 
 def report_partitions(
-    state: TableState, schema: Schema, *, splitting_threshold: int
+    state: TableState, schema: Schema, *, to_split: Collection[str]
 ) -> list[PartitionReport]:
-    """Describe every partition: leaves in key order first, then their parents, the root last."""
+    """Describe every partition: leaves in key order first, then their parents, the root last.
+
+    Args:
+        state: The table.
+        schema: The table's.
+        to_split: Ids of the leaves that the next run of splits divides.
+    """
     totals = state.files.totals()
     leaves = list(state.tree.leaves())
     shown = {leaf.partition_id for leaf in leaves}
@@ -89,7 +96,7 @@ def report_partitions(
     depth = {p.partition_id: sum(1 for _ in state.tree.ancestors(p.partition_id)) for p in parents}
     parents.sort(key=lambda p: -depth[p.partition_id])
     return [
-        _partition_report(partition, state, schema, totals, splitting_threshold)
+        _partition_report(partition, state, schema, totals, to_split)
         for partition in [*leaves, *parents]
     ]
 
@@ -126,7 +133,7 @@ def _partition_report(
     state: TableState,
     schema: Schema,
     totals: dict[str, Any],
-    splitting_threshold: int,
+    to_split: Collection[str],
 ) -> PartitionReport:
     total = totals.get(partition.partition_id)
     split_field = split_value = None
@@ -146,8 +153,7 @@ def _partition_report(
         rows_estimated=bool(total and total.estimated),
         split_field=split_field,
         split_value=split_value,
-        will_be_split=partition.is_leaf
-        and bool(total and total.rows_exact_whole >= splitting_threshold),
+        will_be_split=partition.partition_id in to_split,
     )
 
 

@@ -1,1 +1,1 @@
-"""What should be done next: a state and settings in, decisions out as values. Pure."""
+"""Plans: functions that take a state and settings and return decisions as values. Pure."""

@@ -1,4 +1,4 @@
-"""How the rows of a bulk import are shared out: buckets, each written by one task.
+"""Divides the rows of a bulk import into buckets, each written by one task.
 
 A bucket is some neighbouring leaves, or a range of keys of a leaf that has far more rows than
 others. Buckets hold about equally many rows, so no task takes much longer than the rest, and
@@ -34,7 +34,7 @@ class LeafSample(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """Where each row goes.
+    """The bucket of each row.
 
     Rows are first told apart by the range of the first row key that they lie in, and where
     leaves share such a range, by leaf.
@@ -61,7 +61,7 @@ class Buckets:
 def plan_buckets(
     leaves: Iterable[Partition], samples: Mapping[str, LeafSample], rows_wanted: int
 ) -> Buckets:
-    """Share leaves out to buckets of about `rows_wanted` rows.
+    """Divide leaves into buckets of about `rows_wanted` rows.
 
     Args:
         leaves: All leaves of the tree.
@@ -75,14 +75,14 @@ def plan_buckets(
 
 
 def plan_even_buckets(leaves: Iterable[Partition], count: int) -> Buckets:
-    """Share leaves out to `count` buckets of about equally many, when nothing else is known."""
+    """Divide leaves evenly into `count` buckets, if the number of rows is not known."""
     all_leaves = [*leaves]
     samples = {leaf.partition_id: _OneRow() for leaf in all_leaves}
     return plan_buckets(all_leaves, samples, max(1, ceil(len(all_leaves) / max(1, count))))
 
 
 class _OneRow:
-    """Stands for a leaf of which nothing is known."""
+    """The sample of a leaf of which nothing is known."""
 
     row_count = 1
 
@@ -109,7 +109,7 @@ class _Plan:
         )
 
     def add(self, group: LeafGroup) -> None:
-        """Share out one more group, whose keys lie above those before."""
+        """Add one more group of leaves, whose keys are above those of the groups before."""
         row_count = sum(map(self._rows_of, group.leaves))
         if row_count <= _FAR_MORE * self._rows_wanted:
             self._put(group.values.min, self._bucket_for(group.leaves, row_count))
@@ -119,7 +119,7 @@ class _Plan:
             self._share(group)
 
     def _put(self, low: Any, bucket: int | Mapping[str, int]) -> None:
-        """Note where rows of the range from `low` on go, joined with its neighbour's."""
+        """Store the bucket of the range from `low` on; unite it with an equal range before."""
         if self._range_buckets and self._range_buckets[-1] == bucket:
             return
         self._bounds.append(low)
@@ -156,7 +156,7 @@ class _Plan:
         self._open_rows = None
 
     def _share(self, group: LeafGroup) -> None:
-        """Share out leaves of one range of the first row key."""
+        """Add leaves of one range of the first row key."""
         self._open_rows = None
         places = {
             leaf.partition_id: self._bucket_for([leaf], self._rows_of(leaf))

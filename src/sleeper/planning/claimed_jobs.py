@@ -1,4 +1,4 @@
-"""What a compaction job needs to know of the table's state, once it has claimed its inputs.
+"""A compaction job that has claimed its inputs, with what it needs from the table's state.
 
 Whoever runs the job then needs no state: what it reads and writes is settled. Two attempts of one
 job write the same file, byte for byte, so it does no harm when a late one replaces an earlier.
@@ -19,7 +19,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A compaction job whose inputs are claimed, with all that decides what it writes.
+    """A compaction job whose inputs are claimed, with everything that decides what it writes.
 
     Attributes:
         job: The job.
@@ -27,12 +27,29 @@ class ClaimedJob:
         whole_files: Those of its inputs of which every row belongs to the partition.
         claimed_ms: When the last input was claimed, in milliseconds since 1970: the present for
             filters by age. It is the same for every attempt, and so then are the rows.
+        sequence: The number of the transaction that the job was planned after; deletions of rows
+            up to it are applied to what it writes.
+        schema_id: The schema that it writes by.
     """
 
     job: CompactionJob
     partition: Partition
     whole_files: frozenset[str]
     claimed_ms: int
+    sequence: int
+    schema_id: int
+
+
+def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether no job has claimed an input, and all of them are still there."""
+    references = [state.files.reference(name, job.partition_id) for name in job.inputs]
+    return all(each is not None and each.job_id is None for each in references)
+
+
+def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
+    """Tell whether a job holds a claim on any of its inputs."""
+    references = (state.files.reference(name, job.partition_id) for name in job.inputs)
+    return any(each is not None and each.job_id == job.job_id for each in references)
 
 
 def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
@@ -69,4 +86,6 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         partition=partition,
         whole_files=frozenset(whole),
         claimed_ms=int(claimed.timestamp() * 1000),
+        sequence=state.number,
+        schema_id=state.schema_id,
     )

@@ -1,4 +1,4 @@
-"""Which files of a leaf are merged into one, and why others are not (rules CMP-3 to CMP-8).
+"""Plans compaction jobs: which files of a leaf are merged, and why others are not (CMP-3 to CMP-8).
 
 Sizes are row counts. A strategy looks at one leaf at a time: at the references there that no job
 has claimed, the smallest first. References of partitions that were split are pushed down before.
@@ -19,7 +19,7 @@ Files = Sequence[FileReference]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """How files are chosen; the table's properties `sleeper.table.compaction.*`.
+    """Settings from the table's properties `sleeper.table.compaction.*`.
 
     Attributes:
         strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.
@@ -37,7 +37,7 @@ class CompactionSettings:
 
     @classmethod
     def of(cls, properties: CompactionProperties) -> CompactionSettings:
-        """Take them from a table's properties."""
+        """Return the settings of a table's properties."""
         return cls(
             strategy=properties.strategy,
             batch_files=properties.batch_files,
@@ -49,7 +49,7 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafPlan:
-    """What is to become of one leaf's files.
+    """The plan for one leaf's files.
 
     Attributes:
         partition_id: The leaf.
@@ -96,7 +96,8 @@ def plan_compactions(
     Args:
         state: The table, with its references pushed down.
         settings: How files are chosen.
-        all_files: Merge what the strategy leaves as well, a single file included (CMP-8).
+        all_files: Merge what the strategy leaves as well, a single part of a file included
+            (CMP-8). Planned again when its jobs have ended, until each leaf has one file.
         new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
 
     Source: rules CMP-3 to CMP-8.
@@ -150,13 +151,13 @@ def _ratio(settings: CompactionSettings) -> str:
 
 
 def _full_batches(free: Files, batch_files: int) -> list[Files]:
-    """CMP-4: consecutive groups; what does not fill one is left."""
+    """Return consecutive full groups; a smaller rest is left (rule CMP-4)."""
     ends = range(batch_files, len(free) + 1, batch_files)
     return [free[end - batch_files : end] for end in ends]
 
 
 def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
-    """Algorithm 3.1, but for the limits on jobs."""
+    """Return groups by size ratio (rule CMP-5), without limits on jobs."""
 
     def meets(files: Files) -> bool:
         smaller = sum(ref.row_count for ref in files[:-1])
@@ -183,10 +184,13 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 def _with_the_rest(
     groups: list[Files], free: Files, reason: str, batch_files: int
 ) -> tuple[list[Files], str]:
-    """CMP-8: what is left in groups too, the last one as small as it comes."""
+    """Add groups for the files that are left; one whole file alone is not written again (CMP-8)."""
     taken = {ref.filename for group in groups for ref in group}
     rest = [ref for ref in free if ref.filename not in taken]
-    more = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    more = [batch for batch in batches if len(batch) > 1 or not batch[0].whole_file]
+    if len(free) == 1 and not more:
+        return groups, "it has one file already"
     return [*groups, *more], "all files were asked for" if more else reason
 
 
@@ -197,7 +201,7 @@ def _job(job_id: str, partition_id: str, files: Files) -> CompactionJob:
 
 
 def _limited(leaves: list[LeafPlan], allowed: int) -> CompactionPlan:
-    """CMP-7: so many of the jobs as may be outstanding, at random: those with the least ids."""
+    """Keep the allowed number of jobs: those with the least ids, which are random (CMP-7)."""
     plan = CompactionPlan(leaves=tuple(leaves))
     jobs = plan.jobs
     if len(jobs) <= allowed:

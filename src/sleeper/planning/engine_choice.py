@@ -1,4 +1,4 @@
-"""Whether one machine or Spark does a bulk import."""
+"""Chooses whether one machine or Spark does a bulk import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPILLED = 1.2  # times the input: what sorting needs on local disk
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Who does an import, and why; the reason is a clause for one line of output."""
+    """The chosen engine, and the reason for one line of output."""
 
     engine: Engine
     reason: str

@@ -1,4 +1,4 @@
-"""Which leaves share a part of an export. Pure: a state in, a plan out."""
+"""Plans an export: which leaves are written into which part. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which leaves to split, and where, so that a bulk import finds enough of them (rule BLK-10).
+"""Plans splits of leaves before a bulk import, so that there are enough (rule BLK-10).
 
 The leaf with the most rows is split first, at the median of its sample; its halves share the
 sample, each with a window on it. So a tree of any size is planned from one look at the input.
@@ -13,6 +13,23 @@ from typing import Any, Protocol
 
 from sleeper.errors import InsufficientData
 from sleeper.model.partitions import Partition, PartitionTree, split_partition
+
+LEAF_ROWS = 1_000_000
+LEAF_BYTES = 128 << 20
+
+
+def leaves_wanted(row_count: int, size_bytes: int, ceiling: int) -> int:
+    """Return one leaf for each million rows or 128 MiB of the input, from 1 to `ceiling`.
+
+    >>> leaves_wanted(336_776, 40 << 20, 256), leaves_wanted(10_000_000, 0, 256)
+    (1, 10)
+
+    Args:
+        row_count: Rows of the input.
+        size_bytes: Their size before compression; 0 where it is not known.
+        ceiling: As many at most.
+    """
+    return max(1, min(ceiling, max(-(-row_count // LEAF_ROWS), -(-size_bytes // LEAF_BYTES))))
 
 
 class LeafSample(Protocol):
@@ -52,6 +69,7 @@ def extend_tree(
     min_rows: int,
     min_percent: int,
     new_id: Callable[[], str],
+    required: bool = True,
 ) -> Extension:
     """Plan splits until the tree has `min_leaves` leaves; nothing if it has them already.
 
@@ -63,6 +81,7 @@ def extend_tree(
         min_rows: A leaf with fewer rows of the input is not split.
         min_percent: Leaves with less than this share of an even spread are not split either.
         new_id: Makes ids of partitions.
+        required: Whether fewer leaves are an error; else there are as many as the input allows.
 
     Raises:
         InsufficientData: the input has too few rows, or too few different keys.
@@ -71,6 +90,8 @@ def extend_tree(
     queue = _first_candidates(leaves, samples, min_percent)
     growth = _Growth(len(leaves), new_id)
     while growth.leaf_count < min_leaves:
+        if not queue and not required:
+            break
         if not queue:
             raise InsufficientData(min_leaves, growth.leaf_count)
         candidate = heappop(queue)

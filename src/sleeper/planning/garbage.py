@@ -1,4 +1,4 @@
-"""Which stored files may be deleted: garbage, which a table had, and orphans, which none had.
+"""Plans which stored files may be deleted: garbage, and orphans that no table ever had.
 
 Garbage is what no head of a table and no version that is kept reaches. Orphans were left behind by
 jobs that died or were refused.

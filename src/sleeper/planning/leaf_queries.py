@@ -1,4 +1,4 @@
-"""Which leaves answer a question, and from which files. Pure: a state in, a plan out.
+"""Plans a query: which leaves answer it, and from which files. Pure.
 
 A leaf is answered from its own references and from those of all its ancestors, because a
 partition that was split may still hold files (rules QRY-1, PRT-13). A file in an ancestor has
@@ -8,7 +8,7 @@ rows of other leaves too, so what is asked of a leaf is always cut to the leaf's
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sleeper.model.keys import Key
@@ -62,6 +62,18 @@ def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
     for ancestor in state.tree.ancestors(leaf.partition_id):
         names += state.files.filenames_on(ancestor.partition_id)
     return tuple(names)
+
+
+def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
+    """Return the sizes of a leaf's files, in bytes, as far as the state knows them."""
+    ids = [leaf_id, *(ancestor.partition_id for ancestor in state.tree.ancestors(leaf_id))]
+    found = {}
+    for filename in filenames:
+        references = (state.files.reference(filename, partition_id) for partition_id in ids)
+        size_bytes = next((each.size_bytes for each in references if each is not None), None)
+        if size_bytes is not None:
+            found[filename] = size_bytes
+    return found
 
 
 def _leaf_query(state: TableState, leaf: Partition, regions: Sequence[Region]) -> LeafQuery:

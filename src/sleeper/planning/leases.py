@@ -1,28 +1,82 @@
-"""Which compaction jobs have had their files for too long."""
+"""Finds compaction jobs that hold claims, since when, and those whose lease has ended."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from sleeper.model.files import ClaimOwner
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim
 
 
-def expired_claims(state: TableState, before: datetime) -> tuple[Claim, ...]:
-    """Return claims made before a time and not renewed since: each job once a partition."""
-    found: dict[tuple[str, str], list[str]] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldClaim:
+    """Files of one partition that a compaction job has claimed.
+
+    Attributes:
+        job_id: The job.
+        partition_id: The partition.
+        filenames: The files.
+        owner: Who runs the job; None where it claimed them before claims had owners.
+        since: When it claimed them.
+        age_s: Seconds since then.
+        renewed: When it last renewed the claim.
+        lease_ends: From when on any run of compaction may take the files back.
+    """
+
+    job_id: str
+    partition_id: str
+    filenames: tuple[str, ...]
+    owner: ClaimOwner | None
+    since: datetime
+    age_s: int
+    renewed: datetime
+    lease_ends: datetime
+
+    @property
+    def claim(self) -> Claim:
+        """What releases the files."""
+        return Claim(job_id=self.job_id, partition_id=self.partition_id, filenames=self.filenames)
+
+
+def held_claims(state: TableState, lease: timedelta, now: datetime) -> tuple[HeldClaim, ...]:
+    """Return all claims by job id: each job once a partition.
+
+    Args:
+        state: The table.
+        lease: How long a claim holds without being renewed.
+        now: The time by which ages count.
+    """
+    names: dict[tuple[str, str], list[str]] = {}
+    claimed: dict[tuple[str, str], datetime] = {}
     for partition_id, totals in state.files.totals().items():
         if not totals.references_on_jobs:
             continue
         for reference in state.files.references_on(partition_id):
-            job_id, claimed = reference.job_id, reference.updated
-            if job_id is None or claimed is None:
-                continue
-            record = state.claims.get(job_id)
-            renewed = record.renewed if record else claimed
-            if max(claimed, renewed) < before:
-                found.setdefault((job_id, partition_id), []).append(reference.filename)
-    return tuple(
-        Claim(job_id=job_id, partition_id=partition_id, filenames=tuple(names))
-        for (job_id, partition_id), names in sorted(found.items())
-    )
+            if reference.job_id is not None and reference.updated is not None:
+                where = (reference.job_id, partition_id)
+                names.setdefault(where, []).append(reference.filename)
+                claimed[where] = max(reference.updated, claimed.get(where, reference.updated))
+    found = []
+    for (job_id, partition_id), since in sorted(claimed.items()):
+        record = state.claims.get(job_id)
+        renewed = max(since, record.renewed) if record else since
+        found.append(
+            HeldClaim(
+                job_id=job_id,
+                partition_id=partition_id,
+                filenames=tuple(names[job_id, partition_id]),
+                owner=record.owner if record else None,
+                since=since,
+                age_s=max(0, round((now - since).total_seconds())),
+                renewed=renewed,
+                lease_ends=renewed + lease,
+            )
+        )
+    return tuple(found)
+
+
+def expired_claims(state: TableState, lease: timedelta, now: datetime) -> tuple[HeldClaim, ...]:
+    """Return the claims whose lease has ended."""
+    return tuple(each for each in held_claims(state, lease, now) if each.lease_ends < now)

@@ -1,9 +1,11 @@
-"""Which sibling leaves have become so small that they are one leaf again (ours)."""
+"""Plans merges of sibling leaves that have become small (ours)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sleeper.errors import BadRequest
+from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.merges import unmatched_partial_reference
@@ -24,6 +26,26 @@ class SiblingLeaves:
     row_count: int
     estimated: bool
     obstacle: str | None
+
+
+def merging_threshold(known: SplittingProperties, rows_below: int | None) -> int:
+    """Return below how many rows together two leaves are merged; 0 merges none.
+
+    Args:
+        known: The table's properties.
+        rows_below: What was asked for instead of the table's own threshold.
+
+    Raises:
+        BadRequest: it is more than the rows from which on a leaf is split.
+    """
+    threshold = known.merging_threshold_rows if rows_below is None else rows_below
+    if threshold > known.threshold_rows:
+        raise BadRequest(
+            f"leaves of fewer than {threshold:,} rows cannot be merged: from "
+            f"{known.threshold_rows:,} rows on a leaf is split "
+            "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
+        )
+    return threshold
 
 
 def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, ...]:

@@ -1,8 +1,9 @@
-"""How references of split partitions go down to the leaves (rules FRF-4, CMP-2).
+"""Plans moving references of split partitions down to the leaves (rules FRF-4, CMP-2).
 
 All the way in one run, and no row is lost on the way: what the leaves get adds up to what the
 partition had. How much each leaf gets is estimated from the file's sketch, or halved where there
-is none; whether it has any row at all is for readers to find out.
+is none. A leaf in which the file certainly has no row gets no reference; whether another has any
+is for readers to find out.
 """
 
 from __future__ import annotations
@@ -12,14 +13,25 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
-from sleeper.model.files import FileReference
+from sleeper.model.files import FileReference, key_from_text
+from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import ReferencePush
 
 
 class Ranks(Protocol):
-    """How the row keys of a file are spread: its sketches."""
+    """How the row keys of a file are spread: its sketches.
+
+    Attributes:
+        is_exact: True when every row counts, so that a rank is no estimate.
+    """
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row counts, so that a rank is no estimate."""
+        ...
 
     def rank(self, dimension: int, value: Any) -> float:
         """Return the share of rows whose key value lies below `value`, from 0 to 1."""
@@ -65,7 +77,8 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
     made = 0
     waiting = references_above_leaves(state)
     for reference in waiting:
-        into = _into_leaves(reference, state.tree, ranks_of(reference.filename))
+        known = _FileKeys.of(reference, state, ranks_of(reference.filename))
+        into = _into_leaves(reference, state.tree, known)
         pushes.append(
             ReferencePush(
                 filename=reference.filename, partition_id=reference.partition_id, into=into
@@ -78,9 +91,9 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
 
 
 def _into_leaves(
-    reference: FileReference, tree: PartitionTree, ranks: Ranks | None
+    reference: FileReference, tree: PartitionTree, known: _FileKeys
 ) -> tuple[FileReference, ...]:
-    """Share a reference's rows out to the leaves below its partition."""
+    """Share a reference's rows out to the leaves below its partition that may have some."""
     leaves: list[FileReference] = []
     waiting = [(tree.partition(reference.partition_id), reference.row_count)]
     while waiting:
@@ -97,9 +110,64 @@ def _into_leaves(
             leaves.append(part)
             continue
         lower, upper = (tree.partition(child) for child in here.child_ids)
-        below = round(row_count * _share_below(here, lower, ranks))
+        may_be = [child for child in (lower, upper) if known.may_lie_in(child.region)]
+        if len(may_be) == 1:
+            waiting.append((may_be[0], row_count))
+            continue
+        below = round(row_count * _share_below(here, lower, known.ranks))
         waiting += [(upper, row_count - below), (lower, below)]
+    if len(leaves) == 1 and reference.whole_file:
+        # All rows of the file lie there, and they were counted.
+        exact = not reference.row_count_estimated
+        return (replace(leaves[0], whole_file=True, row_count_estimated=not exact),)
     return tuple(leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileKeys:
+    """What is known for sure of the row keys of a file.
+
+    Attributes:
+        first: The least row key; None where it is not known.
+        last: The greatest.
+        ranks: How they are spread; None where that is not known.
+    """
+
+    first: Key | None
+    last: Key | None
+    ranks: Ranks | None
+
+    @classmethod
+    def of(cls, reference: FileReference, state: TableState, ranks: Ranks | None) -> _FileKeys:
+        schema = state.schemas.get(reference.schema_id or 0)
+        if schema is None or reference.first_key is None or reference.last_key is None:
+            return cls(None, None, ranks)
+        first, last = (key_from_text(t, schema) for t in (reference.first_key, reference.last_key))
+        return cls(first, last, ranks)
+
+    def may_lie_in(self, region: Region) -> bool:
+        """Return False only where the file certainly has no row in a region."""
+        return not (self._is_outside(region) or self._has_no_rank_in(region))
+
+    def _is_outside(self, region: Region) -> bool:
+        """Compare with the first and last key, field by field while the two are equal."""
+        if self.first is None or self.last is None:
+            return False
+        for low, high, wanted in zip(self.first, self.last, region.ranges, strict=True):
+            if high < wanted.min or (wanted.max is not None and low >= wanted.max):
+                return True
+            if low != high:
+                return False
+        return False
+
+    def _has_no_rank_in(self, region: Region) -> bool:
+        if self.ranks is None or not self.ranks.is_exact:
+            return False
+        return any(
+            (1.0 if wanted.max is None else self.ranks.rank(dimension, wanted.max))
+            <= self.ranks.rank(dimension, wanted.min)
+            for dimension, wanted in enumerate(region.ranges)
+        )
 
 
 def _share_below(parent: Partition, lower: Partition, ranks: Ranks | None) -> float:

@@ -1,4 +1,4 @@
-"""Which leaves are split as they grow, and where (rules SPL-1 to SPL-4)."""
+"""Plans splits of leaves that have grown: which, and where (rules SPL-1 to SPL-4)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from sleeper.state.table_state import TableState
 
 
 class Spread(Protocol):
-    """How the row keys of some files are spread: the union of their sketches."""
+    """The distribution of the row keys of some files: the union of their sketches."""
 
     def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
         """Return three values of a row key field among the rows that lie in a range.
 
         The median of n values in order is that at index n // 2 (rule SPL-4). None without rows.
         """
+        ...
+
+    def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
+        """Return the least value of a row key field above one, in a range; None without one."""
         ...
 
 
@@ -30,17 +34,25 @@ class LeafSize:
         row_count: Its rows as its references say.
         estimated: True where a reference's count is an estimate.
         threshold: From how many rows on a leaf is split.
+        obstacle: Why a leaf that is too large cannot be split, as a clause; None if nothing
+            stands in the way.
     """
 
     partition: Partition
     row_count: int
     estimated: bool
     threshold: int
+    obstacle: str | None = None
 
     @property
     def too_large(self) -> bool:
-        """True when it is to be split (rule SPL-1)."""
+        """True from the threshold on (rule SPL-1)."""
         return self.row_count >= self.threshold
+
+    @property
+    def will_be_split(self) -> bool:
+        """True when the next run of splits divides it."""
+        return self.too_large and self.obstacle is None
 
 
 def leaf_sizes(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
@@ -71,11 +83,13 @@ def files_to_sketch(state: TableState, partition_id: str, files_max: int) -> tup
 
 
 def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:
-    """Find the first dimension on which a leaf can be split, and where (rule SPL-3).
+    """Find a dimension on which a leaf can be split, and where (rule SPL-3).
 
-    Sketches are of whole files: only what lies in the leaf counts, field by field. None where
-    the keys of the leaf do not differ enough.
+    The median of the first dimension where it has keys on both sides; else the next key above the
+    median; else the median itself, if there are keys below it. Sketches are of whole files: only
+    what lies in the leaf counts, field by field. None where all keys of the leaf are the same.
     """
+    skewed: list[tuple[int, Any]] = []
     for dimension, inside in enumerate(leaf.region.ranges):
         found = spread.least_median_most(dimension, inside)
         if found is None:
@@ -83,4 +97,9 @@ def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:
         least, median, most = found
         if least < median < most:
             return dimension, median
-    return None
+        above = spread.next_above(dimension, inside, median)
+        if above is not None:
+            skewed.append((dimension, above))
+        elif least < median:
+            skewed.append((dimension, median))
+    return skewed[0] if skewed else None

@@ -1,149 +1,94 @@
-"""Compaction jobs on Spark: one task a job, in Python workers; no row passes through the JVM.
-
-Jobs are independent: each comes back as it ends and is committed for itself, and one that fails
-fails alone.
-"""
+"""Compaction jobs on Spark: one task a job, in Python workers; no row passes through the JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
-from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import CommitRefused, ObjectNotFound, StorageFailed
+from sleeper.engine.writing.compaction_output import CompactionOutput
+from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
 from sleeper.model import paths
-from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
-from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
-from sleeper.spark.separate_jobs import AT_ONCE, run_separately
-from sleeper.state.state_store import StateStore
-from sleeper.state.transactions.files import ReplaceFiles
+from sleeper.spark.separate_jobs import AT_ONCE, Ended, run_separately
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
+_log = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionOutcome:
-    """What became of one job.
-
-    Attributes:
-        job: The job.
-        written: The file it wrote; None where it failed.
-        failure: Why the job failed, or why its commit was refused; None if all is well.
-        transaction: The transaction that committed it here; None before.
-        repeated: True when the job had been committed before: its work is done, and nothing
-            was added.
-    """
-
-    job: CompactionJob
-    written: CompactionOutput | None = None
-    failure: Exception | None = None
-    transaction: int | None = None
-    repeated: bool = False
-
-    @property
-    def orphan(self) -> str | None:
-        """A file that was written and that no transaction will ever name, if there is one."""
-        refused = self.failure is not None and self.written is not None
-        return self.job.output if refused else None
+Outcomes = Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None]
+Runner = Callable[[Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]], Outcomes]
 
 
-def run_compactions(
-    spark: SparkSession,
-    jobs: Sequence[ClaimedJob],
-    table: TableFiles,
-    settings: WriteSettings,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    at_once: int = AT_ONCE,
-) -> Iterator[CompactionOutcome]:
-    """Run jobs and yield what became of each, as they end. Nothing is committed.
+def compaction_runner(
+    spark: SparkSession, files: Objects, *, title: str, at_once: int = AT_ONCE
+) -> Runner:
+    """Return what runs compaction jobs on Spark: it yields each with its output, or our error.
 
-    Commit each outcome when it comes (`commit_compaction`): then nothing that has ended is lost,
-    whatever befalls the rest. A task uses one core, and memory as `compact_files` says. Closing
-    the iterator cancels what has not ended.
+    Jobs are independent: each comes back as it ends, and one that fails fails alone. A task uses
+    one core. Closing the iterator cancels what has not ended.
 
     Args:
         spark: Any session, classic or Connect, whose workers reach the table's folder.
-        jobs: Jobs that have claimed their inputs.
-        table: The table's files, and the processing to apply.
-        settings: How data files are written.
-        progress: Called with how many jobs have ended, and of how many.
-        at_once: Jobs that Spark is given at once; more than the cluster has cores is no use.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed; what ran is cancelled.
-    """
-    compact = partial(_compact, table=table, settings=settings)
-    ended = run_separately(
-        spark,
-        jobs,
-        compact,
-        describe=lambda claimed: f"sleeper: compact, job {claimed.job.job_id}",
-        at_once=at_once,
-    )
-    for done, each in enumerate(ended, 1):
-        if progress is not None:
-            progress(done, len(jobs))
-        yield CompactionOutcome(job=each.piece.job, written=each.result, failure=each.failure)
-
-
-def commit_compaction(
-    outcome: CompactionOutcome, store: StateStore, files: Objects
-) -> CompactionOutcome:
-    """Commit what a job wrote, and return the outcome with the transaction, or the refusal.
-
-    A job that failed is returned as it is. One that finishes too late, when its inputs were given
-    to another job, is refused by the state and leaves an orphan: a file that nobody references.
-
-    Args:
-        outcome: Of `run_compactions`.
-        store: The table's state.
         files: The table's folder, as this process reaches it.
-
-    Raises:
-        StorageFailed: the file is not where this process looks for it; nothing was committed.
-        CommitContended, CommitUnknown: as `StateStore.commit`; commit it again.
+        title: What the Spark jobs are called on Spark's web page.
+        at_once: Jobs that Spark is given at once; more than the cluster has cores is no use.
     """
-    written = outcome.written
-    if written is None:
-        return outcome
-    _check_there(written, files)
-    transaction = ReplaceFiles(
-        job_id=outcome.job.job_id, inputs=outcome.job.inputs, output=written.reference
+    return partial(_run, spark, files, title, at_once)
+
+
+def _run(
+    spark: SparkSession,
+    files: Objects,
+    title: str,
+    at_once: int,
+    jobs: Iterable[ClaimedJob],
+    write: Callable[[ClaimedJob], CompactionOutput],
+) -> Outcomes:
+    def describe(claimed: ClaimedJob) -> str:
+        return f"{title}, job {claimed.job.job_id}"
+
+    ended: Any = run_separately(spark, jobs, write, describe=describe, at_once=at_once)
+    with closing(ended):
+        for each in ended:
+            yield each.piece, _outcome(each, files)
+
+
+def _outcome(
+    ended: Ended[ClaimedJob, CompactionOutput], files: Objects
+) -> CompactionOutput | SleeperError:
+    if ended.result is not None:
+        return _missing(ended.result, files) or ended.result
+    if isinstance(ended.failure, SleeperError):
+        return ended.failure
+    job_id = ended.piece.job.job_id
+    _log.warning("Spark could not run the compaction job %s: %s", job_id, ended.failure)
+    reason = (str(ended.failure).strip() or type(ended.failure).__name__).splitlines()[0]
+    return StorageFailed(
+        f"Spark could not run the compaction job {job_id}, in any attempt: {reason}. Its "
+        "inputs are as they were; compact again"
     )
-    try:
-        state = store.commit(transaction)
-    except CommitRefused as refusal:
-        if store.refresh().files.is_tracked(outcome.job.output):
-            return replace(outcome, repeated=True)
-        return replace(outcome, failure=refusal)
-    return replace(outcome, transaction=state.number)
 
 
-def _compact(claimed: ClaimedJob, table: TableFiles, settings: WriteSettings) -> CompactionOutput:
-    return compact_files(cached_table_reader(table), table.files, claimed, settings)
-
-
-def _check_there(written: CompactionOutput, files: Objects) -> None:
-    """See that this process finds the file: a worker may have written to a disk of its own."""
+def _missing(written: CompactionOutput, files: Objects) -> StorageFailed | None:
+    """Return why this process does not find the file: workers may have disks of their own."""
     filename = written.reference.filename
     try:
         size_bytes = files.size(filename)
         files.size(paths.sketch_file(filename))
     except ObjectNotFound as error:
-        raise StorageFailed(
+        return StorageFailed(
             f"Spark's workers wrote a file that this process does not find ({error}). Nothing was "
             "committed. Workers and driver must reach the instance at the same place: use an "
             "object store, a shared file system, or local mode"
-        ) from None
+        )
     if size_bytes != written.size_bytes:
-        raise StorageFailed(
+        return StorageFailed(
             f"{filename} has {size_bytes:,} bytes here, but a worker of Spark wrote "
             f"{written.size_bytes:,}. Nothing was committed. Run the job again."
         )
+    return None

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pickle
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -52,7 +53,7 @@ class Ended(Generic[Piece, Result]):
 
 def run_separately(
     spark: SparkSession,
-    pieces: Sequence[Piece],
+    pieces: Iterable[Piece],
     run: Callable[[Piece], Result],
     *,
     describe: Callable[[Piece], str],
@@ -66,7 +67,8 @@ def run_separately(
 
     Args:
         spark: Any session, classic or Connect.
-        pieces: They, the function and its results go through pickle.
+        pieces: Each is taken when Spark is free for it. They, the function and its results go
+            through pickle.
         run: Runs in a Python worker with one thread for Arrow.
         describe: Describes the Spark job of a piece, for Spark's web page.
         at_once: Pieces that Spark is given at once.
@@ -76,15 +78,20 @@ def run_separately(
         Exception: Spark's own, where somebody else has cancelled a job.
     """
     stopped = threading.Event()
-    pool = ThreadPoolExecutor(
-        max(1, min(at_once, len(pieces))), thread_name_prefix="sleeper-spark-job"
-    )
+    coming = iter(pieces)
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="sleeper-spark-job")
     try:
         with cancel_on_interrupt(spark) as tag:
             jobs = _Jobs(spark, tag, run, describe, stopped)
-            started = {pool.submit(jobs.run, piece): piece for piece in pieces}
+            started: dict[Future[Any], Piece] = {}
             try:
-                yield from _outcomes(started)
+                while True:
+                    for piece in islice(coming, at_once - len(started)):
+                        started[pool.submit(jobs.run, piece)] = piece
+                    if not started:
+                        break
+                    future = next(as_completed([*started]))
+                    yield _outcome(future, started.pop(future))
             except BaseException:
                 stopped.set()
                 jobs.cancel_until_ended(started)
@@ -157,21 +164,17 @@ def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]
     return once
 
 
-def _outcomes(started: dict[Future[Any], Any]) -> Iterator[Ended[Any, Any]]:
-    for future in as_completed(started):
-        piece, error = started[future], future.exception()
-        if error is None:
-            result = future.result()
-            failed = isinstance(result, Exception)
-            yield Ended(
-                piece=piece,
-                result=None if failed else result,
-                failure=result if failed else None,
-            )
-        elif isinstance(error, Exception) and not _ends_the_run(error):
-            yield Ended(piece=piece, failure=error)
-        else:
-            raise error
+def _outcome(future: Future[Any], piece: Any) -> Ended[Any, Any]:
+    error = future.exception()
+    if error is None:
+        result = future.result()
+        failed = isinstance(result, Exception)
+        return Ended(
+            piece=piece, result=None if failed else result, failure=result if failed else None
+        )
+    if isinstance(error, Exception) and not _ends_the_run(error):
+        return Ended(piece=piece, failure=error)
+    raise error
 
 
 def _ends_the_run(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sleeper.errors import (
@@ -100,8 +100,9 @@ def add_files(
     """
     try:
         since = guard.check((reference.filename for reference in references), store.time())
-        added = AddFiles(references=tuple(references), job=job, written_since=since)
-        return store.commit(added).number
+        schema_id = store.state().schema_id
+        added = tuple(replace(reference, schema_id=schema_id) for reference in references)
+        return store.commit(AddFiles(references=added, job=job, written_since=since)).number
     except JobAlreadyCommitted:
         discard()
         done = store.refresh().jobs.find(job.job_id)

@@ -16,6 +16,7 @@ from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.schemas import SetSchema
 
 _WORDING = CommitWording(
     entry="transaction",
@@ -91,7 +92,8 @@ def commit_group(
     """Commit transactions in one entry, each checked against the state with those before it.
 
     A refused one is left out and gets its answer; the others are committed all the same.
-    Nothing is written when all are refused, or none has anything to change.
+    Nothing is written when all are refused, or none has anything to change. An entry on a state
+    that does not know the table's schema sets it as well.
 
     Args:
         transactions: In the order they are to apply.
@@ -116,10 +118,13 @@ def commit_group(
         known = replay(known, log.read_after(known.number), schema)
         at = known.next_entry_time(now())
         following = replace(known, number=known.number + 1, at=at)
+        first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)
+        for missing in first:
+            following = missing.fold(following, at)
         applied, accepted, refusals = _apply_each(transactions, following, at)
         if not accepted:
             return NextEntry(following.number, None, GroupCommitted(known, refusals))
-        entry = LogEntry(entry_id=new_id(), at=at, transactions=accepted)
+        entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
         body = encode_entry(entry, schema)
         return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 

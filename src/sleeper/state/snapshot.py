@@ -21,7 +21,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import (
     RegionJson,
@@ -41,6 +41,7 @@ _NUMBER_KEY = b"sleeper.transaction"
 _AT_KEY = b"sleeper.transaction.at"  # not there in snapshots of older versions
 _CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner has claims
 _SWEPT_KEY = b"sleeper.swept.before"  # not there where no orphans were ever swept
+_SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; not there in snapshots of older versions
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
 
 _INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
@@ -74,12 +75,17 @@ def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
     at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
     merged_into = dict(state.partitions.merged) if state.partitions else {}
-    merged = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
+    about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
+    schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
+    if schemas:
+        about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
     return {
         JOBS: _to_parquet(_jobs_table(state.jobs), state.number, at),
-        PARTITIONS: _to_parquet(_partitions_table(state.partitions, schema), state.number, merged),
+        PARTITIONS: _to_parquet(
+            _partitions_table(state.partitions, schema), state.number, about_tree
+        ),
         FILES: _to_parquet(state.files.to_arrow(), state.number, claims),
     }
 
@@ -97,11 +103,14 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         FormatTooNew: a newer Sleeper wrote it.
     """
     jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
-    partitions = _from_parquet(
-        number, PARTITIONS, load, lambda table: _partitions_of(table, schema)
+    partitions, schemas = _from_parquet(
+        number,
+        PARTITIONS,
+        load,
+        lambda table: (_partitions_of(table, schema), _schemas_of(table)),
     )
     files, claims = _from_parquet(number, FILES, load, _files_of)
-    return TableState(number, partitions, files, jobs, claims, at, swept)
+    return TableState(number, partitions, files, jobs, claims, at, swept, schemas)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -193,6 +202,11 @@ def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
         raise ValueError("it names data files outside the table's folder")
     claims = dict(json.loads(table.schema.metadata.get(_CLAIMS_KEY, b"{}")))
     return FileReferences.from_arrow(table), claims_from_json(claims)
+
+
+def _schemas_of(table: pa.Table) -> dict[int, Schema]:
+    schemas = json.loads(table.schema.metadata.get(_SCHEMAS_KEY, b"{}"))
+    return {int(number): Schema.from_json(each) for number, each in schemas.items()}
 
 
 def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:

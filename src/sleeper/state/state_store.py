@@ -11,18 +11,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.errors import CommitRefused, DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import GroupCommitted, commit_group, replay
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState, Transaction
 
+_PLANS_MAX = 5
 _UNSEEN_MAX = timedelta(hours=1)
+
+Plan = TypeVar("Plan")
 
 
 class StateStore(Protocol):
@@ -169,6 +172,32 @@ class TransactionLogStateStore:
             raise VersionNotFound(
                 f"the table has no transaction {number}; the newest is {newest.number}"
             )
+        found, newest = self._version(number, newest), self.refresh()
+        if found.files.needs_more_than(newest.files):
+            first = self._first_readable(number, newest)
+            raise VersionNotFound(
+                f"files of transaction {number} were deleted: the table can be read as of "
+                f"{first} and later, up to {newest.number}. To keep versions for longer, set "
+                "sleeper.table.versions.kept.minutes."
+            )
+        return found
+
+    def _first_readable(self, unreadable: int, newest: TableState) -> int:
+        """Return the first version after an unreadable one that has all of its files.
+
+        By bisection: the collector takes the files of older versions first.
+        """
+        low, high = unreadable, newest.number
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._version(middle, newest).files.needs_more_than(newest.files):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _version(self, number: int, newest: TableState) -> TableState:
+        """Return the state after a transaction, whether its files are still there or not."""
         before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
         entries = takewhile(lambda entry: entry[0] <= number, self._log.read_after(before.number))
         found = before if before.number == number else replay(before, entries, self._schema)
@@ -319,6 +348,35 @@ class TransactionLogStateStore:
         with self._swapping:  # from here on changes are made to the folded files, and measured so
             if self._held is not None and self._held.number == folded.number:
                 self._held = folded
+
+
+def commit_planned(
+    store: StateStore, plan: Callable[[TableState], tuple[Plan, Transaction | None]]
+) -> tuple[Plan, TableState]:
+    """Plan a transaction from the newest state and commit it; plan again when it is refused.
+
+    Args:
+        store: The table's state.
+        plan: Returns a plan with its transaction, or None for one that changes nothing.
+
+    Returns:
+        The plan that was committed, and the state after it.
+
+    Raises:
+        CommitRefused, CommitContended: others changed the same each time; try again.
+        CommitUnknown: it may have been committed.
+    """
+    for attempt in range(1, _PLANS_MAX + 1):
+        state = store.refresh()
+        planned, transaction = plan(state)
+        if transaction is None:
+            return planned, state
+        try:
+            return planned, store.commit(transaction)
+        except CommitRefused:  # somebody else was faster
+            if attempt == _PLANS_MAX:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _change(before: FileReferences, after: FileReferences) -> int:

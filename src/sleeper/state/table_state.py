@@ -11,8 +11,9 @@ from itertools import islice
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
+from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJobs
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 
 _ENTRY_GAP = timedelta(milliseconds=1)
 
@@ -32,6 +33,7 @@ class TableState:
             first, and for a snapshot that an older version wrote.
         swept_before: Files written before this time may have been swept, unless they are in the
             table; None while no orphan was ever swept.
+        schemas: The table's schemas by id; empty until a version that keeps them has committed.
 
     Source: rule STS-10.
     """
@@ -43,11 +45,17 @@ class TableState:
     claims: Mapping[str, ClaimRecord] = field(default_factory=dict)
     at: datetime | None = None
     swept_before: datetime | None = None
+    schemas: Mapping[int, Schema] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> TableState:
         """Return the state before any transaction."""
         return cls(0, None, FileReferences.empty(), CommittedJobs())
+
+    @property
+    def schema_id(self) -> int:
+        """The id of the newest schema; where there is none yet, that of the one to come."""
+        return max(self.schemas, default=1)
 
     def next_entry_time(self, storage_time: datetime) -> datetime:
         """Return the time of the next entry: the storage's, but always after the last entry's."""

@@ -31,6 +31,7 @@ from sleeper.state.transactions.partitions import (
     InitialisePartitions,
     SplitPartition,
 )
+from sleeper.state.transactions.schemas import SetSchema
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.state.value_json import (
     Document,
@@ -340,6 +341,17 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
         lambda document, _: RenewClaims(job_ids=tuple(read_list(document, "jobIds", str))),
     ),
     "REPLACE_FILE_REFERENCES": (ReplaceFiles, _replace_to_json, _replace_from_json),
+    "SET_SCHEMA": (
+        SetSchema,
+        lambda transaction, _: {
+            "schemaId": transaction.schema_id,
+            "schema": json.loads(transaction.schema.to_json()),
+        },
+        lambda document, _: SetSchema(
+            schema_id=read(document, "schemaId", int),
+            schema=Schema.from_json(read(document, "schema", dict)),
+        ),
+    ),
     "SPLIT_FILE_REFERENCES": (SplitFileReferences, _push_to_json, _push_from_json),
     "SPLIT_PARTITION": (SplitPartition, _split_to_json, _split_from_json),
     "SWEEP_ORPHANS": (

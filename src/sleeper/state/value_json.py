@@ -5,6 +5,7 @@ Every reader raises TypeError, ValueError or LookupError for what its writer wou
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 
+_YEAR_MAX = 9000  # later than that, a time plus a delay may be none that Python knows
+
 Document = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -23,6 +26,19 @@ T = TypeVar("T")
 def references_to_json(references: Iterable[FileReference]) -> list[dict[str, Any]]:
     """Write references, all but the time of their last change, which the state sets itself."""
     return [reference_to_json(reference) for reference in references]
+
+
+def _file_to_json(reference: FileReference) -> dict[str, Any]:
+    """Write what is known of the file itself."""
+    first, last = reference.first_key, reference.last_key
+    document = {
+        "sizeBytes": reference.size_bytes,
+        "schemaId": reference.schema_id,
+        "firstKey": first if first is None else json.loads(first),
+        "lastKey": last if last is None else json.loads(last),
+        "sequence": reference.sequence,
+    }
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def reference_to_json(reference: FileReference) -> dict[str, Any]:
@@ -38,7 +54,7 @@ def reference_to_json(reference: FileReference) -> dict[str, Any]:
         document["onlyContainsDataForThisPartition"] = False
     if reference.job_id is not None:
         document["jobId"] = reference.job_id
-    return document
+    return document | _file_to_json(reference)
 
 
 def references_from_json(document: Document, name: str) -> tuple[FileReference, ...]:
@@ -55,7 +71,22 @@ def reference_from_json(document: Document) -> FileReference:
         row_count_estimated=read(document, "countApproximate", bool, False),
         whole_file=read(document, "onlyContainsDataForThisPartition", bool, True),
         job_id=read_optional_text(document, "jobId"),
+        size_bytes=_optional_number(document, "sizeBytes"),
+        schema_id=_optional_number(document, "schemaId"),
+        first_key=_optional_key(document, "firstKey"),
+        last_key=_optional_key(document, "lastKey"),
+        sequence=_optional_number(document, "sequence"),
     )
+
+
+def _optional_number(document: Document, name: str) -> int | None:
+    return read(document, name, int) if name in document else None
+
+
+def _optional_key(document: Document, name: str) -> str | None:
+    if name not in document:
+        return None
+    return json.dumps(read(document, name, list), separators=(",", ":"))
 
 
 def data_files_from_json(
@@ -156,6 +187,8 @@ def time_from_json(text: str) -> datetime:
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"the time {text!r} has no time zone")
+    if at.year > _YEAR_MAX:
+        raise ValueError(f"the time {text!r} is no time that a clock shows")
     return at.astimezone(UTC)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sleeper.errors import BadRequest, ObjectNotFound
+from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
+
+logger = logging.getLogger(__name__)
 
 TABLE_LOG = "statestore/transactions/"
 """What the keys of a table's log entries start with, in the table's folder."""
@@ -33,7 +36,14 @@ class ObjectTransactionLog:
         number is taken: by us. So an entry that equals ours counts as appended.
         """
         key = self.key(number)
-        return self.objects.create(key, body) or self.objects.read(key) == body
+        try:
+            appended = self.objects.create(key, body) or self.objects.read(key) == body
+        except StorageFailed as error:
+            logger.warning("no answer says whether %s was appended: %s", key, error)
+            raise
+        if not appended:
+            logger.info("%s was taken by another writer; the commit is tried again", key)
+        return appended
 
     def read(self, number: int) -> bytes | None:
         """Read one object."""
@@ -77,7 +87,12 @@ class ObjectSnapshotStore:
             raise BadRequest(
                 f"the last part of a snapshot must be {self.last_part!r}; these are {list(parts)}"
             )
-        created = [self.objects.create(self.key(number, name), parts[name]) for name in parts]
+        try:
+            created = [self.objects.create(self.key(number, name), parts[name]) for name in parts]
+        except StorageFailed as error:
+            logger.warning("snapshot %d was not saved: %s", number, error)
+            raise
+        logger.debug("saved snapshot %d", number)
         return created[-1]
 
     def numbers(self) -> tuple[int, ...]:

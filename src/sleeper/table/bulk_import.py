@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.inputs.input_files import InputFiles
-from sleeper.engine.inputs.key_sample import KeySample, sample_files
+from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
-from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.planning.extend_tree import leaves_wanted
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
@@ -33,47 +34,17 @@ from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
 from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
+from sleeper.table.bulk_import_result import BulkImportResult, done_before
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest, path_aside
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
 
+_MIN_LEAVES = "sleeper.table.bulk.import.min.leaf.partitions"
 _SAMPLED_ROWS_PER_LEAF = 800
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BulkImportResult:
-    """What a bulk import did.
-
-    Attributes:
-        engine: `local` or `spark`.
-        reason: Why this engine, as a clause.
-        rows_read: Rows of the input, those set aside included.
-        rows_written: Rows now in the table; fewer than read where rows were set aside, or
-            where the table filters or aggregates.
-        rows_set_aside: Rows without a key, written to the place that was named for them.
-        files: The references that were added.
-        transaction: The table's transaction number with these rows in it.
-        job_id: The job's id, given or made.
-        already_committed: True when this job had been committed before: nothing was added.
-        leaves_before: Leaf partitions before.
-        leaves_after: Leaf partitions when rows were shared out.
-        took_s: Seconds from the call to the commit.
-    """
-
-    engine: str
-    reason: str
-    rows_read: int
-    rows_written: int
-    rows_set_aside: int = 0
-    files: tuple[FileReference, ...] = field(default=(), repr=False)
-    transaction: int
-    job_id: str
-    already_committed: bool = False
-    leaves_before: int
-    leaves_after: int
-    took_s: float = 0.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,17 +76,17 @@ def bulk_import(
 ) -> BulkImportResult:
     """Add many rows, all of them in one commit, or none.
 
-    A table with fewer leaves than `sleeper.table.bulk.import.min.leaf.partitions` is split
-    first, by a sample of the rows. Filters and aggregations apply as in standard ingest.
+    A table with too few leaves for the input is split first, by a sample of the rows: one leaf
+    for each million rows or 128 MiB, up to 256, or as many as the property
+    `sleeper.table.bulk.import.min.leaf.partitions` demands. Processing is that of ingest.
 
     Args:
-        data: As for `ingest`, or a Spark DataFrame.
+        data: As for `ingest`, or a Spark DataFrame. For a stream nothing is split: it is read once.
         job_id: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
-        spark: A session to use, Spark Connect included; without it one is started on this
-            machine when Spark is needed, and left running.
+        spark: A session to use, Connect included; else one is started here, and left running.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
-        conf: Settings of the session that is started.
+        conf: Its settings.
         ignore_extra_columns: As for `ingest`.
         set_aside: For rows whose key is null; without it such input is refused. A Parquet
             file for the local engine, a folder that all workers reach for Spark.
@@ -123,7 +94,7 @@ def bulk_import(
 
     Raises:
         InputRefused: the input does not fit the table; no row of it is visible.
-        InsufficientData: there are too few different keys for so many leaves.
+        InsufficientData: there are too few different keys for the leaves that are demanded.
         MissingExtra: Spark is needed and not installed.
         CommitContended, SplitAttemptsExceeded: others kept committing; try again.
         CommitUnknown: storage gave no answer; run again with the job id that it names.
@@ -145,8 +116,8 @@ def bulk_import(
     started = self._context.now()
     state = opened.store.refresh()
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
-        choice = EngineChoice("local", "the job was committed before")
-        return _done_before(request.job_id, done, choice, state.tree.leaf_count)
+        before = EngineChoice("local", "the job was committed before")
+        return done_before(request.job_id, done, before, state.tree.leaf_count)
     if _is_frame(data):
         return _import_frame(self, opened, data, request, started)
     return _import_source(self, opened, data, request, started)
@@ -160,33 +131,28 @@ def _import_source(
     source.check(ignore_extra_columns=request.ignore_extra_columns)
     if not isinstance(source, InputFiles):
         choice = _choose(self, request, "memory", 0)
-        leaves = opened.store.state().tree.leaf_count
-        unsplit = ExtendResult(
-            leaves_before=leaves,
-            leaves_after=leaves,
-            attempts=0,
-            transaction=opened.store.state().number,
-        )
-        return _import_locally(self, data, request, choice, unsplit)
+        extended = _extend_by_rows(self, opened, source)
+        return _import_locally(self, source, request, choice, extended)
     groups = source.row_groups()
-    choice = _choose(self, request, "files", sum(group.size_bytes for group in groups))
-    wanted = max(opened.properties.bulk_import.min_leaf_partitions, 1) * _SAMPLED_ROWS_PER_LEAF
+    row_count = sum(group.row_count for group in groups)
+    size_bytes = sum(group.size_bytes for group in groups)
+    choice = _choose(self, request, "files", size_bytes)
+    wanted = _leaves(opened, row_count, size_bytes)
     sample = cache(
         partial(
             sample_files,
             source,
             self.schema,
             self._arrow_schema,
-            rows_wanted=wanted,
+            rows_wanted=wanted * _SAMPLED_ROWS_PER_LEAF,
             remote=self._context.inputs,
         )
     )
-    extended = _extend(self, opened, sample)
+    extended = _extend(self, opened, sample, wanted)
     if choice.engine == "local":
-        return _import_locally(self, data, request, choice, extended)
+        return _import_locally(self, source, request, choice, extended)
     spark = _session(self, request)
     tree = opened.store.state().tree
-    row_count = sum(group.row_count for group in groups)
     guard = opened.sweep_guard()
     with job_description(spark, f"{_title(self, request)}: sort and write"):
         imported = import_files(
@@ -213,8 +179,7 @@ def _import_frame(
         with job_description(spark, f"{title}: sample the keys"):
             return sample_frame(data, self.schema)
 
-    extended = _extend(self, opened, sample)
-    known = sample() if extended.attempts else None
+    extended, known = _extend_by_frame(self, opened, sample)
     tree = opened.store.state().tree
     samples = None if known is None else samples_by_leaf(known, tree, self.schema)
     guard = opened.sweep_guard()
@@ -279,15 +244,57 @@ def _choose(
     )
 
 
-def _extend(
+def _leaves(opened: OpenedTable, row_count: int, size_bytes: int) -> int:
+    """Return how many leaves an import wants: as the property says, or by the input's size."""
+    said = opened.properties.bulk_import.min_leaf_partitions
+    if opened.properties.is_given(_MIN_LEAVES):
+        return said
+    return leaves_wanted(row_count, size_bytes, said)
+
+
+def _extend_by_frame(
     self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample]
+) -> tuple[ExtendResult, KeySample | None]:
+    """Extend the tree for a DataFrame, whose size its sample tells; return that if it was taken."""
+    said = opened.properties.bulk_import.min_leaf_partitions
+    if opened.store.state().tree.leaf_count >= said:
+        return _extend(self, opened, sample, said), None
+    known = sample()
+    return _extend(self, opened, sample, _leaves(opened, known.row_count, 0)), known
+
+
+def _extend_by_rows(self: TableHandle, opened: OpenedTable, source: Source) -> ExtendResult:
+    """Extend the tree for rows in this process; not for a stream, which can be read only once."""
+    state = opened.store.state()
+    most = opened.properties.bulk_import.min_leaf_partitions
+    if not can_repeat(source) or state.tree.leaf_count >= most:
+        leaves = state.tree.leaf_count
+        return ExtendResult(
+            leaves_before=leaves, leaves_after=leaves, attempts=0, transaction=state.number
+        )
+
+    @cache
+    def sample() -> KeySample:
+        return sample_rows(
+            source, self.schema, self._arrow_schema, rows_wanted=most * _SAMPLED_ROWS_PER_LEAF
+        )
+
+    count = source.row_count
+    return _extend(
+        self, opened, sample, _leaves(opened, sample().row_count if count is None else count, 0)
+    )
+
+
+def _extend(
+    self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample], wanted: int
 ) -> ExtendResult:
     bulk_import, splitting = opened.properties.bulk_import, opened.properties.splitting
     return extend_partitions(
         sample,
         self.schema,
         ExtendSettings(
-            min_leaves=bulk_import.min_leaf_partitions,
+            min_leaves=wanted,
+            required=opened.properties.is_given(_MIN_LEAVES),
             attempts=bulk_import.splitting_attempts,
             min_rows=splitting.min_rows,
             min_distribution_percent=splitting.min_distribution_percent,
@@ -315,7 +322,7 @@ def _target(self: TableHandle, opened: OpenedTable, started: datetime) -> Target
         schema=self.schema,
         leaves=tuple(opened.store.state().tree.leaves()),
         write=write_settings(opened.properties.parquet),
-        processing=opened.properties.processing(self.schema),
+        processing=opened.reader.processing,
         memory_bytes=opened.properties.ingest.memory_bytes,
         temp_folder=self._context.temp_folder,
         now_ms=int(started.timestamp() * 1000),
@@ -351,7 +358,7 @@ def _commit(
             discard=partial(_delete_files, imported.references, opened.files),
         )
     if isinstance(number, JobRecord):
-        return _done_before(job.job_id, number, choice, extended.leaves_after)
+        return done_before(job.job_id, number, choice, extended.leaves_after)
     self._undo_commit_if_deleted()
     return BulkImportResult(
         engine=choice.engine,
@@ -371,24 +378,10 @@ def _commit(
 def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
     """Delete data files and their sketches. What stays is referenced by nobody."""
     names = [reference.filename for reference in references]
-    with suppress(StorageFailed):
+    try:
         files.delete([*names, *map(paths.sketch_file, names)])
-
-
-def _done_before(
-    job_id: str, done: JobRecord, choice: EngineChoice, leaves: int
-) -> BulkImportResult:
-    return BulkImportResult(
-        engine=choice.engine,
-        reason=choice.reason,
-        rows_read=done.rows_read,
-        rows_written=done.rows_written,
-        transaction=done.number,
-        job_id=job_id,
-        already_committed=True,
-        leaves_before=leaves,
-        leaves_after=leaves,
-    )
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)
 
 
 def _is_frame(data: object) -> bool:

@@ -18,6 +18,7 @@ from sleeper.operations.report import (
 from sleeper.operations.report import report_files as count_files
 from sleeper.operations.report import report_partitions as describe_partitions
 from sleeper.table.handle import TableHandle
+from sleeper.table.maintenance import leaf_sizes
 
 
 def split_points(self: TableHandle) -> list[Any]:
@@ -27,9 +28,9 @@ def split_points(self: TableHandle) -> list[Any]:
 
 def report_partitions(self: TableHandle) -> list[PartitionReport]:
     """Describe every partition, leaves in key order first (rule ADM-6)."""
-    opened = self._current()
-    threshold = opened.properties.splitting.threshold_rows
-    return describe_partitions(opened.store.refresh(), self.schema, splitting_threshold=threshold)
+    sizes = leaf_sizes(self)
+    to_split = {size.partition.partition_id for size in sizes if size.will_be_split}
+    return describe_partitions(self.state(), self.schema, to_split=to_split)
 
 
 def report_files(self: TableHandle) -> FilesReport:

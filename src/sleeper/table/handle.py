@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -26,6 +26,8 @@ from sleeper.state.table_state import TableState
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +143,7 @@ class TableHandle:
             open_table_reader,
             files,
             self.schema,
-            properties.processing(self.schema),
+            properties.processing(self.schema).allowing(self._context.allow_functions),
             temp_folder=self._context.temp_folder,
             stores=self._context.inputs.settings,
         )
@@ -159,11 +161,14 @@ class TableHandle:
         """Undo a commit to a table that was deleted while it was made."""
         try:
             self._current()
-        except StorageFailed:
-            return  # the commit was made; nobody may take it for failed
+        except StorageFailed as failure:  # the commit was made; nobody may take it for failed
+            _log.warning("whether table %s still exists is unknown: %s", self.name, failure)
+            return
         except TableNotFound:
-            with suppress(StorageFailed):
+            try:
                 delete_objects(self.table_id, self._context.objects)
+            except StorageFailed as failure:
+                _log.warning("files of deleted table %s are left behind: %s", self.name, failure)
             raise
 
     def close(self) -> None:

@@ -30,9 +30,11 @@ class InstanceContext:
         now: The clock of this machine (aware, UTC).
         storage_time: The clock of the storage, which all writers share (aware, UTC).
         new_id: Fresh random ids.
+        host: The name of this machine.
         pause: Waits before another attempt at a commit, given the attempt's number.
         inputs: Reads input files by URL, and knows how buckets are reached.
         environment: Environment variables, where Spark and its Java are looked for.
+        allow_functions: Patterns of modules whose functions tables may run in this process.
         reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
     """
 
@@ -45,7 +47,9 @@ class InstanceContext:
     now: Callable[[], datetime]
     storage_time: Callable[[], datetime]
     new_id: NewId
+    host: str
     pause: Callable[[int], None]
     inputs: BucketInputs
     environment: Mapping[str, str]
+    allow_functions: tuple[str, ...]
     reopen: tuple[Callable[..., Any], tuple[Any, ...]]

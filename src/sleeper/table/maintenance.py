@@ -3,60 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from typing import TYPE_CHECKING
 
-from sleeper.engine.writing.data_file import write_settings
-from sleeper.errors import BadRequest
-from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.model.properties import TableProperties
-from sleeper.model.schema import Schema
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
-from sleeper.operations.maintenance.compact import CompactionJobResult, write_output
-from sleeper.operations.maintenance.compact import compact as run_compactions
-from sleeper.operations.maintenance.create_compaction_jobs import create_compaction_jobs
-from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_leaves
-from sleeper.operations.maintenance.push_down_references import push_down_references
-from sleeper.operations.maintenance.release_jobs import release_expired_jobs
-from sleeper.operations.maintenance.split_leaf import SplitResult, split_leaf
+from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_small_leaves
+from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
+from sleeper.operations.maintenance.split_leaf import SplitResult, sized_leaves, split_leaf
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
-from sleeper.operations.maintenance.worker_processes import run_pieces
-from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
-from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.merges import SiblingLeaves, merging_threshold
 from sleeper.planning.merges import small_siblings as plan_merges
 from sleeper.planning.splits import LeafSize
 from sleeper.planning.splits import leaf_sizes as plan_splits
 from sleeper.table.handle import OpenedTable, TableHandle
 
+if TYPE_CHECKING:  # an extra, and slow to import
+    pass
+
 _NO_WAIT = datetime.max.replace(tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSummary:
-    """What a run of compaction did.
-
-    Attributes:
-        plan: What was decided for each leaf.
-        jobs: What became of each job, in the order they ran.
-        pushed_down: References of split partitions that were moved to leaves before.
-        released: Ids of jobs that had claimed files and did not end in time.
-        transaction: The table's transaction number afterwards.
-    """
-
-    plan: CompactionPlan
-    jobs: tuple[CompactionJobResult, ...]
-    pushed_down: int
-    released: tuple[str, ...]
-    transaction: int
-
-    @property
-    def failed(self) -> tuple[CompactionJobResult, ...]:
-        """Jobs that failed; their files are as they were."""
-        return tuple(job for job in self.jobs if job.failure is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,74 +41,19 @@ class GcSummary:
     transaction: int
 
 
-def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
-    """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
-
-    References of split partitions, which `compact` moves to the leaves first, are not yet
-    counted there.
-    """
-    opened = self._current()
-    return plan_compactions(
-        opened.store.refresh(),
-        CompactionSettings.of(opened.properties.compaction),
-        all_files=all_files,
-        new_id=self._context.new_id,
-    )
-
-
-def compact(
-    self: TableHandle,
-    *,
-    all_files: bool = False,
-    workers: int = 1,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> CompactionSummary:
-    """Merge files, leaf by leaf, so that queries have fewer of them to read.
-
-    References of partitions that were split go down to the leaves first. Each job is
-    committed for itself: a run that is killed leaves what it has done, and files that no
-    other run takes before `sleeper.table.compaction.job.lease.minutes` have passed.
-
-    Memory is about 1 GiB for each job at once, and does not grow with the rows.
-
-    Args:
-        all_files: Merge what the strategy would leave as well.
-        workers: Jobs at once, if there are so many: each in a process of its own, from two on.
-        progress: Called with how many jobs have ended, and of how many.
-
-    Returns:
-        What was done. Jobs that failed are told in it; the table is readable all the same.
-
-    Raises:
-        CommitContended, CommitUnknown, StorageFailed: try again.
-        TableNotFound: the table was deleted.
-
-    Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
-    """
-    opened = self._current()
-    store = opened.store
-    lease = timedelta(minutes=opened.properties.compaction.lease_minutes)
-    released = release_expired_jobs(store.time() - lease, store=store)
-    pushed = _push_down(opened, self.schema)
-    created = create_compaction_jobs(
-        CompactionSettings.of(opened.properties.compaction),
-        all_files=all_files,
-        store=store,
-        new_id=self._context.new_id,
-    )
-    return CompactionSummary(
-        plan=created.plan,
-        jobs=_run_jobs(opened, created.plan.jobs, workers, progress),
-        pushed_down=pushed,
-        released=tuple(sorted({claim.job_id for claim in released.claims})),
-        transaction=store.state().number,
-    )
-
-
 def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with whether each is to be split."""
+    """Return the leaves that have rows, the largest first, with which `split_partitions` splits.
+
+    References of partitions that were split count where `split_partitions` would move them.
+    """
     opened = self._current()
-    return plan_splits(opened.store.refresh(), opened.properties.splitting.threshold_rows)
+    return sized_leaves(
+        pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema),
+        opened.properties.splitting.threshold_rows,
+        files=opened.files,
+        schema=self.schema,
+        files_max=self._context.properties.splitting.sketch_files_max,
+    )
 
 
 def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
@@ -160,7 +72,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
     Source: rules SPL-1 to SPL-6.
     """
     opened = self._current()
-    _push_down(opened, self.schema)
+    push_down_references(store=opened.store, files=opened.files, schema=self.schema)
     return tuple(
         split_leaf(
             size.partition.partition_id,
@@ -170,7 +82,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
             files_max=self._context.properties.splitting.sketch_files_max,
             new_id=self._context.new_id,
         )
-        for size in leaf_sizes(self)
+        for size in plan_splits(opened.store.state(), opened.properties.splitting.threshold_rows)
         if size.too_large
     )
 
@@ -184,7 +96,7 @@ def small_siblings(
         rows_below: As for `merge_partitions`.
     """
     opened = self._current()
-    threshold = _merging_threshold(opened.properties, rows_below)
+    threshold = merging_threshold(opened.properties.splitting, rows_below)
     return plan_merges(opened.store.refresh(), threshold)
 
 
@@ -211,19 +123,10 @@ def merge_partitions(
     Source: ours; upstream only splits.
     """
     opened = self._current()
-    threshold = _merging_threshold(opened.properties, rows_below)
+    threshold = merging_threshold(opened.properties.splitting, rows_below)
     if threshold:
-        _push_down(opened, self.schema)
-    store = opened.store
-    store.refresh()
-    tried: dict[str, MergeResult] = {}
-    more = True
-    while more:
-        pairs = plan_merges(store.state(), threshold)
-        new = [pair for pair in pairs if pair.parent.partition_id not in tried]
-        tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
-        more = bool(new)
-    return tuple(tried.values())
+        push_down_references(store=opened.store, files=opened.files, schema=self.schema)
+    return merge_small_leaves(threshold, store=opened.store)
 
 
 def orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
@@ -300,61 +203,12 @@ def collect_garbage(
     return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
 
 
-def _push_down(opened: OpenedTable, schema: Schema) -> int:
-    moved, more = 0, True
-    while more:
-        run = push_down_references(store=opened.store, files=opened.files, schema=schema)
-        moved, more = moved + run.moved, run.more
-    return moved
-
-
-def _run_jobs(
-    opened: OpenedTable,
-    jobs: Sequence[CompactionJob],
-    workers: int,
-    progress: Callable[[int, int], None],
-) -> tuple[CompactionJobResult, ...]:
-    write = partial(
-        write_output,
-        # The readers of this process, or new ones in each worker process.
-        reading=(lambda: opened.reader) if workers == 1 else opened.open_reader,
-        files=opened.files,
-        settings=write_settings(opened.properties.parquet),
-    )
-    ended: list[CompactionJobResult] = []
-    results = run_compactions(
-        jobs,
-        store=opened.store,
-        files=opened.files,
-        write=write,
-        run=partial(run_pieces, workers=workers),
-        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
-    )
-    with closing(results):
-        for result in results:
-            ended.append(result)
-            progress(len(ended), len(jobs))
-    return tuple(ended)
-
-
 def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
     opened = self._current()
     age = timedelta() if force else timedelta(minutes=opened.properties.gc.orphan_age_minutes)
     result = sweep(age, delete=delete, store=opened.store, files=opened.files)
     self._undo_commit_if_deleted()
     return result
-
-
-def _merging_threshold(properties: TableProperties, rows_below: int | None) -> int:
-    known = properties.splitting
-    threshold = known.merging_threshold_rows if rows_below is None else rows_below
-    if threshold > known.threshold_rows:
-        raise BadRequest(
-            f"leaves of fewer than {threshold:,} rows cannot be merged: from "
-            f"{known.threshold_rows:,} rows on a leaf is split "
-            "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
-        )
-    return threshold
 
 
 def _garbage_time(opened: OpenedTable) -> datetime:

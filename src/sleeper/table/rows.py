@@ -155,7 +155,7 @@ def _ingest_settings(
             memory_bytes=properties.ingest.memory_bytes, temp_folder=context.temp_folder
         ),
         write=write_settings(properties.parquet),
-        processing=properties.processing(schema),
+        processing=properties.processing(schema).allowing(context.allow_functions),
         job_id_kept=timedelta(days=properties.statestore.job_id_retention_days),
         orphan_age=timedelta(minutes=properties.gc.orphan_age_minutes),
     )

@@ -71,7 +71,9 @@ def to_spark(
     number = checked_as_of(as_of)
     found = asked_regions_of(self, key, keys, range, regions)
     table = open_for_spark(self)
-    name = self.name
+    options = {"instance": self._context.url, "table": self.name}
+    if self._context.allow_functions:
+        options["allow_functions"] = ",".join(self._context.allow_functions)
     state = table.store.refresh() if number is None else table.store.at(number)
     return to_frame(
         spark,
@@ -79,7 +81,7 @@ def to_spark(
         state,
         regions=found,
         columns=columns,
-        options={"instance": self._context.url, "table": name},
+        options=options,
     )
 
 

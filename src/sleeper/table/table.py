@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sleeper.table import bulk_import as _bulk_import
-from sleeper.table import definition, maintenance, rows, spark
+from sleeper.table import compaction, definition, maintenance, rows, spark
 from sleeper.table import export as _export
 from sleeper.table.handle import TableHandle
 
@@ -45,8 +45,10 @@ class Table(TableHandle):
     reinitialise = definition.reinitialise
 
     # What keeps it quick and small.
-    plan_compaction = maintenance.plan_compaction
-    compact = maintenance.compact
+    plan_compaction = compaction.plan_compaction
+    compact = compaction.compact
+    claims = compaction.claims
+    release_claims = compaction.release_claims
     leaf_sizes = maintenance.leaf_sizes
     split_partitions = maintenance.split_partitions
     small_siblings = maintenance.small_siblings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,11 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sleeper.errors import CommitContended, StorageFull
+from sleeper.errors import BadRequest, CommitContended, StorageFull
 from sleeper.interfaces.cli import data
+from sleeper.interfaces.cli.exit_codes import EXIT_CODES, Terminated
 from sleeper.interfaces.cli.main import cli
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
+ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = [
     sys.executable,
     "-W",
@@ -94,12 +98,14 @@ class TestHelp:
 
 
 class TestExitCodes:
-    """0 done; 1 refused; 2 wrong use; 75 try again; 130 interrupted."""
+    """0 done; 1 refused; 2 wrong use; 75 try again; 130 interrupted; 143 SIGTERM."""
 
     @pytest.mark.parametrize(
         ("arguments", "code"),
         [
             (["table", "list"], 0),
+            (["report"], 0),
+            (["report", "--json"], 0),
             (["query", "nothing-here"], 1),
             (["table"], 2),
             (["tables"], 2),
@@ -122,6 +128,7 @@ class TestExitCodes:
             (CommitContended("others were first"), 75),
             (StorageFull("the disk is full"), 75),
             (KeyboardInterrupt(), 130),
+            (Terminated(), 143),
             (click.Abort(), 130),
             (PermissionError(13, "Permission denied", "schema.json"), 1),
         ],
@@ -138,6 +145,14 @@ class TestExitCodes:
 
         assert (done.exit_code, done.stdout) == (code, "")
         assert done.stderr.startswith("sleeper: ") or "\nsleeper: " in done.stderr
+
+    def test_each_is_in_the_table_and_on_the_page(self):
+        """The page for people who write scripts has a line for each."""
+        page = (ROOT / "docs" / "guide" / "first-table.md").read_text()
+
+        assert sorted(EXIT_CODES) == [0, 1, 2, 75, 130, 143]
+        for code, meaning in EXIT_CODES.items():
+            assert f"| {code} | {meaning} |" in page
 
     def test_an_instance_must_be_named(self, monkeypatch):
         """By --instance, or SLEEPER_INSTANCE; an empty one names nothing."""
@@ -178,6 +193,18 @@ class TestAsAProcess:
         assert found.stdout == b'{"taxi":"m","day":1,"at":30,"fare":3.0}\n'
         assert (refused.returncode, refused.stdout) == (1, b"")
         assert refused.stderr.startswith(b"sleeper: no table 'nothing-here'")
+
+    def test_runs_as_a_module(self, url):
+        """`python -m sleeper`, where no script is on the path."""
+        done = subprocess.run(
+            [sys.executable, "-m", "sleeper", "table", "list", "--json", "--instance", url],
+            check=False,
+            capture_output=True,
+            env=environment(),
+        )
+
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert b'"trips"' in done.stdout
 
     @pytest.mark.parametrize("form", ["json", "table"])
     def test_a_reader_may_stop_reading(self, url, form):
@@ -292,3 +319,29 @@ def test_names_that_are_not_utf8(url, tmp_path):
     assert refused.exit_code == unknown.exit_code == 1
     assert "'tr\\udcffips' cannot be a table's name" in refused.stderr
     assert "no table 'tr\\udcffips'" in unknown.stderr
+
+
+def test_what_is_done_is_logged_if_asked(monkeypatch):
+    """Warnings come in any case; -v says more, -vv every step, and a line may be JSON."""
+    logger = logging.getLogger("sleeper.operations.create_instance")
+
+    def speak(*_, **__):
+        logger.warning("one")
+        logger.info("two")
+        logger.debug("three")
+        raise BadRequest("end")
+
+    monkeypatch.setattr(data, "create_instance", speak)
+
+    def said(*options):
+        return sleeper(*options, "init", "/nowhere/at/all").stderr.splitlines()[:-1]
+
+    assert said() == ["sleeper: warning: one"]
+    assert said("-v") == ["sleeper: warning: one", "sleeper: info: two"]
+    assert said("-vv")[2:] == ["sleeper: debug: three"]
+    lines = [json.loads(line) for line in said("-v", "--log-format", "json")]
+    assert [(line["level"], line["message"]) for line in lines] == [
+        ("WARNING", "one"),
+        ("INFO", "two"),
+    ]
+    assert logger.parent.handlers == []

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import sleeper as sleeper_package
+from sleeper.model.files import ClaimOwner
+from sleeper.state.transactions.claims import Claim, ClaimFiles
 from tests.unit.interfaces.command_line import (
     ROWS,
     json_of,
@@ -50,7 +57,81 @@ def test_a_plan_says_why(url):
     )
 
     assert "there is no other file to merge its file with" in shown.stdout
-    assert [leaf["reason"] for leaf in plan["leaves"]] == 2 * ["all files were asked for"]
+    assert [leaf["reason"] for leaf in plan["leaves"]] == 2 * ["it has one file already"]
+
+
+def claim_all(url):
+    """Claim all files of `trips` for two jobs that nobody runs."""
+    store = sleeper_package.connect(url).table("trips")._current().store
+    claims = tuple(
+        Claim(job_id=f"job-{partition_id[:4]}", partition_id=partition_id, filenames=names)
+        for partition_id, names in store.refresh().filenames_by_partition().items()
+    )
+    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
+    store.commit(ClaimFiles(assignments=claims, owner=owner))
+    return sorted(claim.job_id for claim in claims)
+
+
+def test_claims_are_reported_with_owner_and_age(url):
+    """By `report claims` and by `compact --explain`, as JSON too."""
+    none = sleeper("report", "claims", "trips", "--instance", url)
+    jobs = claim_all(url)
+
+    shown = sleeper("report", "claims", "trips", "--instance", url)
+    explained = sleeper("compact", "trips", "--explain", "--instance", url)
+    listed = json_of(sleeper("report", "claims", "trips", "--json", "--instance", url))
+    plan = json_of(sleeper("compact", "trips", "--explain", "--json", "--instance", url))
+
+    assert none.stdout == "no compaction job has claimed files of trips\n"
+    for text in (shown.stdout, explained.stdout):
+        assert "ago by process 4711 on elsewhere, until " in text
+        assert all(f"job {job} has 5 files of " in text for job in jobs)
+    assert [claim["job_id"] for claim in listed] == jobs
+    assert listed[0]["owner"]["host"] == "elsewhere"
+    assert [claim["job_id"] for claim in plan["claims"]] == jobs
+
+
+def test_claims_can_be_released(url):
+    """Those of one job, or all; then the files are compacted."""
+    first, second = claim_all(url)
+
+    one = sleeper("compact", "trips", "--release", first, "--instance", url)
+    rest = json_of(sleeper("compact", "trips", "--json", "--release", "--instance", url))
+    none = sleeper("compact", "trips", "--instance", url, "--release")
+
+    assert one.stdout.startswith(f"released 5 files of job {first}: claimed 0 min ")
+    assert [claim["job_id"] for claim in rest["claims"]] == [second]
+    assert none.stdout == "there was nothing to release\n"
+    assert "10 files became 2" in sleeper("compact", "trips", "--instance", url).stdout
+
+
+def test_sigterm_releases_what_is_claimed(tmp_path):
+    """The command ends with 143; the next one need not wait for a lease to end."""
+    url = str(tmp_path / "instance")
+    schema = pa.schema([("id", pa.int64())])
+    table = sleeper_package.connect(url, create=True).create_table(
+        "many", schema, row_keys=["id"], split_points=[*range(1, 150)]
+    )
+    for _ in range(4):
+        table.ingest(pa.table({"id": range(150)}))
+    before = table.refresh()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sleeper", "compact", "many", "--instance", url],
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        text=True,
+    )
+    while table.refresh() <= before + 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.terminate()
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 143
+    assert errors.strip() == "sleeper: ended by SIGTERM; nothing more was changed"
+    assert table.claims() == ()
+    assert table.query().count() == 600
 
 
 def test_a_damaged_file_fails_its_job(url):

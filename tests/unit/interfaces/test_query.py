@@ -231,3 +231,13 @@ class TestOutput:
         assert done.exit_code == 1
         assert "line 2 of" in done.stderr
         assert "taxi, day" in done.stderr
+
+    @pytest.mark.parametrize("line", ["", "a\tsoon"])
+    def test_a_line_of_keys_that_cannot_be_read_is_named(self, trips, tmp_path, line):
+        """A blank one too, where no key can be blank."""
+        (tmp_path / "keys.txt").write_text(f"a\t1\n{line}\nm\t1\n")
+
+        done = trips("--keys-file", tmp_path / "keys.txt")
+
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "line 2 of" in done.stderr

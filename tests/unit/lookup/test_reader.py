@@ -642,7 +642,7 @@ class TestCache:
         """Where the index area is too large to hold, each index is read when it is needed."""
         table = sorted_table(["string"], 2_000)
         name = write(folder, table)
-        monkeypatch.setattr("sleeper.lookup.parquet_index.FIRST_READ_BYTES", 100)
-        monkeypatch.setattr("sleeper.lookup.parquet_index.HELD_BYTES_MAX", 0)
+        monkeypatch.setattr("sleeper.lookup.parquet.file_end.FIRST_READ_BYTES", 100)
+        monkeypatch.setattr("sleeper.lookup.parquet.file_end.HELD_BYTES_MAX", 0)
 
         assert_found(folder, name, table, 1, range(0, 2_000, 99))

@@ -30,6 +30,11 @@ class TestFileReference:
         with pytest.raises(ValueError, match="0 or more, not -1"):
             FileReference(filename="f", partition_id="p", row_count=-1)
 
+    def test_has_no_more_rows_than_a_file_can_hold(self):
+        """Counts are added up in 64 bits; a log entry may say anything."""
+        with pytest.raises(ValueError, match="2\\*\\*63"):
+            FileReference(filename="f", partition_id="p", row_count=10**30)
+
 
 class TestPaths:
     """Names relative to the table's folder, so that an instance can be moved."""

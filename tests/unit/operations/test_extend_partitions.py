@@ -58,9 +58,13 @@ class Overtaken:
         return self._store.commit(transaction)
 
 
-def extend(table, min_leaves, sample=None, *, store=None, attempts=3, min_rows=1):
+def extend(table, min_leaves, sample=None, *, store=None, attempts=3, min_rows=1, required=True):
     settings = ExtendSettings(
-        min_leaves=min_leaves, attempts=attempts, min_rows=min_rows, min_distribution_percent=10
+        min_leaves=min_leaves,
+        required=required,
+        attempts=attempts,
+        min_rows=min_rows,
+        min_distribution_percent=10,
     )
     return extend_partitions(
         Sampling() if sample is None else sample,
@@ -98,6 +102,18 @@ class TestAlone:
         assert points(table) == [250, 500, 750]
         assert (result.leaves_before, result.leaves_after, result.attempts) == (1, 4, 1)
         assert result.transaction == table.store.refresh().number == before + 1
+
+    def test_as_many_leaves_as_the_keys_allow_may_do(self):
+        """Three keys are two leaves where nine would be good; one key changes nothing."""
+        some, one = small_table(), small_table()
+        before = one.store.refresh().number
+
+        result = extend(some, 9, Sampling([1, 2, 3]), required=False)
+        none = extend(one, 9, Sampling([1, 1, 1]), required=False)
+
+        assert points(some) == [2]
+        assert (result.leaves_after, result.attempts) == (2, 1)
+        assert (none.leaves_after, none.attempts, none.transaction) == (1, 0, before)
 
     def test_a_table_with_leaves_enough_is_left_alone(self):
         """BLK-10: no sample is taken, nothing is committed."""

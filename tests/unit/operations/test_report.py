@@ -13,7 +13,9 @@ def test_partitions_leaves_in_key_order_then_parents():
     table = small_table([3, 6])
     table.ingest(ROWS)
 
-    found = report_partitions(table.store.refresh(), PAIRS, splitting_threshold=4)
+    state = table.store.refresh()
+    (*_, last) = state.leaf_partitions()
+    found = report_partitions(state, PAIRS, to_split={last.partition_id})
 
     assert [(p.region, p.rows, p.files, p.is_leaf) for p in found] == [
         ("a [, 3), b [, )", 3, 1, True),
@@ -28,22 +30,12 @@ def test_partitions_leaves_in_key_order_then_parents():
     assert found[-1].parent_id is None
 
 
-def test_only_rows_of_whole_files_count_towards_a_split():
-    """A share in a file is no exact whole file (SPL-1)."""
-    table = small_table([3])
-    table.ingest(ROWS, one_file_per_leaf=False)
-
-    found = report_partitions(table.store.refresh(), PAIRS, splitting_threshold=3)
-
-    assert [(p.rows, p.will_be_split) for p in found] == [(3, False), (7, False), (0, False)]
-
-
 def test_a_later_dimension_is_named():
     """A partition that was split on the second row key says so."""
     table = small_table()
     table.split("root", "m", dimension=1)
 
-    found = report_partitions(table.store.refresh(), PAIRS, splitting_threshold=3)
+    found = report_partitions(table.store.refresh(), PAIRS, to_split=())
 
     assert [p.region for p in found] == ["a [, ), b [, m)", "a [, ), b [m, )", "a [, ), b [, )"]
     assert (found[-1].split_field, found[-1].split_value) == ("b", "m")

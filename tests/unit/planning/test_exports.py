@@ -14,7 +14,7 @@ from sleeper.model.ranges import whole_region
 from sleeper.planning.exports import plan_export
 from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.state.committed_jobs import CommittedJobs
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
 from tests.unit.state.small_tables import NOON, SCHEMA, ref
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sleeper.errors import InsufficientData
 from sleeper.model.partitions import PartitionTree, split_points_of, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.planning.extend_tree import extend_tree
+from sleeper.planning.extend_tree import extend_tree, leaves_wanted
 
 ONE_KEY = Schema(row_keys=(Field("k", Primitive.LONG),))
 TWO_KEYS = Schema(row_keys=(Field("a", Primitive.LONG), Field("b", Primitive.STRING)))
@@ -59,7 +59,7 @@ def samples_of(partitions, *samples):
     return {leaf.partition_id: sample for leaf, sample in pairs if sample is not None}
 
 
-def plan(partitions, samples, min_leaves, *, min_rows=1, min_percent=10):
+def plan(partitions, samples, min_leaves, *, min_rows=1, min_percent=10, required=True):
     ids = count()
     return extend_tree(
         partitions,
@@ -68,6 +68,7 @@ def plan(partitions, samples, min_leaves, *, min_rows=1, min_percent=10):
         min_rows=min_rows,
         min_percent=min_percent,
         new_id=lambda: f"new-{next(ids)}",
+        required=required,
     )
 
 
@@ -264,6 +265,15 @@ class TestResult:
         again = pickle.loads(pickle.dumps(refused.value))
         assert (str(again), again.reached) == (str(refused.value), 3)
 
+    def test_fewer_leaves_may_do(self):
+        """Where no number is required, the tree gets as many as the keys allow."""
+        two = tree(ONE_KEY, 100)
+
+        extension = plan(two, samples_of(two, singles(1, 2, 3), None), 9, required=False)
+
+        assert sum(p.is_leaf for p in extension.new) == 2
+        assert plan(tree(), {}, 2, required=False).new == ()
+
     def test_no_data_at_all(self):
         """BLK-10: an empty input cannot extend a tree."""
         with pytest.raises(InsufficientData, match="more than 1 "):
@@ -314,3 +324,20 @@ def test_any_rows_make_a_valid_tree_or_a_refusal(rows, leaves, points):
 
     assert len(list(grown.leaves())) == max(reached, len(points) + 1)
     assert reached <= leaves
+
+
+@pytest.mark.parametrize(
+    ("row_count", "size_bytes", "leaves"),
+    [
+        (0, 0, 1),
+        (336_776, 40 << 20, 1),
+        (1_000_000, 128 << 20, 1),
+        (1_000_001, 0, 2),
+        (10, (128 << 20) + 1, 2),
+        (10_000_000, 2 << 30, 16),
+        (10**10, 0, 256),
+    ],
+)
+def test_the_leaves_of_an_import_follow_its_size(row_count, size_bytes, leaves):
+    """A leaf for each million rows or 128 MiB; a year of flights is one leaf, and not 256."""
+    assert leaves_wanted(row_count, size_bytes, 256) == leaves

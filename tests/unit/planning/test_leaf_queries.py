@@ -14,7 +14,7 @@ from sleeper.model.queries import key_region, region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.committed_jobs import CommittedJobs
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

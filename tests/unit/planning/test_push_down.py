@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 
@@ -24,6 +25,8 @@ AT = datetime(2026, 6, 1, tzinfo=UTC)
 
 class Exact:
     """A file's keys, all of them."""
+
+    is_exact = True
 
     def __init__(self, keys):
         self.keys = list(keys)
@@ -111,3 +114,65 @@ def test_one_transaction_takes_so_many(most, moved):
 def test_leaves_have_nothing_to_push():
     """A table that was never split is left alone."""
     assert plan_push_down(table([], 5), lambda name: None, references_max=9).pushes == ()
+
+
+class TestLeavesWithoutRows:
+    """A leaf in which a file has no row gets no reference to it."""
+
+    def test_an_exact_sketch_tells(self):
+        """Two of four leaves have rows; the counts add up."""
+        state, _ = pushed(table([10, 20, 30], 4), lambda name: Exact([1, 2, 25, 26]))
+
+        assert [
+            [ref.row_count for ref in state.files.references_on(leaf.partition_id)]
+            for leaf in state.leaf_partitions()
+        ] == [[2], [], [2], []]
+
+    def test_first_and_last_key_tell(self):
+        """Where the sketch is an estimate, or there is none."""
+        state = table([10, 20, 30], 4)
+        (reference,) = state.references()
+        keys = replace(reference, schema_id=1, first_key="[12]", last_key="[29]", updated=None)
+        files = state.files.changed(added=[keys], at=AT)
+
+        state, _ = pushed(replace(state, files=files, schemas={1: SCHEMA}))
+
+        assert counts(state) == [0, 2, 2, 0]
+        assert state.files.reference_count == 2
+
+    def test_a_file_whose_rows_all_lie_in_one_leaf_stays_whole(self):
+        """With its exact count: readers need not select rows, and nothing is estimated."""
+        state, _ = pushed(table([10, 20, 30], 4), lambda name: Exact([11, 12, 15, 16]))
+
+        (reference,) = state.references()
+        assert (reference.row_count, reference.whole_file) == (4, True)
+        assert not reference.row_count_estimated
+
+    def test_a_sketch_that_is_an_estimate_does_not_tell(self):
+        """A row that it left out would be lost."""
+        estimate = Exact([1, 2, 25, 26])
+        estimate.is_exact = False
+
+        state, _ = pushed(table([10, 20, 30], 4), lambda name: estimate)
+
+        assert state.files.reference_count == 4
+
+    @given(st.lists(st.integers(0, 39), min_size=1, max_size=12), st.booleans())
+    def test_no_row_is_without_a_reference(self, keys, exact):
+        """Every key lies in a leaf that references the file."""
+        state = table([10, 20, 30], len(keys))
+        (reference,) = state.references()
+        about = replace(
+            reference,
+            schema_id=1,
+            first_key=f"[{min(keys)}]",
+            last_key=f"[{max(keys)}]",
+            updated=None,
+        )
+        state = replace(state, files=state.files.changed(added=[about], at=AT), schemas={1: SCHEMA})
+
+        state, _ = pushed(state, lambda name: Exact(keys) if exact else None)
+
+        for key in keys:
+            assert state.files.references_on(state.tree.leaf_of((key,)).partition_id)
+        assert sum(counts(state)) == len(keys)

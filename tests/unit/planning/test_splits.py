@@ -61,22 +61,36 @@ class TestWhere:
         """SPL-4: of n values in order that at index n // 2."""
         assert split_point(leaf(), one_key(values)) == (0, point)
 
-    @pytest.mark.parametrize("values", [(1, 1, 1, 2), (1, 2, 2, 2), (7, 7), (7,)])
-    def test_it_lies_strictly_between_the_ends(self, values):
-        """SPL-3: otherwise there is none."""
+    @pytest.mark.parametrize(
+        ("values", "point"), [((1, 1, 1, 2), 2), ((1, 1, 1, 3, 9), 3), ((1, 2, 2, 2), 2)]
+    )
+    def test_one_key_of_most_rows_is_cut_off(self, values, point):
+        """SPL-3: the next key above the median, so that both sides have rows."""
+        assert split_point(leaf(), one_key(values)) == (0, point)
+
+    @pytest.mark.parametrize("values", [(7, 7), (7,)])
+    def test_rows_of_one_key_are_not_split(self, values):
+        """There is no point that leaves rows on both sides."""
         assert split_point(leaf(), one_key(values)) is None
 
     def test_only_what_lies_in_the_leaf_counts(self):
         """Ours: sketches are of whole files, which may have rows elsewhere."""
         assert split_point(leaf(k=(100, 200)), one_key(range(1000))) == (0, 150)
         assert split_point(leaf(k=(2000, None)), one_key(range(1000))) is None
-        assert split_point(leaf(k=(5, 8)), one_key([1, 2, 5, 5, 5, 7, 9, 9])) is None
+        assert split_point(leaf(k=(5, 8)), one_key([1, 2, 5, 5, 5, 7, 9, 9])) == (0, 7)
+        assert split_point(leaf(k=(5, 7)), one_key([1, 2, 5, 5, 5, 7, 9, 9])) is None
 
     def test_the_next_field_is_tried(self):
         """SPL-3: the first dimension that can be split."""
         same = sketches(TWO_KEYS, *((1, text) for text in "abcde"))
 
         assert split_point(leaf(TWO_KEYS), same) == (1, "c")
+
+    def test_a_median_of_a_later_field_wins_over_a_skewed_split(self):
+        """Halves are of more use than one key cut off."""
+        skewed = sketches(TWO_KEYS, (1, "a"), (2, "b"), (2, "c"), (2, "d"))
+
+        assert split_point(leaf(TWO_KEYS), skewed) == (1, "c")
 
 
 def table(*leaves):

@@ -27,6 +27,8 @@ from sleeper.state.transactions.partitions import (
     InitialisePartitions,
     SplitPartition,
 )
+from sleeper.state.transactions.schemas import SetSchema
+from sleeper.state.transactions.sweeps import SweepOrphans
 
 KEY_VALUES = {
     Primitive.INT: st.integers(-(2**31) + 1, 2**31 - 1),
@@ -43,7 +45,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampl
 FILES = NAMES.filter(may_be_data_file) | NAMES.filter(lambda name: name and "/" not in name).map(
     lambda name: f"data/partition_root/{name}.parquet"
 )
-TIMES = st.datetimes(timezones=st.just(UTC))
+TIMES = st.datetimes(max_value=datetime(9000, 1, 1), timezones=st.just(UTC))
 MAYBE_TIMES = st.none() | TIMES
 COUNTS = st.integers(0, 2**63 - 1)
 
@@ -59,6 +61,11 @@ references = st.builds(
     whole_file=st.booleans(),
     job_id=st.none() | NAMES,
     updated=MAYBE_TIMES,
+    size_bytes=st.none() | COUNTS,
+    schema_id=st.none() | st.integers(1, 2**31 - 1),
+    first_key=st.none() | st.sampled_from(['[1,"a"]', '["\\n"]']),
+    last_key=st.none() | st.just("[2]"),
+    sequence=st.none() | COUNTS,
 )
 names = st.lists(NAMES, max_size=4).map(tuple)
 files = st.lists(FILES, max_size=4).map(tuple)
@@ -72,7 +79,12 @@ def additions(draw):
     added = draw(st.lists(references, max_size=4).map(tuple))
     taken = {each.filename for each in added}
     waiting = tuple(name for name in draw(files) if name not in taken)
-    return AddFiles(references=added, unreferenced=waiting, job=draw(st.none() | jobs))
+    return AddFiles(
+        references=added,
+        unreferenced=waiting,
+        job=draw(st.none() | jobs),
+        written_since=draw(MAYBE_TIMES),
+    )
 
 
 @st.composite
@@ -113,6 +125,7 @@ file_transactions = st.one_of(
     st.builds(RenewClaims, job_ids=names),
     st.builds(ReleaseClaims, claims=st.lists(assignments, max_size=3).map(tuple)),
     st.just(ClearFiles()),
+    st.builds(SweepOrphans, before=TIMES),
     st.builds(DeleteFiles, filenames=files),
     replacements(),
     st.builds(MergePartitions, parent_id=NAMES, child_ids=names),
@@ -158,4 +171,5 @@ def _split(draw, tree, schema):
 
 
 def transactions(schema):
-    return file_transactions | partition_transactions(schema)
+    set_schema = st.builds(SetSchema, schema_id=st.integers(1, 3), schema=st.just(schema))
+    return file_transactions | partition_transactions(schema) | set_schema

@@ -55,6 +55,11 @@ def two_leaves():
     return after(one_partition(), split(ROOT, 50, "L", "R"))
 
 
+def plain(references):
+    """References without the number of the transaction that the state gives to each file."""
+    return [replace(reference, sequence=None) for reference in references]
+
+
 def contents(state):
     """All of a state as plain values, whatever it looks like inside."""
     return {
@@ -65,6 +70,7 @@ def contents(state):
         "unreferenced": list(state.files.unreferenced()),
         "jobs": dict(state.jobs.records()),
         "at": state.at,
+        "schemas": dict(state.schemas),
         "swept before": state.swept_before,
         "claims": dict(state.claims),
     }

@@ -161,6 +161,14 @@ class TestDamage:
         assert isinstance(read, LogEntry) or "entry 7" in read
 
 
+def test_a_time_that_no_clock_shows_is_damage():
+    """A delay cannot be added to it: garbage and leases would end in an error of Python."""
+    body = encode_entry(entry(ClearFiles()), SCHEMA).replace(b"2026", b"9999")
+
+    with pytest.raises(DataDamaged, match="no time that a clock shows"):
+        decode_entry(body, SCHEMA, "entry 7")
+
+
 class TestWritingNonsense:
     """A value that could not be read back stops its writer."""
 

@@ -127,6 +127,18 @@ def test_damage_is_named(objects, key, body):
         open_index(objects).all()
 
 
+@pytest.mark.parametrize("table_id", ["", ".", "..", "../other", "/etc", "a/b"])
+def test_an_id_that_leads_away_is_damage(objects, table_id):
+    """A table's data lie in a folder of that name, and are deleted with the table."""
+    table = {"tableId": table_id, "name": "evil", "online": True, "properties": {}}
+    change = {"type": "add", "tableId": table_id, "table": table}
+    entry = {"entryId": "by hand", "format": 1, "change": change}
+    objects.put(ENTRY.format(1), json.dumps(entry).encode())
+
+    with pytest.raises(DataDamaged, match="cannot be the id of a table"):
+        open_index(objects).all()
+
+
 @pytest.mark.parametrize("key", [ENTRY.format(2), CHECKPOINT.format(64)])
 def test_a_newer_format_is_named(objects, key):
     """An older Sleeper stops instead of misreading it."""

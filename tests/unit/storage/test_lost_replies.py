@@ -95,11 +95,26 @@ class TestTransactionLog:
 
         assert list(log.read_after(0)) == [(1, b"mine"), (2, b"mine")]
 
+    def test_what_was_not_answered_or_taken_is_logged(self, objects, caplog):
+        """Retries stand in the log, with the entry."""
+        caplog.set_level("INFO")
+        log = ObjectTransactionLog(objects)
+        objects.creates = ["request lost"]
+
+        with pytest.raises(StorageFailed):
+            log.append(1, b"mine")
+        log.append(1, b"theirs")
+        log.append(1, b"mine")
+
+        lost, taken = [record.getMessage() for record in caplog.records]
+        assert lost.startswith(f"no answer says whether {log.key(1)} was appended")
+        assert taken.startswith(f"{log.key(1)} was taken by another writer")
+
 
 class TestSnapshotStore:
     """Saving snapshots as objects."""
 
-    def test_a_snapshot_without_its_last_part_does_not_count(self, objects):
+    def test_a_snapshot_without_its_last_part_does_not_count(self, objects, caplog):
         """A writer that dies half-way leaves nothing to be loaded; the next one completes it."""
         snapshots = ObjectSnapshotStore(objects)
         objects.creates = [None, "request lost"]
@@ -111,6 +126,7 @@ class TestSnapshotStore:
         saved = snapshots.save(3, parts)
 
         assert (half_way, saved, snapshots.numbers()) == ((), True, (3,))
+        assert "snapshot 3 was not saved" in caplog.text
 
     def test_the_part_that_makes_a_snapshot_count_comes_last(self, objects):
         """Any other order would let half a snapshot be loaded."""

@@ -16,8 +16,9 @@ BUGS = (
         name="entry-overwritten",
         breaks="An entry takes its number whether or not it is taken.",
         module="storage/object_log.py",
-        right="        return self.objects.create(key, body) or self.objects.read(key) == body\n",
-        wrong="        self.objects.put(key, body)\n        return True\n",
+        right="            appended = self.objects.create(key, body) or "
+        "self.objects.read(key) == body\n",
+        wrong="            self.objects.put(key, body)\n            appended = True\n",
         tests=OVERTAKEN,
     ),
     Bug(
@@ -87,7 +88,7 @@ BUGS = (
     Bug(
         name="freed-too-soon",
         breaks="A file waits for the collector as soon as one of its references goes.",
-        module="state/file_references.py",
+        module="state/files/file_references.py",
         right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
         wrong="[name for (name, _), new in changes.items() if new is None]",
         tests=ANY_ORDER,

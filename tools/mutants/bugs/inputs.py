@@ -8,6 +8,30 @@ VALUES = ("tests/stories/test_values_unchanged.py",)
 
 BUGS = (
     Bug(
+        name="first-row-lost",
+        breaks="A bulk import opens an iterator twice, and its first row is gone.",
+        module="table/bulk_import.py",
+        right="        return _import_locally(self, source, request, choice, extended)\n    groups",
+        wrong="        return _import_locally(self, data, request, choice, extended)\n    groups",
+        tests=("tests/stories/test_bulk_import_of_rows.py", "-k", "arrives"),
+    ),
+    Bug(
+        name="any-function-runs",
+        breaks="A table's function is imported wherever the table is read.",
+        module="engine/processing/table_function.py",
+        right="    if not function.is_allowed:\n",
+        wrong="    if not function.module:\n",
+        tests=("tests/stories/test_allowed_functions.py",),
+    ),
+    Bug(
+        name="function-ends-reader",
+        breaks="A function that calls sys.exit ends the process that reads.",
+        module="engine/processing/table_function.py",
+        right="_RAISED = (Exception, SystemExit)\n",
+        wrong="_RAISED = (Exception,)\n",
+        tests=("tests/stories/test_allowed_functions.py", "-k", "end"),
+    ),
+    Bug(
         name="none-asks-for-all",
         breaks="A key of None reads the whole table.",
         module="model/queries.py",

@@ -9,6 +9,22 @@ ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 
 BUGS = (
     Bug(
+        name="estimate-drops-a-leaf",
+        breaks="A push-down trusts an estimate, and a leaf with rows gets no reference.",
+        module="planning/push_down.py",
+        right="        if self.ranks is None or not self.ranks.is_exact:\n",
+        wrong="        if self.ranks is None:\n",
+        tests=("tests/unit/planning/test_push_down.py",),
+    ),
+    Bug(
+        name="last-key-is-outside",
+        breaks="A push-down takes the leaf that begins at a file's last key for empty.",
+        module="planning/push_down.py",
+        right="            if high < wanted.min or ",
+        wrong="            if high <= wanted.min or ",
+        tests=("tests/unit/planning/test_push_down.py",),
+    ),
+    Bug(
         name="upper-leaf-forgotten",
         breaks="A merge of two leaves forgets the references of the upper one.",
         module="state/transactions/merges.py",

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from sleeper.engine.arrow_schema import conform, split_null_keys
 from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
+from sleeper.engine.inputs.sources import Source
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.model.schema import Schema
 from sleeper.ports.input_store import InputStore
@@ -103,6 +104,39 @@ def sample_files(
         return KeySample(wanted.empty_table(), 0)
     kept, _ = split_null_keys(rows, schema.row_key_names)
     return KeySample(kept, round(row_count * kept.num_rows / rows.num_rows))
+
+
+def sample_rows(
+    source: Source,
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    *,
+    rows_wanted: int,
+    budget: ReadBudget | None = None,
+) -> KeySample:
+    """Return about `rows_wanted` row keys of rows in memory, or up to twice as many, or all.
+
+    All rows are looked at: they are here, in whatever order. See `sample_files` for the rest.
+
+    Args:
+        source: The rows; they can be read more than once.
+    """
+    wanted = pa.schema([arrow_schema.field(name) for name in schema.row_key_names])
+    sample = SystematicSample(2 * max(1, rows_wanted), (budget or ReadBudget()).sample_bytes)
+    for batch in source.batches(wanted.names):
+        keys = conform(
+            batch,
+            wanted,
+            key_names=wanted.names,
+            ignore_extra_columns=True,
+            origin=source.origin,
+        )
+        sample.add(keys)
+    rows = sample.rows()
+    if rows is None:
+        return KeySample(wanted.empty_table(), 0)
+    kept, _ = split_null_keys(rows, schema.row_key_names)
+    return KeySample(kept, round(sample.rows_seen * kept.num_rows / rows.num_rows))
 
 
 def _in_key_order(groups: Sequence[RowGroup]) -> list[RowGroup]:

@@ -83,7 +83,9 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
             anything that exports Arrow: polars, DuckDB and others;
             a pandas DataFrame, whose index counts as a column if it has a name, is dropped
             if it merely counts the rows, and is refused otherwise;
-            an iterable of dicts, one for each row.
+            an iterable of dicts, one for each row;
+            a source that this function returned: it is returned again, for a stream and an
+            iterator are taken from as soon as they are opened.
         arrow_schema: The table's schema.
         remote: Reads files whose URL has another scheme than `file`; None refuses them.
 
@@ -91,6 +93,8 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
         InputNotFound: a path names nothing, a folder holds no Parquet file, a file is named twice.
         BadRequest: `data` is nothing that rows can be read from.
     """
+    if isinstance(data, InputFiles | _Batches):
+        return data
     if isinstance(data, str | bytes | os.PathLike):
         return InputFiles(find_files([data], remote), arrow_schema, remote)
     if _is_list_of_paths(data):
@@ -126,8 +130,17 @@ def first_key_columns(
         yield rows.column(0)
 
 
+def can_repeat(source: Source) -> bool:
+    """Return whether the rows of a source can be read more than once; not those of a stream."""
+    return not isinstance(source, _Batches) or source.repeats
+
+
 class _Batches:
-    """Rows that are in memory, or come from another library as a stream."""
+    """Rows that are in memory, or come from another library as a stream.
+
+    Attributes:
+        repeats: Whether `batches` may be called more than once.
+    """
 
     def __init__(
         self,
@@ -136,7 +149,10 @@ class _Batches:
         schema: pa.Schema | None,
         row_count: int | None,
         batches: Callable[[], Iterable[pa.RecordBatch]],
+        *,
+        repeats: bool = True,
     ) -> None:
+        self.repeats = repeats
         self.name = name
         self.origin = name
         self.row_count = row_count
@@ -201,14 +217,18 @@ def _stream(data: Any, arrow_schema: pa.Schema) -> Source:
         raise BadRequest(f"{name} cannot be read as a stream of Arrow rows: {error}") from None
     left = [reader]
 
+    height = getattr(data, "height", None)  # of a polars DataFrame
+    row_count = height if isinstance(height, int) else None
+
     def read() -> Iterator[pa.RecordBatch]:
+        if not left and row_count is not None:
+            left.append(pa.RecordBatchReader.from_stream(data))
         if not left:
             raise BadRequest(f"{name} is a stream that was read already; make a new one")
         yield from left.pop()
 
-    height = getattr(data, "height", None)  # of a polars DataFrame
-    row_count = height if isinstance(height, int) else None
-    return _Batches(name, arrow_schema, reader.schema, row_count, read)
+    repeats = row_count is not None
+    return _Batches(name, arrow_schema, reader.schema, row_count, read, repeats=repeats)
 
 
 def _is_dataset(data: object) -> bool:
@@ -280,12 +300,15 @@ def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
     wanted = "a path, a list of paths, something that exports Arrow, or an iterable of dicts"
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
-    row_count = len(data) if isinstance(data, Sequence) else None
     rows = iter(data)
     first = next(rows, None)
     if first is not None and not isinstance(first, Mapping):
         raise BadRequest(f"an iterable of {type(first).__name__} holds no rows; give {wanted}")
     name = "the list of dicts" if isinstance(data, list) else "the rows"
+    if isinstance(data, Sequence):
+        return _Batches(
+            name, arrow_schema, None, len(data), lambda: batches_of_dicts(data, arrow_schema, name)
+        )
     everything = rows if first is None else chain([first], rows)
     batches = batches_of_dicts(everything, arrow_schema, name)
-    return _Batches(name, arrow_schema, None, row_count, lambda: batches)
+    return _Batches(name, arrow_schema, None, None, lambda: batches, repeats=False)

@@ -23,6 +23,9 @@ from sleeper.lookup.key_order import first_out_of_order
 from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
 
+_RAISED = (Exception, SystemExit)
+"""What a function may raise without ending the process that called it."""
+
 
 def apply_table_function(
     batches: Iterator[pa.RecordBatch], function: TableFunction, schema: Schema
@@ -37,7 +40,7 @@ def apply_table_function(
         schema: The table's.
 
     Raises:
-        TableFunctionFailed: it is missing, raised, or broke its contract.
+        TableFunctionFailed: it is not allowed here, missing, raised, or broke its contract.
     """
     first = next(batches, None)
     if first is None:
@@ -59,9 +62,17 @@ def apply_table_function(
 
 @cache
 def _found(function: TableFunction) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+    if not function.is_allowed:
+        raise _failure(
+            function,
+            f"functions of module {function.module!r} are not allowed here, because a table's "
+            "function is code that runs in this process. If you trust it, open the instance by "
+            f"connect(..., allow_functions=[{function.module!r}]), or set "
+            f"SLEEPER_ALLOW_FUNCTIONS={function.module} for the command line and other processes",
+        )
     try:
         module = import_module(function.module)
-    except Exception as error:
+    except _RAISED as error:
         raise _failure(
             function,
             f"module {function.module!r} cannot be imported ({_told(error)}). Put the folder that "
@@ -115,7 +126,7 @@ def _results(
     try:
         given = call(incoming)
         yield from given
-    except Exception as error:
+    except _RAISED as error:
         if incoming.failure is not None:
             raise incoming.failure from incoming.failure.__cause__
         raise _failure(
@@ -189,7 +200,7 @@ def _check_limits(keys: pa.RecordBatch, limits: KeyLimits, function: TableFuncti
         )
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -97,11 +97,13 @@ def compact_files(
                 job, sum(file.row_count for file in verified.values()), merged.row_count
             )
         files.put(paths.sketch_file(job.output), written.sketch)
-    reference = FileReference(
-        filename=job.output, partition_id=job.partition_id, row_count=written.row_count
+    reference = replace(
+        written.reference(job.output, job.partition_id, reading.schema),
+        sequence=claimed.sequence,
+        schema_id=claimed.schema_id,
     )
     return CompactionOutput(
-        reference=reference, rows_read=merged.row_count, size_bytes=files.size(job.output)
+        reference=reference, rows_read=merged.row_count, size_bytes=written.size_bytes
     )
 
 

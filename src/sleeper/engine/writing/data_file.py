@@ -19,6 +19,7 @@ from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.column_statistics import columns_with_statistics, parquet_paths
 from sleeper.engine.writing.sketch import SketchBuilder
 from sleeper.lookup.parquet.seal import SealedOutput
+from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema
@@ -96,6 +97,17 @@ class WrittenFile:
     last_key: tuple[Any, ...]
     size_bytes: int
     sketch: bytes
+
+    def reference(self, filename: str, partition_id: str, schema: Schema) -> FileReference:
+        """Return a reference to the whole of the file, with what it says of the file."""
+        return FileReference(
+            filename=filename,
+            partition_id=partition_id,
+            row_count=self.row_count,
+            size_bytes=self.size_bytes,
+            first_key=key_to_text(self.first_key, schema),
+            last_key=key_to_text(self.last_key, schema),
+        )
 
 
 def write_data_file(

@@ -7,8 +7,9 @@ export. Whichever engine writes the parts, they are begun, checked and given up 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,6 +29,8 @@ appears: Spark stops its tasks late, and what they write when the export has bee
 lie about for ever."""
 
 Progress = Callable[[int, int], None]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +109,10 @@ class ExportTarget:
             exported = Exported(parts=parts, transaction=plan.transaction)
             self._end(exported)
         except BaseException:
-            with suppress(StorageFailed):
+            try:
                 self._give_up(plan)
+            except StorageFailed as failure:
+                _log.warning("files of an export that failed are left behind: %s", failure)
             raise
         return exported
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,15 +75,11 @@ class LeafFiles:
                     writer.add(chunk)
                     for leaf, rows in rows_by_leaf(chunk, self._schema, group.leaves):
                         counts[leaf.partition_id] = counts.get(leaf.partition_id, 0) + rows.num_rows
-            if writer is not None:
-                self.close(filename, writer)
+            if writer is None:
+                return
+            whole = self.close(filename, root_id, writer)
         self.references += [
-            FileReference(
-                filename=filename,
-                partition_id=leaf_id,
-                row_count=count,
-                whole_file=len(counts) == 1,
-            )
+            replace(whole, partition_id=leaf_id, row_count=count, whole_file=len(counts) == 1)
             for leaf_id, count in counts.items()
         ]
 
@@ -98,12 +95,12 @@ class LeafFiles:
         writer = DataFileWriter(output, self._schema, self._arrow_schema, self._settings)
         return filename, open_files.enter_context(writer)
 
-    def close(self, filename: str, writer: DataFileWriter) -> int:
-        """End a data file, write its sketch, and return its number of rows."""
+    def close(self, filename: str, partition_id: str, writer: DataFileWriter) -> FileReference:
+        """End a data file, write its sketch, and return a reference to the whole of it."""
         written = writer.close()
         self._files.put(paths.sketch_file(filename), written.sketch)
         self.rows_written += written.row_count
-        return written.row_count
+        return written.reference(filename, partition_id, self._schema)
 
 
 class _WriterPerLeaf:
@@ -124,11 +121,7 @@ class _WriterPerLeaf:
     def close(self) -> list[FileReference]:
         """End all files and return their references."""
         return [
-            FileReference(
-                filename=filename,
-                partition_id=leaf_id,
-                row_count=self._leaf_files.close(filename, writer),
-            )
+            self._leaf_files.close(filename, leaf_id, writer)
             for leaf_id, (filename, writer) in self._writers.items()
         ]
 

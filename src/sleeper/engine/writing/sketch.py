@@ -96,6 +96,11 @@ class Sketches:
     row_count: int
     _distributions: tuple[_Distribution, ...]
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row is sketched, so that nothing is an estimate."""
+        return all(len(each.values) == self.row_count for each in self._distributions)
+
     def quantile(self, dimension: int, fraction: float) -> Any:
         """Return the key value that `fraction` of the rows lie below; 0 and 1 give the ends.
 
@@ -137,6 +142,15 @@ class Sketches:
             _value(known.kind, known.values[n]) for n in (first, middle, last - 1)
         )
         return least, median, most
+
+    def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
+        """Return the least sketched value of a row key field above one; None without one."""
+        known = self._distributions[dimension]
+        place = bisect_right(known.values, _number(known.kind, value))
+        if place == len(known.values):
+            return None
+        above = _value(known.kind, known.values[place])
+        return above if above in inside else None
 
 
 def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:

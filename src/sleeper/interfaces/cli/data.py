@@ -17,7 +17,7 @@ from sleeper.interfaces.cli.present import counted, print_json, progress_rows, s
 @click.argument("url")
 @click.option("--set", "settings", multiple=True, metavar="K=V", help="An instance property.")
 def init(url: str, settings: tuple[str, ...]) -> None:
-    """Make a new instance at URL, a folder or file:// URL.
+    """Make a new instance at URL: a folder, or s3://bucket/folder.
 
     \b
     Example:
@@ -31,13 +31,15 @@ def init(url: str, settings: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("table")
 @click.argument("files", nargs=-1, required=True)
-@click.option("--job-id", metavar="ID", help="Names the work: a repeated job changes nothing.")
-@click.option("--ignore-extra-columns", is_flag=True, help="Leave out unknown columns.")
+@click.option("--job-id", metavar="ID", help="Id of the job: a repeated job changes nothing.")
+@click.option(
+    "--ignore-extra-columns", is_flag=True, help="Ignore columns that the table does not have."
+)
 @click.option(
     "--set-aside",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Put rows whose key is null into this Parquet file.",
+    help="Write rows with a null key to this Parquet file.",
 )
 @instance_option
 @json_option

@@ -3,31 +3,21 @@
 Commands live in modules of their own that are imported when they are called, so that each
 waits only for what it needs itself.
 
-Exit codes: 0 done; 1 refused, the message says why; 2 wrong use of the command line;
-75 try again later (EX_TEMPFAIL); 130 interrupted by Ctrl-C; 143 ended by SIGTERM.
+Exit codes are those of `exit_codes`; log lines go where `stderr` says.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 
-from sleeper.errors import SleeperError
-from sleeper.interfaces.cli.stderr import warn
-
-EXIT_REFUSED = 1
-EXIT_TRY_AGAIN = 75
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+from sleeper.interfaces.cli.exit_codes import run_command
+from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Make a new instance."),
@@ -35,20 +25,20 @@ _COMMANDS = {
     "ingest": ("data", "Add the rows of Parquet files to a table."),
     "bulk-import": (
         "bulk_imports.bulk_import",
-        "Add much data at once, here or on a Spark cluster.",
+        "Add many rows at once, here or on a Spark cluster.",
     ),
     "spark-environment": (
         "bulk_imports.spark_environment",
-        "Pack what a Spark cluster needs of Sleeper.",
+        "Pack Sleeper for a Spark cluster.",
     ),
     "query": ("query", "Read rows by key or key range."),
     "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split leaf partitions that have grown large."),
     "merge": ("maintenance", "Merge leaf partitions that have become small."),
-    "gc": ("maintenance", "Delete files that nothing references any longer."),
-    "sweep": ("maintenance", "Delete files that killed jobs have left behind."),
-    "serve": ("serve", "Take care of all tables, until it is stopped."),
+    "gc": ("maintenance", "Delete files that are not referenced any more."),
+    "sweep": ("maintenance", "Delete files that killed jobs left."),
+    "serve": ("serve", "Maintain all tables, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 
@@ -104,7 +94,18 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     callback=_print_version,
     help="Show the version and exit.",
 )
-def cli() -> None:
+@click.option(
+    "-v", "--verbose", count=True, help="Log what is done to stderr; -vv logs every step."
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How log lines are written: for people, or one JSON object a line.",
+)
+@click.pass_context
+def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
     """Sleeper: a key-value table store for billions of rows that costs next to nothing when idle.
 
     \b
@@ -115,51 +116,16 @@ def cli() -> None:
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
 
-    Exit codes: 0 done; 1 refused, the message says why; 2 wrong use; 75 try again later;
-    130 interrupted; 143 ended by SIGTERM.
+    SLEEPER_ALLOW_FUNCTIONS names the modules whose functions tables may run here, with
+    commas between them, such as my_package.*; none without it.
+
+    Exit codes: 0 done; 1 refused or failed, the message says why; 2 wrong use;
+    75 try again later; 130 Ctrl-C; 143 SIGTERM.
     """
-
-
-class _Terminated(BaseException):
-    """SIGTERM came. Whoever catches nothing but errors lets it through."""
-
-
-@contextmanager
-def _ending_orderly_on_sigterm() -> Iterator[None]:
-    """Let files that are not finished be deleted on SIGTERM, as on Ctrl-C."""
-
-    def end(*_: object) -> None:
-        raise _Terminated
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    ctx.obj = LogOutput(verbose, log_format)
+    ctx.with_resource(ctx.obj.open())
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with a code that says how it ended."""
-    try:
-        with _ending_orderly_on_sigterm():
-            code: Any = cli.main(args=arguments, prog_name="sleeper", standalone_mode=False)
-    except SleeperError as error:
-        warn(f"sleeper: {error}")
-        code = EXIT_TRY_AGAIN if error.retryable else EXIT_REFUSED
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        warn("sleeper: interrupted; nothing more was changed")
-        code = EXIT_INTERRUPTED
-    except _Terminated:
-        warn("sleeper: ended by SIGTERM; nothing more was changed")
-        code = EXIT_TERMINATED
-    except OSError as error:  # of the terminal, or of a file that the command line named
-        where = f"{error.filename}: " if error.filename else ""
-        warn(f"sleeper: {where}{error.strerror or error}")
-        code = EXIT_REFUSED
-    sys.exit(code if isinstance(code, int) else 0)
+    sys.exit(run_command(cli, "sleeper", arguments))

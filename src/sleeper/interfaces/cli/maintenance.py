@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.main import EXIT_REFUSED
+from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, json_option
-from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
+from sleeper.interfaces.cli.present import (
+    claim_text,
+    counted,
+    print_grid,
+    print_json,
+    progress_of,
+    say,
+)
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
+from sleeper.planning.compactions import CompactionPlan
+from sleeper.planning.leases import HeldClaim
 from sleeper.planning.merges import SiblingLeaves
-from sleeper.table.maintenance import CompactionSummary, GcSummary
+from sleeper.table.compaction import CompactionSummary
+from sleeper.table.maintenance import GcSummary
 
 
 @click.command()
 @click.argument("table")
-@click.option("--all-files", is_flag=True, help="Merge what the strategy would leave as well.")
+@click.option(
+    "--all-files", is_flag=True, help="Merge also the files that the strategy would leave."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -28,23 +40,48 @@ from sleeper.table.maintenance import CompactionSummary, GcSummary
     help="Jobs at once, each in a process of its own.",
 )
 @click.option("--explain", is_flag=True, help="Show what would be done, and why; do nothing.")
+@click.option(
+    "--release",
+    "released_job",
+    is_flag=False,
+    flag_value="",
+    metavar="[JOB]",
+    help="Release the files that JOB, or every job, has claimed; do nothing else.",
+)
 @instance_option
 @json_option
 def compact(
-    table: str, *, all_files: bool, workers: int, explain: bool, instance: str, as_json: bool
+    table: str,
+    *,
+    all_files: bool,
+    workers: int,
+    explain: bool,
+    released_job: str | None,
+    instance: str,
+    as_json: bool,
 ) -> None:
     """Merge files of TABLE, so that queries have fewer of them to read.
 
-    A job that fails is told, and its files stay as they were.
+    A job that fails is reported; its files stay unchanged.
+
+    Files are claimed for a few jobs at a time. Claims of a process that was killed
+    end sleeper.table.compaction.job.lease.minutes after they were last renewed;
+    --release ends them at once. A job that still runs is then refused when it
+    commits.
 
     \b
-    Example:
+    Examples:
         sleeper compact flights --workers 4
         sleeper compact flights --all-files --explain
+        sleeper compact flights --release
     """
     opened = connect(instance).table(table)
+    if released_job is not None:
+        _release_claims(opened.release_claims(released_job or None), as_json=as_json)
+        return
     if explain:
-        _explain_compaction(opened.plan_compaction(all_files=all_files), as_json=as_json)
+        planned = opened.plan_compaction(all_files=all_files)
+        _explain_compaction(planned, opened.claims(), as_json=as_json)
         return
     with progress_of(f"compacting {table}", "jobs") as progress:
         run = opened.compact(all_files=all_files, workers=workers, progress=progress)
@@ -56,9 +93,22 @@ def compact(
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _explain_compaction(plan: Any, *, as_json: bool) -> None:
+def _release_claims(released: ReleaseResult, *, as_json: bool) -> None:
     if as_json:
-        print_json(plan)
+        print_json(released)
+        return
+    for claim in released.claims:
+        files = counted(len(claim.filenames), "file")
+        say(f"released {files} of job {claim.job_id}: {claim_text(claim)}")
+    if not released.claims:
+        say("there was nothing to release")
+
+
+def _explain_compaction(
+    plan: CompactionPlan, claims: Sequence[HeldClaim], *, as_json: bool
+) -> None:
+    if as_json:
+        print_json({"leaves": plan.leaves, "held_back": plan.held_back, "claims": claims})
         return
     rows = [
         [
@@ -71,11 +121,12 @@ def _explain_compaction(plan: Any, *, as_json: bool) -> None:
         for leaf in plan.leaves
     ]
     print_grid(["partition", "files", "on jobs", "jobs of files", "why"], rows)
+    for claim in claims:
+        files = counted(len(claim.filenames), "file")
+        say(f"job {claim.job_id} has {files} of {claim.partition_id[:8]}: {claim_text(claim)}")
 
 
 def _say_compacted(table: str, run: CompactionSummary) -> None:
-    for job_id in run.released:
-        say(f"job {job_id} did not end in time: its files were released")
     if run.pushed_down:
         say(f"moved {counted(run.pushed_down, 'reference')} down to leaf partitions")
     done = [job for job in run.jobs if job.failure is None]
@@ -110,13 +161,14 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
             print_json(sizes)
             return
         print_grid(
-            ["partition", "rows", "from", "will be split"],
+            ["partition", "rows", "from", "will be split", "why not"],
             [
                 [
                     size.partition.partition_id[:8],
                     f"{'~' if size.estimated else ''}{size.row_count:,}",
                     size.threshold,
-                    size.too_large,
+                    size.will_be_split,
+                    size.obstacle or "",
                 ]
                 for size in sizes
             ],
@@ -152,7 +204,7 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
 def merge(
     table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
 ) -> None:
-    """Merge leaf partitions of TABLE that have become small, two and two.
+    """Merge leaf partitions of TABLE that have become small, in pairs.
 
     Two leaves of one parent are merged while they have fewer rows together than
     sleeper.table.partition.merging.threshold, or --below. Their files stay where
@@ -203,7 +255,7 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @instance_option
 @json_option
 def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
-    """Delete files that nothing in TABLE references any longer.
+    """Delete files that TABLE does not reference any more.
 
     They wait for sleeper.table.gc.delay.minutes, which must be longer than any
     query takes.

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
+from sleeper.planning.leases import HeldClaim
 
 # Control characters that JSON does not escape by itself, and those that turn text around.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -37,6 +38,18 @@ def counted(number: int, thing: str) -> str:
     ('1 row', '2,000 rows')
     """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def claim_text(claim: HeldClaim) -> str:
+    """Return who has claimed files, how long ago, and when the claim ends."""
+    owner = claim.owner or "an unknown process"
+    ends = claim.lease_ends.isoformat(sep=" ", timespec="seconds")
+    return f"claimed {_age_text(claim.age_s)} ago by {owner}, until {ends} unless renewed"
+
+
+def _age_text(seconds: int) -> str:
+    minutes, hours = seconds // 60, seconds // 3600
+    return f"{hours:,} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s"
 
 
 def print_json(value: Any) -> None:

@@ -12,7 +12,7 @@ import click
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
-from sleeper.errors import QueryInvalid
+from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.instance import connect
 from sleeper.interfaces.cli.options import (
     as_of_option,
@@ -143,7 +143,10 @@ def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
                 f"{len(names)}, separated by tabs: {', '.join(names)}"
             )
         read = zip(names, values, strict=True)
-        keys.append(tuple(read_key_value(schema, name, value) for name, value in read))
+        try:
+            keys.append(tuple(read_key_value(schema, name, value) for name, value in read))
+        except BadRequest as error:
+            raise QueryInvalid(f"line {number} of {str(path)!r}: {error}") from error
     return keys
 
 

@@ -8,15 +8,32 @@ import click
 
 from sleeper.instance import connect
 from sleeper.interfaces.cli.options import instance_option, json_option
-from sleeper.interfaces.cli.present import print_facts, print_grid, print_json
+from sleeper.interfaces.cli.present import (
+    claim_text,
+    counted,
+    print_facts,
+    print_grid,
+    print_json,
+    say,
+)
 
 
-@click.group()
+class _TablesFirst(click.Group):
+    """A group that is its command `tables` where none is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments, those of `tables` too."""
+        named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["tables", *args])
+
+
+@click.group(cls=_TablesFirst)
 def report() -> None:
-    """Show tables, partitions and files.
+    """Show tables, partitions, files and claims; without a command, the tables.
 
     \b
-    Example:
+    Examples:
+        sleeper report
         sleeper report partitions flights
     """
 
@@ -84,6 +101,28 @@ def partitions(table: str, instance: str, as_json: bool) -> None:
     print_grid(
         ["partition", "leaf", "parent", "region", "files", "on jobs", "rows", "will be split"], rows
     )
+
+
+@report.command()
+@click.argument("table")
+@instance_option
+@json_option
+def claims(table: str, instance: str, as_json: bool) -> None:
+    """Show which files of TABLE compaction jobs have claimed, by whom and since when.
+
+    \b
+    Example:
+        sleeper report claims flights
+    """
+    found = connect(instance).table(table).claims()
+    if as_json:
+        print_json(found)
+        return
+    for claim in found:
+        files = counted(len(claim.filenames), "file")
+        say(f"job {claim.job_id} has {files} of {claim.partition_id[:8]}: {claim_text(claim)}")
+    if not found:
+        say(f"no compaction job has claimed files of {table}")
 
 
 @report.command()

@@ -1,38 +1,26 @@
-"""`sleeper serve`: one process that takes care of everything, until it is stopped."""
+"""`sleeper serve`: one process that maintains all tables, until it is stopped."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from sleeper.errors import TableNotFound
-from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.options import instance_option, json_option
-from sleeper.interfaces.cli.present import counted, print_json, say
-from sleeper.interfaces.cli.stderr import warn
-from sleeper.services.maintenance import MaintenanceStep, run_maintenance
-from sleeper.table.table import Table
+from sleeper.instance import connect
+from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
+from sleeper.interfaces.cli.options import instance_option
+from sleeper.interfaces.cli.present import print_json
+from sleeper.interfaces.cli.stderr import LogOutput
+from sleeper.services.maintenance import run_maintenance
+from sleeper.services.online_tables import OnlineTables
 
 _DAY_S = 24 * 60 * 60
 
 
-class _Stopped(Exception):
-    """The process was asked to end while a table was compacted."""
-
-
 @click.command()
-@click.option(
-    "--only-tables",
-    is_flag=True,
-    required=True,
-    help="Take care of tables. There is nothing else to serve yet.",
-)
+@click.option("--only-tables", is_flag=True, hidden=True, help="Was needed once; changes nothing.")
 @click.option(
     "--every",
     "every_s",
@@ -40,9 +28,9 @@ class _Stopped(Exception):
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="How long to rest after each round.",
+    help="Pause after each round.",
 )
-@click.option("--once", is_flag=True, help="End after one round, as a scheduler wants it.")
+@click.option("--once", is_flag=True, help="Stop after one round, for use with a scheduler.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
@@ -51,41 +39,55 @@ class _Stopped(Exception):
     help="Compaction jobs at once, each in a process of its own.",
 )
 @instance_option
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="With --once: print what was done as JSON.")
+@click.pass_obj
 def serve(
-    only_tables: bool, every_s: int, once: bool, workers: int, instance: str, as_json: bool
+    log_output: LogOutput,
+    only_tables: bool,
+    every_s: int,
+    once: bool,
+    workers: int,
+    instance: str,
+    as_json: bool,
 ) -> None:
-    """Take care of all tables that are online, round after round, until it is stopped.
+    """Maintain all online tables, again and again, until it is stopped.
 
-    Compacts files, splits large leaf partitions and merges small ones, deletes
-    garbage, and once a day what killed jobs have left behind. A table that is
-    offline is left alone (sleeper table offline). Ctrl-C or SIGTERM ends it after
-    the compaction job at hand; a second Ctrl-C ends it at once, and is safe too.
+    Compacts files, splits large leaf partitions, merges small ones, deletes
+    garbage, and once a day deletes files that killed jobs left. Offline tables
+    are skipped (sleeper table offline). What it does is logged with time and
+    level; sleeper --log-format json serve writes JSON lines. Ctrl-C or SIGTERM
+    stops it after the current compaction job; a second Ctrl-C stops it at once,
+    and is safe too. With --once the exit code is 1 if anything failed.
 
     \b
-    Example:
-        sleeper serve --only-tables --every 300
+    Examples:
+        sleeper serve --every 300 --workers 2
+        sleeper serve --once --json
     """
-    assert only_tables
+    if as_json and not once:
+        raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
+    log_output.serve()
     stop = threading.Event()
     _stop_on_signals(stop)
-    tables = _Tables(connect(instance), workers, stop)
-    failed = False
 
     def rest() -> None:
         stop.set() if once else stop.wait(every_s)
 
-    with suppress(_Stopped):
-        for care in run_maintenance(
-            tables.online,
-            rest=rest,
-            stopped=stop.is_set,
-            sweep_rounds=max(1, _DAY_S // every_s),
-        ):
-            failed = failed or care.failure is not None
-            _show(care, as_json=as_json)
+    steps = []
+    failed = False
+    for step in run_maintenance(
+        OnlineTables(connect(instance), workers=workers, stopped=stop.is_set),
+        rest=rest,
+        stopped=stop.is_set,
+        sweep_rounds=max(1, _DAY_S // every_s),
+    ):
+        failed = failed or bool(step.failures)
+        if as_json:
+            steps.append(step)
+    if as_json:
+        print_json(steps)
     if once and failed:
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(EXIT_REFUSED)
 
 
 def _stop_on_signals(stop: threading.Event) -> None:
@@ -96,88 +98,3 @@ def _stop_on_signals(stop: threading.Event) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask_to_stop)
-
-
-def _show(care: MaintenanceStep, *, as_json: bool) -> None:
-    failure = None if care.failure is None else str(care.failure)
-    if as_json:
-        told = {"table": care.table, "verb": care.verb, "done": care.done, "failure": failure}
-        print_json(told)
-    elif failure is None:
-        say(f"{care.table}: {care.done}")
-    else:
-        warn(f"{care.table or 'instance'}: {care.verb} failed: {failure}")
-
-
-@dataclass
-class _Tables:
-    """The tables of an instance; their handles are kept from round to round."""
-
-    instance: Instance
-    workers: int
-    stop: threading.Event
-
-    def __post_init__(self) -> None:
-        self._handles: dict[str, Table] = {}
-
-    def online(self) -> Iterator[_Cared]:
-        """Yield the tables that are online, as the instance has them now."""
-        records = {record.table_id: record for record in self.instance.tables()}
-        self._handles = {name: each for name, each in self._handles.items() if name in records}
-        for table_id, record in records.items():
-            if not record.online:
-                continue
-            with suppress(TableNotFound):  # deleted at this moment
-                if table_id not in self._handles:
-                    self._handles[table_id] = self.instance.table(record.name)
-                self._handles[table_id].refresh()
-                yield _Cared(self._handles[table_id], self.workers, self.stop)
-
-
-@dataclass(frozen=True, slots=True)
-class _Cared:
-    """What is done to one table, and how that is told."""
-
-    table: Table
-    workers: int
-    stop: threading.Event
-
-    @property
-    def name(self) -> str:
-        return self.table.name
-
-    def care(self, verb: str) -> str | None:
-        done: str | None = getattr(self, f"_{verb}")()
-        return done
-
-    def _compact(self) -> str | None:
-        run = self.table.compact(workers=self.workers, progress=self._check_stopped)
-        parts = [f"released files of job {job_id}, which did not end" for job_id in run.released]
-        parts += [f"compaction job {job.job.job_id} failed: {job.failure}" for job in run.failed]
-        done = [job for job in run.jobs if job.failure is None]
-        if done:
-            files = sum(len(job.job.inputs) for job in done)
-            parts.append(f"{counted(files, 'file')} became {len(done):,}")
-        return "; ".join(parts) or None
-
-    def _check_stopped(self, done: int, total: int) -> None:
-        if self.stop.is_set() and done < total:
-            raise _Stopped
-
-    def _split(self) -> str | None:
-        split = [each for each in self.table.split_partitions() if each.reason is None]
-        return f"split {counted(len(split), 'leaf partition')}" if split else None
-
-    def _merge(self) -> str | None:
-        merged = [each for each in self.table.merge_partitions() if each.reason is None]
-        return f"merged {counted(len(merged), 'pair')} of leaf partitions" if merged else None
-
-    def _gc(self) -> str | None:
-        run = self.table.collect_garbage()
-        left = f"; could not delete {counted(len(run.failures), 'file')}" if run.failures else ""
-        return f"deleted {counted(len(run.deleted), 'file')}{left}" if run.deleted or left else None
-
-    def _sweep(self) -> str | None:
-        swept = self.table.sweep_orphans()
-        count = len(swept.orphans) - len(swept.failures)
-        return f"deleted {counted(count, 'file')} that killed jobs left" if swept.orphans else None

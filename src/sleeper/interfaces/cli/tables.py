@@ -193,7 +193,7 @@ def delete(name: str, force: bool, instance: str) -> None:
 
 @table.command()
 @click.argument("name")
-@click.option("--delete-partitions", is_flag=True, help="Go back to one partition.")
+@click.option("--delete-partitions", is_flag=True, help="Make one partition again.")
 @splits_file_option
 @splits_base64_option
 @force_option
@@ -272,7 +272,9 @@ def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
 @click.argument("files", nargs=-1, required=True)
 @click.option("--schema", "schema_file", type=readable_file, required=True, help="Schema JSON.")
 @click.option("--partitions", type=click.IntRange(2), required=True, help="Leaves wanted.")
-@click.option("--rows-per-file", type=click.IntRange(1), help="Read only so many of each file.")
+@click.option(
+    "--rows-per-file", type=click.IntRange(1), help="Read at most so many rows of each file."
+)
 @splits_base64_option
 def estimate_splits(
     files: tuple[str, ...],
@@ -324,7 +326,7 @@ def _ask(question: str) -> None:
     """Go on if somebody says yes.
 
     Raises:
-        BadRequest: somebody says no, or nobody is there to answer.
+        BadRequest: the answer is no, or nobody can answer.
     """
     try:
         confirmed = click.confirm(question, err=True)
@@ -334,4 +336,6 @@ def _ask(question: str) -> None:
         click.echo(err=True)
         confirmed = False
     if not confirmed:
-        raise BadRequest("nothing was changed: that was no yes. --force does it without asking")
+        raise BadRequest(
+            "nothing was changed, because the answer was not yes; --force does not ask"
+        )

@@ -1,1 +1,1 @@
-"""Every property that Sleeper knows by name: kinds of values, and who has which."""
+"""The known properties of instances and tables, and their kinds of values."""

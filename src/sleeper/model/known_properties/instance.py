@@ -24,7 +24,7 @@ from sleeper.model.known_properties.upstream import UPSTREAM_INSTANCE_PROPERTIES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralProperties:
-    """Which instance this is."""
+    """The instance's id and format."""
 
     instance_id: str | None = setting(
         "id",
@@ -46,7 +46,7 @@ class GeneralProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitProperties:
-    """How tables commit when their own properties do not say."""
+    """Commits of tables whose own properties say nothing."""
 
     async_behaviour: str = setting(
         "default.table.statestore.commit.async.behaviour",
@@ -80,7 +80,7 @@ class ClockProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplittingRunProperties:
-    """One run of partition splitting."""
+    """Limits of one run of partition splitting."""
 
     period_minutes: int = setting(
         "partition.splitting.period.minutes",
@@ -96,7 +96,7 @@ class SplittingRunProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GarbageRunProperties:
-    """One run of the garbage collector."""
+    """Limits of one run of the garbage collector."""
 
     period_minutes: int = setting(
         "gc.period.minutes", "15", POSITIVE, "How often garbage is collected.", used=False

@@ -1,4 +1,4 @@
-"""What a property is: a name, a kind of value, a default, one line of explanation.
+"""Properties: a name, a kind of value, a default and a description.
 
 Kinds are parsed from text and never guessed. A typed group is a frozen dataclass whose fields
 are made by `setting`, so that name, default, type and view are written down once.
@@ -134,7 +134,7 @@ def _listed(known: Property, title: str, *, inherits: bool) -> Property:
 
 
 def gathered(properties: Iterable[Property]) -> tuple[Property, ...]:
-    """Return properties with each group in one piece, groups in the order of their first one."""
+    """Return properties sorted by group; groups keep the order of their first property."""
     listed = tuple(properties)
     groups = list(dict.fromkeys(known.group for known in listed))
     return tuple(sorted(listed, key=lambda known: groups.index(known.group)))
@@ -199,7 +199,7 @@ def whole(low: int, high: int, wanted: str) -> Kind[int]:
 
 
 def minutes_from(low: int) -> Kind[int]:
-    """Return the kind of minutes from `low` on. Fewer that were stored count as `low`."""
+    """Return the kind of minutes from `low` on. A smaller value that is stored counts as `low`."""
     kind = whole(low, 2**31 - 1, f"a whole number of minutes from {low} to 2147483647")
     smaller = whole(0, 2**31 - 1, "")
     return replace(kind, parse_stored=lambda text: max(low, smaller.parse(text)))

@@ -1,4 +1,4 @@
-"""The properties of a table by which it is kept quick and small."""
+"""The properties of a table for splitting, garbage collection and compaction."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class CompactionProperties:
     )
     lease_minutes: int = setting(
         "table.compaction.job.lease.minutes",
-        "120",
+        "10",
         POSITIVE,
-        "After so long a job that has not ended loses its files to others.",
+        "A job that has not renewed its claims for so long loses its files to others.",
         since="ours",
     )

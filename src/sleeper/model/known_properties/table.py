@@ -51,7 +51,7 @@ INGEST_QUEUE: Final = one_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionProperties:
-    """What the table is. An instance has no defaults for these."""
+    """Name, schema and processing of a table. An instance has no defaults for these."""
 
     name: str | None = setting(
         "table.name", None, TEXT, "Unique within the instance.", editable=False, required=True
@@ -97,7 +97,10 @@ class DefinitionProperties:
         "ingest, compaction, query and export, and yields batches of the same schema and order. It "
         "may drop and unite rows and change values, not row keys; it must read all batches, work "
         "on any part of the rows, and give the same where parts are put together and done again. "
-        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed.",
+        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed, and must "
+        'allow it: connect(..., allow_functions=["package.*"]) in Python, the variable '
+        "SLEEPER_ALLOW_FUNCTIONS (modules or patterns, with commas between them) for the command "
+        "line. Spark's workers run what the driver allows.",
         since="ours",
     )
     splits_file: str | None = setting(
@@ -110,7 +113,7 @@ class DefinitionProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetProperties:
-    """How data files are laid out."""
+    """Layout of data files."""
 
     row_group_bytes: int = setting(
         "table.parquet.rowgroup.size", "8388608", BYTE_SIZE, "Bytes in a row group, about."
@@ -164,7 +167,7 @@ class ParquetProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryProperties:
-    """How queries see the table."""
+    """Settings of queries."""
 
     cache_timeout_s: int = setting(
         "table.query.processor.cache.timeout.seconds",
@@ -177,7 +180,7 @@ class QueryProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateStoreProperties:
-    """Where the table's truth lives, and how commits and snapshots go."""
+    """Settings of the state store: its class, commits and snapshots."""
 
     class_name: str = setting(
         "table.statestore.classname",
@@ -297,7 +300,7 @@ class AsyncCommitProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestProperties:
-    """How rows are taken in."""
+    """Settings of ingest."""
 
     memory_bytes: int = setting(
         "table.ingest.memory", "1G", BYTE_SIZE, "Memory for sorting in one ingest.", since="ours"
@@ -312,7 +315,7 @@ class IngestProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatcherProperties:
-    """How submitted files are gathered into jobs."""
+    """Settings of the ingest batcher."""
 
     job_min_bytes: int = setting(
         "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for.", used=False
@@ -359,13 +362,14 @@ class BatcherProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkImportProperties:
-    """How bulk import prepares the partition tree."""
+    """Settings of bulk import: how it splits the table."""
 
     min_leaf_partitions: int = setting(
         "table.bulk.import.min.leaf.partitions",
         "256",
         POSITIVE,
-        "With fewer leaf partitions the tree is extended first.",
+        "With fewer leaf partitions the tree is extended first. Where nobody sets it, a leaf for "
+        "each million rows or 128 MiB of the input is enough, and 256 are the most.",
     )
     splitting_attempts: int = setting(
         "table.bulk.import.partition.splitting.attempts",

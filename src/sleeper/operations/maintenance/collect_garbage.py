@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -88,8 +87,10 @@ def collect_garbage(
 
 def _forget(names: Sequence[str], store: StateStore) -> int:
     """Forget files, but for those that another collector has forgotten meanwhile."""
-    with suppress(CommitRefused):
+    try:
         return store.commit(DeleteFiles(filenames=tuple(names))).number
+    except CommitRefused as refusal:
+        _LOG.info("another collector forgot some of the files before: %s", refusal)
     state = store.refresh()
     left = [name for name in names if state.files.is_tracked(name)]
     return store.commit(DeleteFiles(filenames=tuple(left))).number if left else state.number

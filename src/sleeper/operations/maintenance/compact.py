@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,8 +21,10 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
 
+_log = logging.getLogger(__name__)
+
 Runner = Callable[
-    [Sequence[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
+    [Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
     Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None],
 ]
 """Calls a function for each job, and yields what it returned, or the error of ours it raised."""
@@ -48,7 +51,7 @@ class CompactionJobResult:
 
 
 def compact(
-    jobs: Sequence[CompactionJob],
+    jobs: Iterable[CompactionJob],
     *,
     store: StateStore,
     files: Objects,
@@ -61,10 +64,10 @@ def compact(
     Queries see the inputs or the output, never both. A job that fails releases its inputs. One
     that comes too late, when its inputs are claimed by another job, is refused, and the file that
     it wrote deleted. Results come as jobs end, which may be in any order. Closing the iterator
-    ends the run; jobs that have not ended then release their inputs too.
+    ends the run; claims of jobs that have not ended are left to whoever made them.
 
     Args:
-        jobs: Jobs that have claimed their inputs.
+        jobs: Jobs that have claimed their inputs. Each is taken when it can be run.
         store: The table's state.
         files: The table's folder.
         write: Writes a job's output; `write_output`, with all but its first argument.
@@ -74,40 +77,36 @@ def compact(
     Raises:
         CommitContended, CommitUnknown: run the same job again; it is committed once.
     """
-    waiting = {job.job_id: job for job in jobs}
     guard = SweepGuard(files=files, started=store.time(), orphan_age=orphan_age)
-    try:
-        for job, written in _written(jobs, store, write, run):
-            if isinstance(written, SleeperError):
-                number = _release([job], store)
-                result = CompactionJobResult(job=job, failure=written, transaction=number)
-            else:
-                result = _replaced(job, written, store, guard)
-            del waiting[job.job_id]
-            yield result
-    finally:
-        if waiting:
-            with suppress(SleeperError):
-                _release(waiting.values(), store)
+    for job, written in _written(jobs, store, write, run):
+        if isinstance(written, SleeperError):
+            _log.info("compaction job %s failed: %s", job.job_id, written)
+            number = _release(job, store)
+            yield CompactionJobResult(job=job, failure=written, transaction=number)
+        else:
+            yield _replaced(job, written, store, guard)
 
 
 def _written(
-    jobs: Sequence[CompactionJob],
+    jobs: Iterable[CompactionJob],
     store: StateStore,
     write: Callable[[ClaimedJob], CompactionOutput],
     run: Runner,
 ) -> Iterator[tuple[CompactionJob, CompactionOutput | SleeperError]]:
-    """What each job wrote, or why it failed."""
-    claimed = []
-    state = store.refresh()
-    for job in jobs:
-        try:
-            claimed.append(claimed_job(state, job))
-        except SleeperError as failure:
-            yield job, failure
-    with closing(run(claimed, write)) as ended:
+    """Yield what each job wrote, or why it failed."""
+    refused: list[tuple[CompactionJob, SleeperError]] = []
+
+    def claimed() -> Iterator[ClaimedJob]:
+        for job in jobs:
+            try:
+                yield claimed_job(store.refresh(), job)
+            except SleeperError as failure:
+                refused.append((job, failure))
+
+    with closing(run(claimed(), write)) as ended:
         for each, written in ended:
             yield each.job, written
+    yield from refused
 
 
 def write_output(
@@ -134,10 +133,10 @@ def _replaced(
     try:
         after = replace_files(transaction, store=store, guard=guard)
     except CommitRefused as refusal:
+        _log.info("compaction job %s was refused: %s", job.job_id, refusal)
         state = store.refresh()
         if not state.files.is_tracked(job.output):
-            with suppress(StorageFailed):
-                guard.files.delete([job.output, paths.sketch_file(job.output)])
+            _delete_output(job, guard.files)
         return CompactionJobResult(job=job, failure=refusal, transaction=state.number)
     return CompactionJobResult(
         job=job,
@@ -147,9 +146,14 @@ def _replaced(
     )
 
 
-def _release(jobs: Iterable[CompactionJob], store: StateStore) -> int:
-    claims = tuple(
-        Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
-        for job in jobs
-    )
-    return store.commit(ReleaseClaims(claims=claims)).number
+def _delete_output(job: CompactionJob, files: Objects) -> None:
+    try:
+        files.delete([job.output, paths.sketch_file(job.output)])
+        _log.info("deleted %s, which no commit names", job.output)
+    except StorageFailed as failure:
+        _log.warning("%s is left for the sweep of orphans: %s", job.output, failure)
+
+
+def _release(job: CompactionJob, store: StateStore) -> int:
+    claim = Claim(job_id=job.job_id, partition_id=job.partition_id, filenames=job.inputs)
+    return store.commit(ReleaseClaims(claims=(claim,))).number

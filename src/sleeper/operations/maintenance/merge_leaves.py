@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sleeper.errors import CommitRefused
-from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.merges import MergePartitions
 
@@ -27,6 +27,30 @@ class MergeResult:
     row_count: int
     reason: str | None
     transaction: int
+
+
+def merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResult, ...]:
+    """Merge leaves of fewer rows together, two and two, up the tree; try each pair once.
+
+    Args:
+        rows_below: How many rows are too many.
+        store: The table's state, with references pushed down.
+
+    Returns:
+        What became of each pair, in the order of the tries.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+    """
+    store.refresh()
+    tried: dict[str, MergeResult] = {}
+    more = True
+    while more:
+        pairs = small_siblings(store.state(), rows_below)
+        new = [pair for pair in pairs if pair.parent.partition_id not in tried]
+        tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
+        more = bool(new)
+    return tuple(tried.values())
 
 
 def merge_leaves(siblings: SiblingLeaves, *, store: StateStore) -> MergeResult:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 
 from sleeper.engine.writing.sketch import Sketches, read_sketches
-from sleeper.errors import CommitRefused, DataDamaged
+from sleeper.errors import DataDamaged
 from sleeper.model import paths
 from sleeper.model.schema import Schema
-from sleeper.planning.push_down import plan_push_down
+from sleeper.planning.push_down import PushDownPlan, plan_push_down
 from sleeper.ports.objects import Objects
-from sleeper.state.state_store import StateStore
+from sleeper.state.state_store import StateStore, commit_planned
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
 
 _REFERENCES_MAX = 20_000
-_ATTEMPTS = 5
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +30,15 @@ class PushDownResult:
         moved: References that went down.
         made: References on leaves that took their place.
         transaction: The table's transaction number afterwards.
-        more: True when others wait for another run.
     """
 
     moved: int
     made: int
     transaction: int
-    more: bool = False
 
 
 def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -> PushDownResult:
-    """Move references down, in one commit of about 20,000 new ones; or do nothing.
+    """Move references down, in commits of about 20,000 new ones; or do nothing.
 
     References that a compaction job has claimed stay. Row counts come from the files' sketches;
     where one is missing or damaged, from halving.
@@ -44,30 +47,38 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
         CommitRefused, CommitContended: others changed the same references each time; try again.
         CommitUnknown, StorageFailed: try again; what was moved is not moved twice.
     """
+    sketches_of = partial(_sketches_of, files, schema)
 
-    def sketches_of(filename: str) -> Sketches | None:
-        name = paths.sketch_file(filename)
-        data = files.read(name)
-        try:
-            return None if data is None else read_sketches(data, schema, name)
-        except DataDamaged:
-            return None
+    def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
+        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        return planned, SplitFileReferences(pushes=planned.pushes) if planned.pushes else None
 
-    for attempt in range(1, _ATTEMPTS + 1):
-        state = store.refresh()
-        plan = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
-        if not plan.pushes:
-            return PushDownResult(moved=0, made=0, transaction=state.number)
-        try:
-            after = store.commit(SplitFileReferences(pushes=plan.pushes))
-        except CommitRefused:  # a job claimed one of them meanwhile, or another run was faster
-            if attempt == _ATTEMPTS:
-                raise
-            continue
-        return PushDownResult(
-            moved=len(plan.pushes),
-            made=sum(len(push.into) for push in plan.pushes),
-            transaction=after.number,
-            more=plan.more,
-        )
-    raise AssertionError("the last attempt returns or raises")
+    moved = made = 0
+    more = True
+    while more:
+        planned, after = commit_planned(store, plan)
+        moved += len(planned.pushes)
+        made += sum(len(push.into) for push in planned.pushes)
+        more = planned.more
+    return PushDownResult(moved=moved, made=made, transaction=after.number)
+
+
+def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableState:
+    """Return the state as `push_down_references` would leave it; nothing is committed."""
+    sketches_of = partial(_sketches_of, files, schema)
+    more = True
+    while more:
+        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        state = SplitFileReferences(pushes=planned.pushes).fold(state, state.at or _NO_TIME)
+        more = planned.more
+    return state
+
+
+def _sketches_of(files: Objects, schema: Schema, filename: str) -> Sketches | None:
+    name = paths.sketch_file(filename)
+    data = files.read(name)
+    try:
+        return None if data is None else read_sketches(data, schema, name)
+    except DataDamaged as damage:
+        _log.warning("the rows of %s are shared out by halving: %s", filename, damage)
+        return None

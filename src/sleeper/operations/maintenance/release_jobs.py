@@ -1,16 +1,17 @@
-"""Takes files back from compaction jobs that have not ended in time."""
+"""Takes files back from compaction jobs: from those whose lease has ended, or from any."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from logging import getLogger
+from datetime import timedelta
 
-from sleeper.planning.leases import expired_claims
+from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
 from sleeper.state.state_store import StateStore
-from sleeper.state.transactions.claims import Claim, ReleaseClaims
+from sleeper.state.transactions.claims import ReleaseClaims
 
-_LOG = getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +23,12 @@ class ReleaseResult:
         transaction: The table's transaction number afterwards.
     """
 
-    claims: tuple[Claim, ...]
+    claims: tuple[HeldClaim, ...]
     transaction: int
 
 
-def release_expired_jobs(before: datetime, *, store: StateStore) -> ReleaseResult:
-    """Release files that were claimed before a time, in one commit; or do nothing.
+def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResult:
+    """Release files of jobs whose lease has ended, in one commit; or do nothing.
 
     A job that is still running is refused when it commits: it has done its work in vain, and no
     row is doubled.
@@ -36,14 +37,40 @@ def release_expired_jobs(before: datetime, *, store: StateStore) -> ReleaseResul
         CommitContended, CommitUnknown, StorageFailed: try again.
     """
     state = store.refresh()
-    claims = expired_claims(state, before)
-    if not claims:
-        return ReleaseResult(claims=(), transaction=state.number)
-    after = store.commit(ReleaseClaims(claims=claims))
-    for claim in claims:
-        _LOG.warning(
-            "took %d files back from compaction job %s, which did not end in time",
-            len(claim.filenames),
-            claim.job_id,
+    return _release(
+        expired_claims(state, lease, store.time()), state.number, store, "its lease has ended"
+    )
+
+
+def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> ReleaseResult:
+    """Release files of one job, or of all jobs, whether or not they run; as above.
+
+    Args:
+        job_id: The job; None for all of them.
+        lease: How long a claim holds without being renewed.
+        store: The table's state.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+    """
+    state = store.refresh()
+    held = held_claims(state, lease, store.time())
+    claims = [each for each in held if job_id is None or each.job_id == job_id]
+    return _release(claims, state.number, store, "it was asked for")
+
+
+def _release(
+    claims: Sequence[HeldClaim], number: int, store: StateStore, why: str
+) -> ReleaseResult:
+    if claims:
+        number = store.commit(ReleaseClaims(claims=tuple(each.claim for each in claims))).number
+    for each in claims:
+        _log.warning(
+            "released %d files of compaction job %s of %s, claimed %d s ago: %s",
+            len(each.filenames),
+            each.job_id,
+            each.owner or "an unknown process",
+            each.age_s,
+            why,
         )
-    return ReleaseResult(claims=claims, transaction=after.number)
+    return ReleaseResult(claims=tuple(claims), transaction=number)

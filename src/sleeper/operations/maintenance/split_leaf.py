@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sleeper.engine.writing.sketch import Sketches, read_sketches, union
 from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
 from sleeper.model import paths
-from sleeper.model.partitions import split_partition
+from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
-from sleeper.planning.splits import files_to_sketch, split_point
+from sleeper.planning.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import SplitPartition
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +75,9 @@ def split_leaf(
         return _left(partition_id, state.number, "it is no longer in the tree")
     if not leaf.is_leaf:
         return _left(partition_id, state.number, "it was split meanwhile")
-    names = files_to_sketch(state, partition_id, files_max)
-    sketches = [sketch for sketch in _sketches(names, files, schema) if sketch.row_count]
-    if not sketches:
-        return _left(partition_id, state.number, "none of its files has a sketch of any rows")
-    found = split_point(leaf, union(sketches))
-    if found is None:
-        return _left(partition_id, state.number, "too many of its rows have the same key")
+    found = _point(state, leaf, files, schema, files_max)
+    if isinstance(found, str):
+        return _left(partition_id, state.number, found)
     dimension, point = found
     parent, lower, upper = split_partition(leaf, point, dimension=dimension, new_id=new_id)
     try:
@@ -93,6 +93,42 @@ def split_leaf(
     )
 
 
+def sized_leaves(
+    state: TableState, threshold: int, *, files: Objects, schema: Schema, files_max: int
+) -> tuple[LeafSize, ...]:
+    """Return the leaves that have rows, the largest first, with which of them can be split.
+
+    What `split_leaf` would find is what is said here: of leaves that are too large sketches are
+    read.
+
+    Args:
+        state: The table, with references pushed down.
+        threshold: From how many rows on a leaf is split.
+        files: The table's folder, where the sketches are.
+        schema: The table's.
+        files_max: Of how many files, those with the most rows, sketches are read.
+    """
+    sizes = []
+    for size in leaf_sizes(state, threshold):
+        if not size.too_large:
+            sizes.append(size)
+            continue
+        found = _point(state, size.partition, files, schema, files_max)
+        sizes.append(replace(size, obstacle=found if isinstance(found, str) else None))
+    return tuple(sizes)
+
+
+def _point(
+    state: TableState, leaf: Partition, files: Objects, schema: Schema, files_max: int
+) -> tuple[int, Any] | str:
+    """Return the dimension and value to split a leaf at, or why it cannot be."""
+    names = files_to_sketch(state, leaf.partition_id, files_max)
+    sketches = [sketch for sketch in _sketches(names, files, schema) if sketch.row_count]
+    if not sketches:
+        return "none of its files has a sketch of any rows"
+    return split_point(leaf, union(sketches)) or "too many of its rows have the same key"
+
+
 def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
     return SplitResult(partition_id=partition_id, reason=reason, transaction=transaction)
 
@@ -105,5 +141,5 @@ def _sketches(names: tuple[str, ...], files: Objects, schema: Schema) -> Iterato
             continue
         try:
             yield read_sketches(data, schema, name)
-        except DataDamaged:
-            continue
+        except DataDamaged as damage:
+            _log.warning("a split goes on without a sketch: %s", damage)

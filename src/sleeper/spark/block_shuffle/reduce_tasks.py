@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
 from sleeper.spark.block_shuffle.workers import use_one_thread
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +127,10 @@ def _write(arrived: ShuffledBlocks, settings: ReduceSettings) -> Result:
                     return ()
                 leaf_files.write_one_file_per_leaf([group])
     except BaseException:
-        with suppress(StorageFailed):
+        try:
             leaf_files.delete_written()
+        except StorageFailed as failure:
+            _log.warning("files that will not be committed stay until a sweep: %s", failure)
         raise
     return WrittenBucket(
         references=tuple(leaf_files.references),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -33,6 +34,8 @@ from sleeper.state.committed_jobs import CommittedJob
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,8 +160,10 @@ def write_rows(plan: WritePlan, rows: object) -> Written:
             else:
                 leaf_files.write_one_file(plan.root_id, groups)
     except BaseException as error:
-        with suppress(StorageFailed):
+        try:
             leaf_files.delete_written()
+        except StorageFailed as failure:
+            _log.warning("files that will not be committed stay until a sweep: %s", failure)
         if isinstance(error, NullKeys):
             raise _refusal(error, intake.rows_read) from None
         raise
@@ -231,5 +236,7 @@ def query_id() -> str | None:
 def _delete(files: Objects, references: Sequence[FileReference]) -> None:
     """Delete files that will not be committed; where that fails too, they are orphans."""
     names = dict.fromkeys(reference.filename for reference in references)
-    with suppress(StorageFailed):
+    try:
         files.delete([*names, *map(paths.sketch_file, names)])
+    except StorageFailed as failure:
+        _log.warning("files that will not be committed stay until a sweep: %s", failure)

@@ -107,11 +107,18 @@ def _record_to_json(record: TableRecord) -> dict[str, Any]:
 
 def _record_from_json(value: Any) -> TableRecord:
     return TableRecord(
-        table_id=str(value["tableId"]),
+        table_id=_checked_id(str(value["tableId"])),
         name=str(value["name"]),
         online=bool(value["online"]),
         properties={str(name): str(text) for name, text in value["properties"].items()},
     )
+
+
+def _checked_id(table_id: str) -> str:
+    """Return a table's id if a folder may have it as its name: the table's data lie there."""
+    if not table_id or table_id in (".", "..") or "/" in table_id or "\0" in table_id:
+        raise ValueError(f"{table_id!r:.100} cannot be the id of a table")
+    return table_id
 
 
 def _to_bytes(value: dict[str, Any]) -> bytes:

@@ -23,7 +23,7 @@ from sleeper.errors import (
 )
 from sleeper.model.files import FileReference
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
-from sleeper.state.file_references import FileReferences
+from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed, without_jobs
 from sleeper.state.transactions.placement import (
@@ -31,6 +31,8 @@ from sleeper.state.transactions.placement import (
     placed_references,
     references_by_file,
 )
+
+_NOTHING_KNOWN = FileReference(filename="", partition_id="", row_count=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class AddFiles(Transaction):
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Add the files and record the job."""
         placed = placed_references(self.references, state.partitions)
+        placed = [_with_sequence(reference, state.number) for reference in placed]
         for reference in placed:
             if state.partitions is None or reference.partition_id not in state.partitions:
                 raise LookupError(
@@ -174,7 +177,7 @@ class ReplaceFiles(Transaction):
         """Put the output in the place of the inputs."""
         files = state.files.changed(
             removed=[(filename, self.output.partition_id) for filename in self.inputs],
-            added=[self.output],
+            added=[_with_sequence(self.output, state.number)],
             at=at,
         )
         return replace(state, files=files, claims=without_jobs(state.claims, {self.job_id}))
@@ -208,7 +211,9 @@ class ReferencePush:
     into: tuple[FileReference, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "into", _as_given(self.into))
+        # What is known of the file itself, the reference that is replaced says already.
+        known = (ref.about_file(_NOTHING_KNOWN) for ref in _as_given(self.into))
+        object.__setattr__(self, "into", tuple(known))
         others = {ref.filename for ref in self.into} - {self.filename}
         if others or not self.into:
             raise ValueError(
@@ -253,7 +258,12 @@ class SplitFileReferences(Transaction):
         if not self.pushes:
             return state
         removed = [(push.filename, push.partition_id) for push in self.pushes]
-        added = [new for push in self.pushes for new in push.into]
+        added = []
+        for push in self.pushes:
+            old = state.files.reference(push.filename, push.partition_id)
+            if old is None:
+                raise LookupError(state.missing_reference(push.filename, push.partition_id))
+            added += [new.about_file(old) for new in push.into]
         for new in added:
             state.partition(new.partition_id)  # raises where there is none
         files = state.files.changed(removed=removed, added=added, at=at)
@@ -322,6 +332,11 @@ class ClearFiles(Transaction):
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
     """Leave out when references changed, as those have that were read from a state: rule STS-5."""
     return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
+
+
+def _with_sequence(reference: FileReference, number: int) -> FileReference:
+    """Return a reference to a new file with its sequence: this transaction, if not said."""
+    return reference if reference.sequence is not None else replace(reference, sequence=number)
 
 
 def _reference(state: TableState, filename: str, partition_id: str) -> FileReference:

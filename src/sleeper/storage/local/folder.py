@@ -11,6 +11,7 @@ none, whenever a process dies; and the folder is made durable before anybody is 
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +40,8 @@ from sleeper.storage.local.unfinished import (
 )
 from sleeper.storage.local.walk import walk
 from sleeper.storage.local.writer_lock import writer_lock
+
+logger = logging.getLogger(__name__)
 
 # Others may delete the folder we are about to write to, having emptied it. Each round makes it
 # again; to lose this often, somebody would have to delete on purpose.
@@ -169,6 +172,7 @@ class FolderObjects:
                 continue
             except OSError as error:
                 raise write_failure(error, path) from error
+            logger.debug("deleted %s", path)
             touched.add(os.path.dirname(path))
         for folder in {self._remove_empty(folder) for folder in touched}:
             with suppress(FileNotFoundError):

@@ -51,10 +51,18 @@ def _open(root: str, key: str) -> int | None:
         if not folder.exists():
             folder.mkdir(parents=True, exist_ok=True)
             share_folder(str(folder), root)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = _open_file(path)
     except OSError as error:
         logger.debug("writers do not queue up, %s cannot be opened: %s", path, error)
         return None
     with suppress(OSError):  # it is another user's, who has shared it
         share_file(descriptor, root)
     return descriptor
+
+
+def _open_file(path: Path) -> int:
+    """Open the file for writing, which network file systems want for a lock, or else to read."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except PermissionError:  # another user has made it
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

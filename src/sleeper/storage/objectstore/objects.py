@@ -148,13 +148,16 @@ class BucketObjects:
         except vendor_errors() as error:
             first = key_of(names[0])
             raise write_failure(error, self.client.bucket, first) from error
+        logger.debug("deleted %d objects: %s", len(names), ", ".join(names))
 
     def storage_time(self) -> datetime:
         """Put an object of one byte and ask for its head."""
         self.put(_TIME_KEY, b".")
-        store, name = self.client.store(), self._name(_TIME_KEY)
+        name = self._opened(_TIME_KEY)
         try:
-            modified: datetime = obstore().head(store, name)["last_modified"]
+            modified: datetime = self.client.call(
+                lambda store: obstore().head(store, name)["last_modified"]
+            )
         except vendor_errors() as error:
             raise self._read_failure(error, _TIME_KEY) from error
         return modified.astimezone(UTC)

@@ -42,7 +42,7 @@ def batches_of(rows, size=2):
 
 def applied(function, rows=(), *, size=2, **processing):
     """What a function of this file makes of rows, as tuples."""
-    name = TableFunction(__name__, function.__name__)
+    name = TableFunction(__name__, function.__name__, ("*",))
     given = iter(batches_of(list(rows or ROWS), size))
     found = process(given, Processing(function=name, **processing), SCHEMA, now_ms=0)
     return [tuple(row.values()) for batch in found for row in batch.to_pylist()]
@@ -116,7 +116,7 @@ class TestWhatItMayDo:
                 read.append(batch.num_rows)
                 yield batch
 
-        name = TableFunction(__name__, redact.__name__)
+        name = TableFunction(__name__, redact.__name__, ("*",))
         found = process(stream(), Processing(function=name), SCHEMA, now_ms=0)
 
         assert next(found).num_rows == 1
@@ -124,7 +124,7 @@ class TestWhatItMayDo:
 
     def test_it_is_closed_with_whoever_reads(self):
         """A reader that wants no more ends it, and that is no error."""
-        name = TableFunction(__name__, ends_well.__name__)
+        name = TableFunction(__name__, ends_well.__name__, ("*",))
         found = process(iter(batches_of(ROWS)), Processing(function=name), SCHEMA, now_ms=0)
         ENDED.clear()
 
@@ -141,7 +141,7 @@ class TestWhatItMayDo:
             raise DataDamaged("f.parquet is missing")
 
         for function in (redact, hide_errors, give_other_errors):
-            name = TableFunction(__name__, function.__name__)
+            name = TableFunction(__name__, function.__name__, ("*",))
             with pytest.raises(DataDamaged, match=r"f\.parquet is missing"):
                 list(process(damaged(), Processing(function=name), SCHEMA, now_ms=0))
 
@@ -308,7 +308,7 @@ class TestFinding:
     """A module is imported when the first rows come."""
 
     def found(self, module, name):
-        processing = Processing(function=TableFunction(module, name))
+        processing = Processing(function=TableFunction(module, name, ("*",)))
         return list(process(iter(batches_of(ROWS)), processing, SCHEMA, now_ms=0))
 
     def test_a_module_that_is_missing_is_named(self):
@@ -344,7 +344,7 @@ class TestFinding:
 
     def test_it_is_imported_only_when_there_are_rows(self):
         """Whoever makes a table or looks at an empty one need not have it."""
-        processing = Processing(function=TableFunction("no_such_rows", "f"))
+        processing = Processing(function=TableFunction("no_such_rows", "f", ("*",)))
 
         assert list(process(iter(()), processing, SCHEMA, now_ms=0)) == []
 

@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.read import FileSlice
+from sleeper.engine.read_leaves import open_table_reader
 from sleeper.engine.scan.merge import merge_plan, node_names
 from sleeper.engine.scan.session import Session
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.engine.writing.sketch import read_sketches
 from sleeper.errors import DataDamaged
-from sleeper.lookup.reader import LookupReader
 from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
@@ -43,13 +42,9 @@ class Folder:
 
     def __init__(self, path, filters=None, aggregations=None):
         self.files = FolderObjects(path)
-        self.reading = TableReader(
-            files=self.files,
-            schema=SCHEMA,
-            arrow_schema=ARROW,
-            lookup=LookupReader(self.files),
-            scanner=Scanner(SCHEMA),
-            processing=parse_processing(filters, aggregations, SCHEMA),
+        processing = parse_processing(filters, aggregations, SCHEMA)
+        self.reading = open_table_reader(
+            self.files, SCHEMA, processing, temp_folder=None, stores=None
         )
         self.inputs = []
 

@@ -40,6 +40,10 @@ def state():
     return ClaimFiles(assignments=(claim("two", "c"),)).apply(state, LATER)
 
 
+def expired(state, before):
+    return tuple(each.claim for each in expired_claims(state, timedelta(0), before))
+
+
 def holders(state):
     return {reference.filename: reference.job_id for reference in state.references()}
 
@@ -67,9 +71,9 @@ def test_a_job_that_lost_its_files_cannot_replace_them(state):
 
 def test_claims_expire_by_when_they_were_made(state):
     """Strictly before the given time; each job with all of its files."""
-    assert expired_claims(state, AT) == ()
-    assert expired_claims(state, LATER) == (claim("one", "a", "b"),)
-    assert expired_claims(state, LATER + timedelta(seconds=1)) == (
+    assert expired(state, AT) == ()
+    assert expired(state, LATER) == (claim("one", "a", "b"),)
+    assert expired(state, LATER + timedelta(seconds=1)) == (
         claim("one", "a", "b"),
         claim("two", "c"),
     )
@@ -96,9 +100,9 @@ class TestOwner:
         renewed = RenewClaims(job_ids=("three", "one", "gone")).apply(owned, LATER)
 
         assert renewed.claims["three"] == ClaimRecord(owner=OWNER, since=AT, renewed=LATER)
-        assert expired_claims(renewed, LATER) == (claim("one", "a", "b"),)
-        assert claim("three", "d") in expired_claims(renewed, LATER_STILL)
-        assert claim("three", "d") in expired_claims(owned, LATER)
+        assert expired(renewed, LATER) == (claim("one", "a", "b"),)
+        assert claim("three", "d") in expired(renewed, LATER_STILL)
+        assert claim("three", "d") in expired(owned, LATER)
 
     def test_nothing_is_renewed_for_a_job_that_lost_its_files(self, owned):
         """It holds no claims any longer, and is refused when it commits."""

@@ -15,7 +15,14 @@ from sleeper.errors import (
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 from sleeper.state.transactions.merges import MergePartitions
-from tests.unit.state.small_tables import after, one_partition, part, ref, split, two_leaves
+from tests.unit.state.small_tables import (
+    after,
+    one_partition,
+    part,
+    ref,
+    split,
+    two_leaves,
+)
 
 MERGE = MergePartitions(parent_id="root", child_ids=("L", "R"))
 
@@ -48,7 +55,7 @@ class TestMergePartitions:
         """A file of one leaf is a file of the new one, with its exact count."""
         table = after(two_leaves(), add(ref("a", "L", 10), ref("b", "R", 20)), MERGE)
 
-        found = [replaced(each, updated=None) for each in table.references()]
+        found = [replaced(each, updated=None, sequence=None) for each in table.references()]
         assert found == [ref("a", "root", 10), ref("b", "root", 20)]
         assert list(table.files.unreferenced()) == []
 
@@ -57,7 +64,7 @@ class TestMergePartitions:
         table = after(two_leaves(), add(part("a", "L", 10), part("a", "R", 20)), MERGE)
 
         (found,) = table.references()
-        assert replaced(found, updated=None) == part("a", "root", 30)
+        assert replaced(found, updated=None, sequence=None) == part("a", "root", 30)
 
     def test_refuses_a_part_whose_other_half_was_compacted(self):
         """The other half's rows are in another file by now: they would be read twice."""
@@ -119,7 +126,7 @@ class TestWritersWithAnOlderTree:
         table = after(two_leaves(), MERGE, add(ref("a", "L", 10)))
 
         (found,) = table.references()
-        assert replaced(found, updated=None) == ref("a", "root", 10)
+        assert replaced(found, updated=None, sequence=None) == ref("a", "root", 10)
 
     def test_add_a_file_for_both_leaves_once(self):
         """FRF-3, ING-6: one file for all leaves is whole again where all of them merged."""

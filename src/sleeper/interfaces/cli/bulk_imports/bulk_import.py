@@ -33,28 +33,30 @@ from sleeper.spark.submit.submitted_jobs import Submission
 @click.command("bulk-import")
 @click.argument("table", required=False)
 @click.argument("files", nargs=-1)
-@click.option("--job-id", metavar="ID", help="Names the work: a repeated job changes nothing.")
+@click.option("--job-id", metavar="ID", help="Id of the job: a repeated job changes nothing.")
 @click.option(
     "--engine",
     type=click.Choice(["auto", "local", "spark"]),
     default="auto",
     show_default=True,
-    help="This process or Spark; auto takes the cheaper one that can do it.",
+    help="This process or Spark; auto chooses the cheaper one that can run the job.",
 )
-@click.option("--master", metavar="URL", help="The Spark to use: local[4], spark://host:7077, ...")
+@click.option("--master", metavar="URL", help="Which Spark: local[4], spark://host:7077, ...")
 @click.option("--conf", "settings", multiple=True, metavar="K=V", help="A setting of Spark.")
-@click.option("--ignore-extra-columns", is_flag=True, help="Leave out unknown columns.")
+@click.option(
+    "--ignore-extra-columns", is_flag=True, help="Ignore columns that the table does not have."
+)
 @click.option(
     "--set-aside",
     metavar="PATH",
-    help="Put rows whose key is null there: a Parquet file, or for Spark a folder.",
+    help="Write rows with a null key there: a Parquet file, or for Spark a folder.",
 )
 @click.option(
     "--job",
     "job_file",
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A bulk import job as JSON, in place of TABLE, FILES and --job-id.",
+    help="A bulk import job as JSON, instead of TABLE, FILES and --job-id.",
 )
 @click.option("--submit", "platform", type=click.Choice(PLATFORMS), help="Run it on a cluster.")
 @click.option("--dry-run", is_flag=True, help="With --submit: show the request, send nothing.")
@@ -162,7 +164,7 @@ def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[s
 
 
 def _options(asked: dict[str, Any]) -> tuple[str, ...]:
-    """What the driver's own command line is told."""
+    """The arguments for the driver's command line."""
     return (
         *(("--ignore-extra-columns",) if asked["ignore_extra_columns"] else ()),
         *(("--set-aside", str(Path(asked["set_aside"]).absolute())) if asked["set_aside"] else ()),

@@ -29,13 +29,13 @@ from sleeper.spark.submit.environment import build_environment, sleeper_requirem
     multiple=True,
     default=["objectstore"],
     show_default=True,
-    help="An optional part of Sleeper to put in.",
+    help="An extra of Sleeper to include.",
 )
 @json_option
 def spark_environment(
     folder: Path, python: str, architecture: str, extras: tuple[str, ...], as_json: bool
 ) -> None:
-    """Put Sleeper's packages for a cluster of Linux machines into FOLDER.
+    """Pack Sleeper's packages for a cluster of Linux machines into FOLDER.
 
     FOLDER gets two files: environment.tar.gz, with this version of Sleeper and
     the packages it needs, and sleeper_bulk_import.py, which a driver runs. Copy

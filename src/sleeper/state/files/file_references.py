@@ -18,16 +18,11 @@ from heapq import merge
 from typing import ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sleeper.model.files import FileReference
-from sleeper.state.file_rows import (
-    SUMS,
-    FileRows,
-    file_rows_batch,
-    negated,
-    no_file_rows,
-    summed,
-)
+from sleeper.state.files.file_columns import file_rows_batch, no_file_rows
+from sleeper.state.files.file_rows import SUMS, FileRows, negated, summed
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
@@ -176,6 +171,16 @@ class FileReferences:
             if since is not None and (before is None or since < before)
         )
         return merge((each for each in kept if each[0] not in self._since), changed)
+
+    def needs_more_than(self, newer: FileReferences) -> bool:
+        """True when a file is referenced here that `newer` does not track: it was deleted.
+
+        Costs in proportion to both.
+        """
+        here = self._folded_base().batch
+        needed = here.column("filename").filter(here.column("partition_id").is_valid())
+        kept = newer._folded_base().batch.column("filename")
+        return len(needed) > 0 and not pc.all(pc.is_in(needed, value_set=kept)).as_py()
 
     def partition_ids(self) -> frozenset[str]:
         """Return the partitions with at least one reference."""

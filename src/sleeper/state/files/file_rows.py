@@ -9,8 +9,8 @@ by filename alone, is made when it is first asked for; whoever only reads never 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import Literal
 
@@ -18,27 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.model.files import FileReference
-
-SCHEMA = pa.schema(
-    [
-        # 64-bit offsets: at 100 bytes a name, 32 bits would end at 21 million files.
-        ("filename", pa.large_string()),
-        ("partition_id", pa.dictionary(pa.int32(), pa.string())),
-        ("row_count", pa.int64()),
-        ("row_count_estimated", pa.bool_()),
-        ("whole_file", pa.bool_()),
-        ("job_id", pa.string()),
-        ("updated", pa.timestamp("us", "UTC")),
-    ]
+from sleeper.state.files.file_columns import (
+    EPOCH,
+    MAY_BE_NULL,
+    MICROSECOND,
+    SCHEMA,
+    references_of,
+    times_of,
+    timestamps,
 )
+
 SUMS = ("references", "rows", "rows_exact_whole", "references_on_jobs", "references_estimated")
 
 # Taken from an array, because Arrow imports pandas, where it is installed, to look at a plain
 # Python number: a quarter of a second that whoever only reads need not pay.
 _MINUS_ONE, _ZERO = pa.arange(-1, 1).cast(pa.int32())
-_MAY_BE_NULL = ("partition_id", "job_id")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _ROWS_AT_ONCE = 65_536
 # Above this share of new rows, to sort all names again costs less than to place each new one.
 _CARRIED_SHARE = 8
@@ -80,7 +74,7 @@ class FileRows:
         # Decoding a snapshot leaves as much free memory behind as it fills; without this,
         # the peak would hold both that and the copies made here.
         pa.default_memory_pool().release_unused()
-        columns = [_column(table.column(field.name), field.type) for field in SCHEMA]
+        columns = [_column_of(table, field) for field in SCHEMA]
         rows = cls(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         rows._check()
         return rows
@@ -130,7 +124,7 @@ class FileRows:
     def references_on(self, partition_id: str) -> list[FileReference]:
         """Return a partition's rows as references, by filename."""
         rows = self.slice_of(partition_id)
-        return _references(self.batch.slice(rows.start, len(rows)), [partition_id] * len(rows))
+        return references_of(self.batch.slice(rows.start, len(rows)), [partition_id] * len(rows))
 
     def filenames_on(self, partition_id: str) -> list[str]:
         """Return the filenames of a partition's rows, ordered."""
@@ -144,11 +138,11 @@ class FileRows:
         """Return one row as a reference. Its partition is not null."""
         partition_id = self.partition_of(row)
         assert partition_id is not None
-        return _references(self.batch.slice(row, 1), [partition_id])[0]
+        return references_of(self.batch.slice(row, 1), [partition_id])[0]
 
     def updated(self, row: int) -> datetime:
         """Return when the state last changed one row."""
-        return _EPOCH + self._updated[row] * _MICROSECOND
+        return EPOCH + self._updated[row] * MICROSECOND
 
     def unreferenced_files(self, before: datetime | None) -> Iterator[tuple[str, datetime]]:
         """Yield unreferenced files and since when, by filename, in bounded memory."""
@@ -156,8 +150,8 @@ class FileRows:
             length = min(_ROWS_AT_ONCE, self.unreferenced.stop - start)
             batch = self.batch.slice(start, length)
             if before is not None:
-                batch = batch.filter(pc.less(batch.column("updated"), _timestamps([before])[0]))
-            yield from zip(batch.column("filename").to_pylist(), _times(batch), strict=True)
+                batch = batch.filter(pc.less(batch.column("updated"), timestamps([before])[0]))
+            yield from zip(batch.column("filename").to_pylist(), times_of(batch), strict=True)
 
     @cached_property
     def file_count(self) -> int:
@@ -250,7 +244,7 @@ class FileRows:
 
     def _check(self) -> None:
         for column in SCHEMA:
-            if column.name not in _MAY_BE_NULL and self.batch.column(column.name).null_count:
+            if column.name not in MAY_BE_NULL and self.batch.column(column.name).null_count:
                 raise ValueError(f"file rows lack a value in column {column.name!r}")
         ids = list(self.slices)
         once = len(self._ends) == len(ids) + bool(self.unreferenced)
@@ -261,31 +255,6 @@ class FileRows:
         turns = pc.indices_nonzero(pc.invert(ascending)).to_pylist()
         if not {turn + 1 for turn in turns}.issubset(self._ends):
             raise ValueError("file rows are not in order: a filename comes twice or too late")
-
-
-def no_file_rows() -> pa.RecordBatch:
-    """Return no rows in the columns of `SCHEMA`. Made of nulls: lists would import pandas."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
-
-
-def file_rows_batch(
-    references: Iterable[FileReference], unreferenced: Mapping[str, datetime]
-) -> pa.RecordBatch:
-    """Make columns of `SCHEMA`, in order, from values. Every reference has its time."""
-    files = sorted(unreferenced.items())
-    held = sorted(references, key=lambda each: (each.partition_id, each.filename))
-    none = len(files)
-    columns = [
-        pa.array([name for name, _ in files] + [each.filename for each in held], pa.large_string()),
-        pa.array([None] * none + [each.partition_id for each in held]).cast(pa.string()),
-        pa.array([0] * none + [each.row_count for each in held], pa.int64()),
-        pa.array([False] * none + [each.row_count_estimated for each in held], pa.bool_()),
-        pa.array([False] * none + [each.whole_file for each in held], pa.bool_()),
-        pa.array([None] * none + [each.job_id for each in held], pa.string()),
-        _timestamps([since for _, since in files] + [each.updated for each in held]),
-    ]
-    columns[1] = columns[1].dictionary_encode()
-    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def summed(measures: Sequence[pa.Table]) -> pa.Table:
@@ -326,6 +295,13 @@ def _null_below_zero(codes: pa.Array) -> pa.Array:
     return pc.if_else(pc.less(codes, _ZERO), pa.nulls(1, codes.type)[0], codes)
 
 
+def _column_of(table: pa.Table, field: pa.Field) -> pa.Array:
+    """Return a column of the table; one that an older version did not have is all null."""
+    if field.name not in table.column_names and field.name in MAY_BE_NULL:
+        return pa.nulls(table.num_rows, field.type)
+    return _column(table.column(field.name), field.type)
+
+
 def _column(chunks: pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
     """Make one array of `wanted` type; copies only where there are several chunks."""
     if pa.types.is_dictionary(wanted):
@@ -348,40 +324,3 @@ def _view(column: pa.Array, form: Literal["q", "I"], *, size_bytes: int) -> memo
     values = memoryview(column.buffers()[1] or b"")
     first, last = column.offset, column.offset + len(column)
     return values[first * size_bytes : last * size_bytes].cast(form)
-
-
-def _references(batch: pa.RecordBatch, partition_ids: Iterable[str]) -> list[FileReference]:
-    columns = zip(
-        batch.column("filename").to_pylist(),
-        partition_ids,
-        batch.column("row_count").to_pylist(),
-        batch.column("row_count_estimated").to_pylist(),
-        batch.column("whole_file").to_pylist(),
-        batch.column("job_id").to_pylist(),
-        _times(batch),
-        strict=True,
-    )
-    return [
-        FileReference(
-            filename=filename,
-            partition_id=partition_id,
-            row_count=row_count,
-            row_count_estimated=estimated,
-            whole_file=whole,
-            job_id=job_id,
-            updated=updated,
-        )
-        for filename, partition_id, row_count, estimated, whole, job_id, updated in columns
-    ]
-
-
-def _times(batch: pa.RecordBatch) -> list[datetime]:
-    # Arrow's own conversion looks up the zone for every value: twenty times as slow.
-    since_epoch: list[int] = batch.column("updated").view(pa.int64()).to_pylist()
-    return [_EPOCH + microseconds * _MICROSECOND for microseconds in since_epoch]
-
-
-def _timestamps(times: Iterable[datetime | None]) -> pa.Array:
-    """Make timestamps; the arithmetic on whole microseconds is exact."""
-    since_epoch = [time and (time - _EPOCH) // _MICROSECOND for time in times]
-    return pa.array(since_epoch, pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -1,0 +1,125 @@
+"""The tables of an instance that are online, and how each verb of maintenance is done to one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sleeper.errors import TableNotFound
+from sleeper.instance import Instance
+from sleeper.services.maintenance import MaintenanceStep, Stopped
+from sleeper.table.table import Table
+
+_log = logging.getLogger(__name__)
+
+_Outcome = tuple[str | None, tuple[str, ...]]
+"""What was done, in a line, and what could not be done."""
+
+
+class OnlineTables:
+    """The tables to maintain; their handles are kept from round to round.
+
+    Args:
+        instance: Their instance.
+        workers: Compaction jobs at once.
+        stopped: Asked after each compaction job whether to end.
+    """
+
+    def __init__(self, instance: Instance, *, workers: int, stopped: Callable[[], bool]) -> None:
+        self._instance = instance
+        self._workers = workers
+        self._stopped = stopped
+        self._handles: dict[str, Table] = {}
+
+    def __call__(self) -> Iterator[OnlineTable]:
+        """Yield the tables that are online, as the instance has them now."""
+        records = {record.table_id: record for record in self._instance.tables()}
+        self._handles = {name: each for name, each in self._handles.items() if name in records}
+        for table_id, record in records.items():
+            if not record.online:
+                continue
+            try:
+                if table_id not in self._handles:
+                    self._handles[table_id] = self._instance.table(record.name)
+                self._handles[table_id].refresh()
+            except TableNotFound:
+                _log.info("table %s was deleted or renamed at this moment", record.name)
+                continue
+            yield OnlineTable(self._handles[table_id], self._workers, self._stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineTable:
+    """One table to maintain, by the methods that every user has.
+
+    Attributes:
+        table: The table.
+        workers: Compaction jobs at once.
+        stopped: Asked after each compaction job whether to end.
+    """
+
+    table: Table
+    workers: int
+    stopped: Callable[[], bool]
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table.name
+
+    def maintain(self, verb: str) -> MaintenanceStep | None:
+        """Do one verb; return what was done, or None if nothing was to do.
+
+        Raises:
+            Stopped: it was asked to end between two compaction jobs.
+        """
+        verbs: dict[str, Callable[[], _Outcome]] = {
+            "compact": self._compact,
+            "split": self._split,
+            "merge": self._merge,
+            "gc": self._gc,
+            "sweep": self._sweep,
+        }
+        done, failures = verbs[verb]()
+        if done is None and not failures:
+            return None
+        return MaintenanceStep(table=self.name, verb=verb, done=done, failures=failures)
+
+    def _compact(self) -> _Outcome:
+        run = self.table.compact(workers=self.workers, progress=self._check_stopped)
+        ended = [job for job in run.jobs if job.failure is None]
+        files = sum(len(job.job.inputs) for job in ended)
+        failures = (f"compaction job {job.job.job_id}: {job.failure}" for job in run.failed)
+        return f"{_counted(files, 'file')} became {len(ended):,}" if ended else None, (*failures,)
+
+    def _check_stopped(self, done: int, total: int) -> None:
+        if self.stopped() and done < total:
+            raise Stopped
+
+    def _split(self) -> _Outcome:
+        split = [each for each in self.table.split_partitions() if each.reason is None]
+        return f"split {_counted(len(split), 'leaf partition')}" if split else None, ()
+
+    def _merge(self) -> _Outcome:
+        merged = [each for each in self.table.merge_partitions() if each.reason is None]
+        return f"merged {_counted(len(merged), 'pair')} of leaf partitions" if merged else None, ()
+
+    def _gc(self) -> _Outcome:
+        run = self.table.collect_garbage()
+        done = f"deleted {_counted(len(run.deleted), 'file')}" if run.deleted else None
+        return done, _not_deleted(run.failures)
+
+    def _sweep(self) -> _Outcome:
+        swept = self.table.sweep_orphans()
+        count = len(swept.orphans) - len(swept.failures)
+        done = f"deleted {_counted(count, 'file')} that killed jobs left" if count else None
+        return done, _not_deleted(swept.failures)
+
+
+def _not_deleted(failures: dict[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name} could not be deleted: {why}" for name, why in failures.items())
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,67 @@
+"""What a bulk import returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sleeper.model.files import FileReference
+from sleeper.planning.engine_choice import EngineChoice
+from sleeper.state.committed_jobs import JobRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkImportResult:
+    """What a bulk import did.
+
+    Attributes:
+        engine: `local` or `spark`.
+        reason: Why this engine, as a clause.
+        rows_read: Rows of the input, those set aside included.
+        rows_written: Rows now in the table; fewer than read where rows were set aside, or
+            where the table filters or aggregates.
+        rows_set_aside: Rows without a key, written to the place that was named for them.
+        files: The references that were added.
+        transaction: The table's transaction number with these rows in it.
+        job_id: The job's id, given or made.
+        already_committed: True when this job had been committed before: nothing was added.
+        leaves_before: Leaf partitions before.
+        leaves_after: Leaf partitions when rows were shared out.
+        took_s: Seconds from the call to the commit.
+    """
+
+    engine: str
+    reason: str
+    rows_read: int
+    rows_written: int
+    rows_set_aside: int = 0
+    files: tuple[FileReference, ...] = field(default=(), repr=False)
+    transaction: int
+    job_id: str
+    already_committed: bool = False
+    leaves_before: int
+    leaves_after: int
+    took_s: float = 0.0
+
+
+def done_before(
+    job_id: str, done: JobRecord, choice: EngineChoice, leaves: int
+) -> BulkImportResult:
+    """Return the result of a job that was committed before.
+
+    Args:
+        job_id: Its id.
+        done: What the table remembers of it.
+        choice: The engine that would have done it.
+        leaves: How many leaves there are.
+    """
+    return BulkImportResult(
+        engine=choice.engine,
+        reason=choice.reason,
+        rows_read=done.rows_read,
+        rows_written=done.rows_written,
+        transaction=done.number,
+        job_id=job_id,
+        already_committed=True,
+        leaves_before=leaves,
+        leaves_after=leaves,
+    )

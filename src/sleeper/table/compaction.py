@@ -1,0 +1,217 @@
+"""Merging the files of a table, and the claims of jobs that do it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.writing.data_file import write_settings
+from sleeper.errors import BadRequest
+from sleeper.model.files import ClaimOwner
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
+from sleeper.operations.maintenance.compact import CompactionJobResult, Runner, write_output
+from sleeper.operations.maintenance.compact import compact as run_compactions
+from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
+from sleeper.operations.maintenance.release_jobs import (
+    ReleaseResult,
+    release_expired_jobs,
+    release_jobs,
+)
+from sleeper.operations.maintenance.worker_processes import run_pieces
+from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
+from sleeper.planning.leases import HeldClaim, held_claims
+from sleeper.spark.compaction import compaction_runner
+from sleeper.spark.data_source.open_table import cached_table_reader
+from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
+from sleeper.state.table_state import TableState
+from sleeper.table.handle import OpenedTable, TableHandle
+from sleeper.table.spark import open_for_spark
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSummary:
+    """What a run of compaction did.
+
+    Attributes:
+        plan: What was decided for each leaf.
+        jobs: What became of each job, in the order they ran.
+        pushed_down: References of split partitions that were moved to leaves before.
+        released: Ids of jobs that had claimed files and did not end in time.
+        transaction: The table's transaction number afterwards.
+    """
+
+    plan: CompactionPlan
+    jobs: tuple[CompactionJobResult, ...]
+    pushed_down: int
+    released: tuple[str, ...]
+    transaction: int
+
+    @property
+    def failed(self) -> tuple[CompactionJobResult, ...]:
+        """Jobs that failed; their files are as they were."""
+        return tuple(job for job in self.jobs if job.failure is not None)
+
+
+def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
+    """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
+
+    References of partitions that were split count where `compact` would move them first.
+    """
+    opened = self._current()
+    state = pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema)
+    return _plan(self, opened, state, all_files=all_files)
+
+
+def compact(
+    self: TableHandle,
+    *,
+    all_files: bool = False,
+    workers: int = 1,
+    spark: SparkSession | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> CompactionSummary:
+    """Merge files, leaf by leaf, so that queries have fewer of them to read.
+
+    References of partitions that were split go down to the leaves first. Each job is
+    committed for itself. Files are claimed for a few jobs at a time, and claims are renewed
+    while the jobs run. A run that is killed leaves what it has done, and a few claims: the next
+    run takes them back after `sleeper.table.compaction.job.lease.minutes`, or `release_claims`.
+
+    Memory is about 1 GiB for each job at once, and does not grow with the rows.
+
+    Args:
+        all_files: Merge what the strategy would leave as well, until each leaf has one file.
+        workers: Jobs at once, if there are so many: each in a process of its own, from two on.
+        spark: A session, classic or Connect, whose workers run the jobs, one on each core, in the
+            place of this machine; they must reach the instance by the same URL.
+        progress: Called with how many jobs have ended, and of how many.
+
+    Returns:
+        What was done. Jobs that failed are told in it; the table is readable all the same.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
+        BadRequest: workers and a session are both given, or the instance is in memory and Spark
+            cannot reach it.
+
+    Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
+    """
+    opened = self._current()
+    reading, run = _runner(self, opened, workers, spark)
+    lease = _lease(opened)
+    released = release_expired_jobs(lease, store=opened.store)
+    moved = push_down_references(store=opened.store, files=opened.files, schema=self.schema).moved
+    plan = partial(_plan, self, opened, all_files=all_files)
+    first = plan(opened.store.refresh())
+    ended: list[CompactionJobResult] = []
+    jobs_max = 2 * workers if spark is None else SPARK_JOBS_AT_ONCE
+    with JobClaims(opened.store, _claim_settings(self, lease, jobs_max)) as held:
+        for jobs in held.rounds(first.jobs, (lambda at: plan(at).jobs) if all_files else None):
+            with closing(_run_jobs(opened, jobs, reading, run)) as results:
+                for result in results:
+                    ended.append(result)
+                    progress(len(ended), held.planned)
+    return CompactionSummary(
+        plan=first,
+        jobs=tuple(ended),
+        pushed_down=moved,
+        released=tuple(sorted({claim.job_id for claim in released.claims})),
+        transaction=opened.store.state().number,
+    )
+
+
+def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
+    """Return the files that compaction jobs have claimed: by whom, and since when.
+
+    A claim ends `sleeper.table.compaction.job.lease.minutes` after it was last renewed.
+    """
+    opened = self._current()
+    state, now = opened.store.refresh(), self._context.now()
+    return held_claims(state, _lease(opened), max(now, state.at or now))
+
+
+def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResult:
+    """Release the files that compaction jobs have claimed, so that others may compact them.
+
+    For claims of processes that have died; others work in vain, and are refused when they commit.
+    Claims whose lease has ended are released by the next compaction in any case.
+
+    Args:
+        job_id: The job; without it, all jobs of the table.
+
+    Raises:
+        CommitContended, CommitUnknown, StorageFailed: try again.
+        TableNotFound: the table was deleted.
+
+    Source: ours; upstream's locks stay.
+    """
+    opened = self._current()
+    return release_jobs(job_id, _lease(opened), store=opened.store)
+
+
+def _plan(
+    self: TableHandle, opened: OpenedTable, state: TableState, *, all_files: bool
+) -> CompactionPlan:
+    settings = CompactionSettings.of(opened.properties.compaction)
+    return plan_compactions(state, settings, all_files=all_files, new_id=self._context.new_id)
+
+
+def _lease(opened: OpenedTable) -> timedelta:
+    return timedelta(minutes=opened.properties.compaction.lease_minutes)
+
+
+def _claim_settings(self: TableHandle, lease: timedelta, jobs_max: int) -> ClaimSettings:
+    context = self._context
+    owner = ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id())
+    return ClaimSettings(owner=owner, jobs_max=jobs_max, renew_every_s=lease.total_seconds() / 3)
+
+
+def _runner(
+    self: TableHandle, opened: OpenedTable, workers: int, spark: SparkSession | None
+) -> tuple[Callable[[], TableReader], Runner]:
+    """Return what opens the table where jobs run, and what runs them."""
+    if spark is None:
+        # The readers of this process, or new ones in each worker process.
+        reading = (lambda: opened.reader) if workers == 1 else opened.open_reader
+        return reading, partial(run_pieces, workers=workers)
+    if workers != 1:
+        raise BadRequest(
+            f"workers={workers} asks for processes of this machine, and spark= for Spark's: leave "
+            "one of them out"
+        )
+    files = open_for_spark(self).table_files
+    title = f"sleeper: compact {self.name}"
+    return partial(cached_table_reader, files), compaction_runner(spark, files.files, title=title)
+
+
+def _run_jobs(
+    opened: OpenedTable,
+    jobs: Iterable[CompactionJob],
+    reading: Callable[[], TableReader],
+    run: Runner,
+) -> Generator[CompactionJobResult, None, None]:
+    write = partial(
+        write_output,
+        reading=reading,
+        files=opened.files,
+        settings=write_settings(opened.properties.parquet),
+    )
+    return run_compactions(
+        jobs,
+        store=opened.store,
+        files=opened.files,
+        write=write,
+        run=run,
+        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
+    )
