@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.lookup.parquet.bloom import BloomFilter, FilterKey, filter_key
+from sleeper.lookup.parquet.bloom import BloomFilter, FilterKey, Hashes, filter_key, hash_array
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds
-from sleeper.lookup.parquet.xxhash import Hashes, hash_array
 from sleeper.lookup.values import Ints, Key, comparable_array
 
 

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from xxhash import xxh64_intdigest
 
 from sleeper.lookup.parquet.compact_protocol import read_struct
-from sleeper.lookup.parquet.xxhash import Hashes, hash_value
+
+Hashes = npt.NDArray[np.uint64]
+"""XXH64 of values as Parquet encodes them, with seed 0."""
 
 _BLOCK_BYTES = 32
 _SALTS = (
@@ -48,12 +52,22 @@ def filter_key(value: int | bytes, width: int) -> FilterKey:
     """Return a value as filters are asked for it; integers take `width` bytes in a file."""
     if isinstance(value, int):
         value = value.to_bytes(width, "little", signed=True)
-    found = hash_value(value)
+    found = xxh64_intdigest(value)
     low, bits, word = found & 0xFFFFFFFF, 0, 0
     for salt in _SALTS:
         bits |= 1 << ((low * salt & 0xFFFFFFFF) >> 27) + word
         word += 32
     return FilterKey(found >> 32, bits)
+
+
+def hash_array(values: pa.Array) -> Hashes:
+    """Return the hash of each of many values: integers of 32 or 64 bits, or byte arrays."""
+    if pa.types.is_binary(values.type):
+        encoded = values.to_pylist()
+    else:
+        numbers = values.to_numpy(zero_copy_only=False)
+        encoded = numbers.view(f"V{numbers.itemsize}").tolist()
+    return np.fromiter(map(xxh64_intdigest, encoded), np.uint64, len(values))
 
 
 class BloomFilter:
