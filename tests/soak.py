@@ -9,10 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SOAK = os.environ.get("SLEEPER_SOAK") == "1"
+MUTANTS = "SLEEPER_MUTANTS" in os.environ
 
 
-def tries(usual: int, *, soak: int) -> int:
-    """Return how many examples a test marked `soak` is to try."""
+def tries(usual: int, *, soak: int, mutants: int | None = None) -> int:
+    """Return how many examples a test marked `soak` is to try; of a bug it may see more."""
+    if MUTANTS and mutants is not None:
+        return mutants
     return soak if SOAK else usual
 
 

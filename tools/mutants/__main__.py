@@ -126,6 +126,7 @@ def run_tests(folder: Path, tests: Sequence[str], bug: Bug | None = None) -> Out
         module = ".".join(("sleeper", *Path(bug.module).with_suffix("").parts))
     environment = {
         **os.environ,
+        "SLEEPER_MUTANTS": "1",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "hypothesis"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(source),

@@ -131,6 +131,8 @@ def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple
     """Return the files of each job on one leaf, and why."""
     if not free:
         return [], "jobs have claimed all of its files"
+    if not any(ref.row_count for ref in free):
+        return [], "none of its files has rows"
     if settings.strategy == "BasicCompactionStrategy":
         groups = _full_batches(free, settings.batch_files)
         return groups, "" if groups else f"fewer than {settings.batch_files} files"
@@ -153,7 +155,8 @@ def _ratio(settings: CompactionSettings) -> str:
 def _full_batches(free: Files, batch_files: int) -> list[Files]:
     """Return consecutive full groups; a smaller rest is left (rule CMP-4)."""
     ends = range(batch_files, len(free) + 1, batch_files)
-    return [free[end - batch_files : end] for end in ends]
+    groups = (free[end - batch_files : end] for end in ends)
+    return [group for group in groups if group[-1].row_count]
 
 
 def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
@@ -161,7 +164,8 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 
     def meets(files: Files) -> bool:
         smaller = sum(ref.row_count for ref in files[:-1])
-        return len(files) > 1 and settings.size_ratio * files[-1].row_count <= smaller
+        largest = files[-1].row_count
+        return len(files) > 1 and 0 < settings.size_ratio * largest <= smaller
 
     while len(free) > 1 and not meets(free):
         free = free[:-1]

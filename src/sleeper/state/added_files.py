@@ -19,6 +19,7 @@ from sleeper.errors import (
     NewFilesTooOld,
     StorageFailed,
 )
+from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.ports.objects import Objects
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
@@ -60,8 +61,7 @@ class SweepGuard:
         written_since = now
         oldest = now - self.orphan_age * _OLDEST_SHARE
         for filename in dict.fromkeys(filenames):
-            listed = self.files.listing(filename)
-            modified = next((info.modified for info in listed if info.key == filename), None)
+            modified = self._first_written(filename)
             if modified is None or modified < oldest:
                 found = "is gone" if modified is None else f"was written at {modified}"
                 raise NewFilesTooOld(
@@ -72,6 +72,13 @@ class SweepGuard:
                 )
             written_since = min(written_since, modified)
         return written_since
+
+    def _first_written(self, filename: str) -> datetime | None:
+        """When a file or its sketch was written, which comes first; None where one is gone."""
+        wanted = {filename, paths.sketch_file(filename)}
+        listed = self.files.listing(filename.removesuffix(".parquet"))
+        found = {info.key: info.modified for info in listed if info.key in wanted}
+        return min(found.values()) if found.keys() == wanted else None
 
 
 def add_files(

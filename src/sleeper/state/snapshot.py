@@ -131,8 +131,24 @@ def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = 
     return body
 
 
+class _Columns:
+    """A part's columns, each decoded when it is asked for: never all of them twice in memory."""
+
+    def __init__(self, parquet: Any) -> None:
+        self._parquet = parquet
+        self.schema: pa.Schema = parquet.schema_arrow
+        self.column_names: list[str] = self.schema.names
+        self.num_rows: int = parquet.metadata.num_rows
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Decode one column."""
+        if name not in self.column_names:
+            raise KeyError(f"it has no column {name!r}")
+        return self._parquet.read([name]).column(0)
+
+
 def _from_parquet(
-    number: int, name: str, load: Callable[[str], bytes], read: Callable[[pa.Table], Any]
+    number: int, name: str, load: Callable[[str], bytes], read: Callable[[Any], Any]
 ) -> Any:
     where = f"part {name!r} of snapshot {number}"
     body = load(name)
@@ -142,7 +158,7 @@ def _from_parquet(
             pa.BufferReader(body), pre_buffer=False, page_checksum_verification=True
         )
         _check_size(parquet, len(body))
-        table = parquet.read()
+        table = _Columns(parquet)
         metadata = table.schema.metadata
         found = int(metadata[_FORMAT_KEY])
         if found > FORMAT:

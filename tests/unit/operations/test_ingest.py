@@ -193,7 +193,8 @@ class TestCommits:
         class NoAnswer:
             """The table's store, but for a commit that fails."""
 
-            refresh, time = table.store.refresh, table.store.time
+            refresh, state = table.store.refresh, table.store.state
+            time = table.store.time
 
             def commit(self, transaction):
                 raise error

@@ -112,6 +112,7 @@ class TestGuard:
     @pytest.fixture
     def guard(self, table, time):
         table.files.put("data/a.parquet", b"")
+        table.files.put("data/a.sketches", b"")
         return SweepGuard(files=table.files, started=time.now, orphan_age=ORPHAN_AGE)
 
     def test_a_job_that_began_lately_does_not_look(self, guard):
@@ -122,6 +123,7 @@ class TestGuard:
         """The answer is the time of the oldest."""
         time.now += ORPHAN_AGE
         table.files.put("data/a.parquet", b"")
+        table.files.put("data/a.sketches", b"")
 
         assert guard.check(["data/a.parquet"], time.now + ORPHAN_AGE / 2) == time.now
 
@@ -129,6 +131,17 @@ class TestGuard:
         """Somebody has deleted it."""
         with pytest.raises(NewFilesTooOld, match=r"'data/gone\.parquet' is gone"):
             guard.check(["data/a.parquet", "data/gone.parquet"], NOON + ORPHAN_AGE * 0.6)
+
+    def test_a_file_whose_sketch_is_old_or_gone_is_refused(self, guard, table, time):
+        """A process that was stopped between sketch and file would lose the sketch to a sweep."""
+        time.now += ORPHAN_AGE
+        table.files.put("data/a.parquet", b"")
+
+        with pytest.raises(NewFilesTooOld, match=r"was written at"):
+            guard.check(["data/a.parquet"], time.now)
+        table.files.delete(["data/a.sketches"])
+        with pytest.raises(NewFilesTooOld, match=r"is gone"):
+            guard.check(["data/a.parquet"], time.now)
 
     def test_a_file_that_a_sweep_may_delete_next_is_refused(self, guard):
         """From three quarters of the orphan age on."""

@@ -84,7 +84,9 @@ class TestSizeRatio:
             ((10, 10, 10, 10), [[0, 1, 2, 3]]),  # 3 x 10 is as much as the others have
             ((1000, 10, 10, 10, 10), [[1, 2, 3, 4]]),
             ((10, 10, 10, 30), []),  # neither all, nor the three
-            ((0, 0), [[0, 1]]),  # files without rows
+            ((0, 0), []),  # a job that would write no rows
+            ((0, 0, 100), []),
+            ((0, 10, 10, 10, 10), [[0, 1, 2, 3, 4]]),  # its files go with the others
         ],
     )
     def test_files_are_merged_when_the_largest_is_small_among_them(self, sizes, jobs):
@@ -142,6 +144,13 @@ class TestBasic:
         planned = plan(state, strategy="BasicCompactionStrategy", batch_files=2)
 
         assert merged(planned) == [[3, 4], [1, 2]]
+
+    def test_files_without_rows_are_no_job_of_their_own(self):
+        """They wait for files with rows to go with."""
+        planned = plan(state_of([0, 0, 0, 5]), strategy="BasicCompactionStrategy", batch_files=2)
+
+        assert merged(planned) == [[2, 3]]
+        assert plan(state_of([0, 0])).leaves[0].reason == "none of its files has rows"
 
     def test_fewer_files_than_a_batch_are_left(self):
         """CMP-4: and the plan says so."""

@@ -71,9 +71,6 @@ class FileRows:
         Raises:
             ValueError: the rows are not in order, one is there twice, or a value is missing.
         """
-        # Decoding a snapshot leaves as much free memory behind as it fills; without this,
-        # the peak would hold both that and the copies made here.
-        pa.default_memory_pool().release_unused()
         columns = [_column_of(table, field) for field in SCHEMA]
         rows = cls(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         rows._check()
@@ -297,6 +294,9 @@ def _null_below_zero(codes: pa.Array) -> pa.Array:
 
 def _column_of(table: pa.Table, field: pa.Field) -> pa.Array:
     """Return a column of the table; one that an older version did not have is all null."""
+    # Decoding a snapshot leaves as much free memory behind as it fills; without this, the peak
+    # would hold both that and the copies made here.
+    pa.default_memory_pool().release_unused()
     if field.name not in table.column_names and field.name in MAY_BE_NULL:
         return pa.nulls(table.num_rows, field.type)
     return _column(table.column(field.name), field.type)
