@@ -20,7 +20,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sleeper.errors import CommitRefused, CommitUnknown, JobAlreadyCommitted, StorageFailed
+from sleeper.errors import (
+    CommitRefused,
+    CommitUnknown,
+    JobAlreadyCommitted,
+    StorageFailed,
+    VersionNotFound,
+)
 from sleeper.state.state_store import SnapshotRule, TransactionLogStateStore
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
@@ -191,8 +197,13 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
     def look_back(self, data, place):
         self.processes[place].objects._faults.plan = ()
         number = data.draw(st.integers(0, self.model.number))
-        found = self.processes[place].store.at(number)
-        assert contents_of(found) == self.history[number].contents()
+        needed = {filename for filename, _ in self.history[number].shares}
+        if needed <= self.model.files:
+            found = self.processes[place].store.at(number)
+            assert contents_of(found) == self.history[number].contents()
+        else:
+            with pytest.raises(VersionNotFound, match="were deleted"):
+                self.processes[place].store.at(number)
 
     @precondition(lambda self: self.model.number % 4 == 0)
     @invariant()

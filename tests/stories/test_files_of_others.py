@@ -10,6 +10,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import DataDamaged
+from sleeper.model.files import FileReference
+from sleeper.state.transactions.files import AddFiles
 
 SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int64()), ("n", pa.int64())])
 ROWS = [{"key": f"k{number // 2:04}", "at": number % 2, "n": number} for number in range(3000)]
@@ -17,17 +19,21 @@ ROWS = [{"key": f"k{number // 2:04}", "at": number % 2, "n": number} for number 
 
 @pytest.fixture
 def table(tmp_path):
-    made = sleeper.connect(tmp_path / "instance", create=True).create_table(
+    return sleeper.connect(tmp_path / "instance", create=True).create_table(
         "t", SCHEMA, row_keys=["key"], sort_keys=["at"]
     )
-    made.ingest(ROWS)
-    return made
 
 
 def written_by_another(folder, rows, **layout):
-    """A fresh handle on the table, whose only file now has these rows and no seal."""
-    (file,) = Path(folder).glob("instance/*/data/*/*.parquet")
-    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), file, **layout)
+    """A fresh handle on the table, whose only file has these rows and no seal."""
+    table = sleeper.connect(Path(folder) / "instance").table("t")
+    opened = table._current()
+    root = opened.store.refresh().tree.root_id
+    name = f"data/partition_{root}/other.parquet"
+    with opened.files.open_output(name) as output:
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), output, **layout)
+    reference = FileReference(filename=name, partition_id=root, row_count=len(rows))
+    opened.store.commit(AddFiles(references=(reference,)))
     return sleeper.connect(Path(folder) / "instance").table("t")
 
 
