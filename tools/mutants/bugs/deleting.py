@@ -145,4 +145,12 @@ BUGS = (
         wrong="        if above is not None and least < median:\n",
         tests=("tests/unit/planning/test_splits.py",),
     ),
+    Bug(
+        name="collectors-race-once",
+        breaks="A collector that is overtaken twice ends with a refusal.",
+        module="operations/maintenance/collect_garbage.py",
+        right="            if still == left:\n",
+        wrong="            if still:\n",
+        tests=("tests/unit/operations/test_collectors_at_once.py",),
+    ),
 )

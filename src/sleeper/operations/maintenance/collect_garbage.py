@@ -86,11 +86,16 @@ def collect_garbage(
 
 
 def _forget(names: Sequence[str], store: StateStore) -> int:
-    """Forget files, but for those that another collector has forgotten meanwhile."""
-    try:
-        return store.commit(DeleteFiles(filenames=tuple(names))).number
-    except CommitRefused as refusal:
-        _LOG.info("another collector forgot some of the files before: %s", refusal)
-    state = store.refresh()
-    left = [name for name in names if state.files.is_tracked(name)]
-    return store.commit(DeleteFiles(filenames=tuple(left))).number if left else state.number
+    """Forget files, but for those that other collectors forget first, however many there are."""
+    left = list(names)
+    while left:
+        try:
+            return store.commit(DeleteFiles(filenames=tuple(left))).number
+        except CommitRefused as refusal:
+            _LOG.info("another collector forgot some of the files before: %s", refusal)
+            state = store.refresh()
+            still = [name for name in left if state.files.is_tracked(name)]
+            if still == left:
+                raise
+            left = still
+    return store.state().number
