@@ -103,7 +103,7 @@ class TestDesign:
     def test_names_only_files_that_exist(self):
         """A path in backticks is one of the repository, or of the package `sleeper`."""
         named = {name for name in re.findall(r"`([\w./-]+)`", self.PAGE) if "/" in name}
-        named |= {name for name in re.findall(r"`(\w+\.py)`", self.PAGE)}
+        named |= set(re.findall(r"`(\w+\.py)`", self.PAGE))
 
         missing = [
             name
