@@ -130,7 +130,7 @@ class TestCompaction:
 
         assert again.jobs == ()
         assert again.transaction == first.transaction
-        assert again.plan.leaves[0].reason == "there is no other file to merge its file with"
+        assert again.plan.leaves[0].reason == "it has one file, and no other to merge it with"
 
     def test_what_would_be_done_can_be_asked(self, world):
         """`plan_compaction` changes nothing."""
@@ -604,7 +604,7 @@ class TestMerging:
 
         results = table.merge_partitions(rows_below=6)
 
-        assert at_work == "compaction job one is at work there"
+        assert at_work == "compaction job one is running there"
         assert [result.reason is None for result in results] == [False, True]
         assert reference.filename in results[0].reason
         table.compact(all_files=True)

@@ -2,8 +2,8 @@
 
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"], "sparkConf": {...}}
 
-Only `files` and one of `tableName` and `tableId` are needed. Keys that nobody knows are kept,
-so that a job can be passed on as it came.
+Only `files` and one of `tableName` and `tableId` are required. Unknown keys are kept, so that a
+job can be passed on unchanged.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ _ID = re.compile(r"[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkImportJob:
-    """What a bulk import job says; read it with `read_bulk_import_job`.
+    """The content of a bulk import job; read it with `read_bulk_import_job`.
 
     Attributes:
-        id: Names the work: a repeated job changes nothing. None or blank: one is made (ING-9).
-        table_name: The table, unless `table_id` names it.
-        table_id: The table; wins over the name (rule ING-9).
+        id: Identifies the job: a job that runs twice changes nothing the second time. If None or
+            blank, an id is made (ING-9).
+        table_name: The table's name, unless `table_id` is given.
+        table_id: The table's id; takes precedence over the name (rule ING-9).
         files: Paths or URLs of Parquet files or folders; None when the message has none.
-        class_name: Upstream's choice of algorithm. There is one here: kept, not looked at.
-        platform_spec: `sleeper.table.bulk.import.emr.*` for this job alone (rule BLK-4).
-        spark_conf: Spark settings that win over those of the instance (rule BLK-4).
-        others: Keys of the message that nobody knows.
+        class_name: Upstream's choice of algorithm. Kept but not used: there is only one here.
+        platform_spec: `sleeper.table.bulk.import.emr.*` for this job only (rule BLK-4).
+        spark_conf: Spark settings that override those of the instance (rule BLK-4).
+        others: Unknown keys of the message.
     """
 
     id: str | None = None
@@ -46,15 +47,15 @@ class BulkImportJob:
 
     @property
     def paths(self) -> list[str]:
-        """The files, without what a message may hold in their place by mistake."""
+        """The files, without null entries."""
         return [path for path in self.files or () if path is not None]
 
 
 def read_bulk_import_job(text: str) -> BulkImportJob:
-    """Return the job in a message. Whether it makes sense is for `check_bulk_import_job`.
+    """Parse a job from a message. `check_bulk_import_job` checks whether it can run.
 
     Raises:
-        JobInvalid: the text is no JSON, or values are of the wrong type (rule ING-10).
+        JobInvalid: the text is not JSON, or a value has the wrong type (rule ING-10).
     """
     from pydantic import (  # noqa: PLC0415 - slow to import, and few commands read jobs
         BaseModel,
@@ -93,7 +94,7 @@ def read_bulk_import_job(text: str) -> BulkImportJob:
 
 
 def write_bulk_import_job(job: BulkImportJob) -> str:
-    """Return a job as JSON, in upstream's form: one line, nothing for what is not set.
+    """Return a job as JSON, in upstream's form: one line, without fields that are not set.
 
     >>> write_bulk_import_job(BulkImportJob(id="june", table_name="trips", files=("june/",)))
     '{"id":"june","tableName":"trips","files":["june/"]}'
@@ -114,15 +115,15 @@ def write_bulk_import_job(job: BulkImportJob) -> str:
 def check_bulk_import_job(
     job: BulkImportJob, *, table_found: bool, missing_paths: Sequence[str] = ()
 ) -> None:
-    """Make sure that a job can be run.
+    """Check that a job can be run.
 
     Args:
-        job: With an id: choose one first where it has none.
+        job: The job, with an id: choose one first if it has none.
         table_found: Whether its table exists.
-        missing_paths: Those of its files that were looked for and not found.
+        missing_paths: Its files that do not exist.
 
     Raises:
-        JobInvalid: every reason why it cannot, together (rules ING-10, BLK-2).
+        JobInvalid: the job cannot be run; lists every reason (rules ING-10, BLK-2).
     """
     failures = bulk_import_job_failures(job, table_found=table_found, missing_paths=missing_paths)
     if failures:
