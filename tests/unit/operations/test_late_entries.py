@@ -28,7 +28,7 @@ class World:
             {"sleeper.id": "late"},
             url="memory://",
             now=lambda: self.now,
-            ticks_s=lambda: self.now.timestamp(),
+            ticks_s=lambda: datetime.timestamp(self.now),
             new_id=lambda: f"{next(numbers):08x}-0000-4000-8000-000000000000",
             pause=lambda _: None,
         )
