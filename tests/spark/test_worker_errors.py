@@ -49,14 +49,18 @@ UNFIT = {
         "has no module 'sleeper'",
     ),
     "another Sleeper": (
-        "AttributeError: Can't get attribute '_report' on <module 'sleeper.spark.worker_python' "
-        "from '/opt/lib/sleeper/spark/worker_python.py'>",
+        (
+            "AttributeError: Can't get attribute '_report' on <module 'sleeper.spark.worker_python' "
+            "from '/opt/lib/sleeper/spark/worker_python.py'>"
+        ),
         "another version of Sleeper",
     ),
     "another Python": (
-        "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "
-        "worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with "
-        "different minor versions.\nPlease check environment variables",
+        (
+            "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "
+            "worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with "
+            "different minor versions.\nPlease check environment variables"
+        ),
         "is version 3.12, and that of this process 3.11",
     ),
 }
