@@ -51,7 +51,7 @@ UNFIT = {
     "another Sleeper": (
         (
             "AttributeError: Can't get attribute '_report' on <module 'sleeper.spark.worker_python' "
-            "from '/opt/lib/sleeper/spark/worker_python.py'>"
+            "from 'worker_python.py'>"
         ),
         "another version of Sleeper",
     ),
