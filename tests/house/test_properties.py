@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from sleeper.model.known_properties.kinds import JAVA_ITERATOR
-from sleeper.model.known_properties.upstream import OPEN_FAMILIES
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     INSTANCE_PROPERTIES,
     TABLE_PROPERTIES,
     InstanceProperties,
     TableProperties,
 )
+from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "sleeper"

@@ -21,8 +21,8 @@ from sleeper.errors import (
 )
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.paths import sketch_file
-from sleeper.model.properties import InstanceProperties
 from sleeper.operations.maintenance.compact import compact, write_output
 from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.operations.maintenance.worker_processes import run_pieces

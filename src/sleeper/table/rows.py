@@ -12,7 +12,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
-from sleeper.model.properties import TableProperties
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
