@@ -176,7 +176,9 @@ def run_tests(folder: Path, tests: Sequence[str], bug: Bug | None = None) -> Out
 def mutated(bug: Bug, text: str) -> str:
     """Return the text of a module with a bug in it."""
     if text.count(bug.right) != 1:
-        raise ValueError(f"{bug.name}: its text is not there once in {bug.module}; mend tools/mutants/bugs/")
+        raise ValueError(
+            f"{bug.name}: its text is not once in {bug.module}; mend tools/mutants/bugs/"
+        )
     return text.replace(bug.right, bug.wrong)
 
 
