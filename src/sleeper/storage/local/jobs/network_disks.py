@@ -19,7 +19,7 @@ def network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) ->
         return None
     target = os.path.realpath(path)
     kind, length = "", -1
-    for line in lines:  # server:/export /mnt/a\040b nfs4 rw,... 0 0
+    for line in lines:  # SERVER FOLDER nfs4 rw,... 0 0
         words = line.split()
         if len(words) < 3:
             continue
