@@ -37,6 +37,11 @@ class BatcherStore(Protocol):
     ) -> list[SubmittedFile]:
         """Assign pending files of one table to a new job for `queue`.
 
+        Args:
+            job_id: A fresh id: no job had it before.
+            files: What is to be in the job, as `pending` returned it.
+            queue: Where the job is to be sent.
+
         Returns:
             The files of the job, without those that are no longer pending or were submitted again
             since. If none is left, no job is created.

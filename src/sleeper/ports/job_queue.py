@@ -23,7 +23,8 @@ class JobQueue(Protocol):
         """Store messages durably, in order. On failure, some of them may have been stored.
 
         Raises:
-            BadRequest: a body is too large, or the queue does not accept the message's group.
+            BadRequest: a body is empty or too large, a delay is too long, or the queue does not
+                accept the message's group. No message was stored.
         """
         ...
 
@@ -35,7 +36,11 @@ class JobQueue(Protocol):
         Args:
             count_max: Maximum number; 1 to 10.
             wait_s: How long to wait for the first one; 0 to 20 seconds.
-            visibility_s: How long they are hidden; None for the queue's default.
+            visibility_s: How long they are hidden, at most 12 hours; None for the queue's
+                default.
+
+        Raises:
+            BadRequest: an argument is out of its range.
         """
         ...
 
@@ -50,7 +55,8 @@ class JobQueue(Protocol):
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Delete handled messages; return False for each whose receipt is stale.
 
-        A stale receipt deletes nothing: the message was, or will be, delivered again.
+        A stale receipt deletes nothing: the message was delivered again since. A receipt
+        whose visibility has ended becomes stale only then.
         """
         ...
 
