@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.model.jobs.message_rules import HIDDEN_MAX_S
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties
 
@@ -14,11 +15,11 @@ def queue_settings(properties: InstanceProperties, name: QueueName) -> QueueSett
     """Return how one of an instance's queues delivers.
 
     Messages to the committer stay in order for each table (rule STS-21); other queues promise
-    no order.
+    no order. No message is hidden for longer than half a day, whatever a property says.
     """
     return QueueSettings(
         fifo=name is QueueName.COMMIT,
-        visibility_s=_visibility_s(properties, name),
+        visibility_s=min(_visibility_s(properties, name), HIDDEN_MAX_S),
         receives_max=properties.jobs.receives_max,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
+    JOBS_URL,
     LAMBDA_TIMEOUT,
     NOT_NEGATIVE,
     POSITIVE,
@@ -19,8 +20,17 @@ from sleeper.model.known_properties.kinds import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProperties:
-    """Jobs of every kind."""
+    """Where jobs are kept, and how often one is tried."""
 
+    url: str | None = setting(
+        "jobs.url",
+        None,
+        JOBS_URL,
+        "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
+        "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
+        "folder; an instance in a bucket needs it to run jobs.",
+        since="ours",
+    )
     receives_max: int = setting(
         "jobs.receives.max",
         "3",

@@ -42,6 +42,16 @@ def test_a_property_says_how_long_a_message_is_hidden(name, default_s, property_
     """Each kind of job has one of upstream's."""
     assert settings(name).visibility_s == default_s
     assert settings(name, **{property_name: 77}).visibility_s == 77
+    assert settings(name, **{property_name: 900}).visibility_s == 900
+
+
+def test_no_message_is_hidden_for_longer_than_half_a_day():
+    """No queue can do that; the property may say so."""
+    name = QueueName.INGEST
+
+    hidden_s = settings(name, sleeper_ingest_queue_visibility_timeout_seconds=99_999).visibility_s
+
+    assert hidden_s == 43_200
 
 
 @pytest.mark.parametrize("name", [QueueName.QUERY, QueueName.COMMIT])
