@@ -111,7 +111,7 @@ def _told(error: Exception, bucket: Bucket) -> str:
     if is_overload(error):
         return (
             f"the store is overloaded ({_reason(error)}). Requests were retried. Try again later, "
-            "or with fewer processes at once. SLEEPER_STORE_PATIENCE_SECONDS sets how long to retry."
+            "or with fewer processes. SLEEPER_STORE_PATIENCE_SECONDS sets how long to retry."
         )
     if _NO_CREDENTIALS.search(text):
         advice = _GOOGLE_CREDENTIALS if bucket.scheme == "gs" else _CREDENTIALS
