@@ -28,6 +28,9 @@ from sleeper.errors import (
     TableNotFound,
     UrlInvalid,
 )
+from sleeper.jobs.event_recorder import EventRecorder
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.jobs.job_tables import JobTables
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -221,6 +224,7 @@ class Instance:
             allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
         )
+        self._jobs: InstanceJobs | None = None
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""
@@ -287,6 +291,37 @@ class Instance:
         delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
 
     @property
+    def jobs(self) -> InstanceJobs:
+        """The instance's jobs: what workers are asked to do, and what became of it.
+
+        Raises:
+            BadRequest: the instance is in a bucket, and `sleeper.jobs.url` does not say where its
+                queues are.
+        """
+        if self._jobs is None:
+            context = self._context
+            stores = job_stores_of(
+                self.url,
+                context.objects,
+                self.properties,
+                now=context.now,
+                sleep=time.sleep,
+                new_id=context.new_id,
+            )
+            self._jobs = InstanceJobs(
+                stores,
+                JobTables(
+                    context.index, context.inputs, lambda record: Table(record, context)
+                ),
+                EventRecorder(
+                    stores.tracker, kept=events_kept(self.properties), now=context.now
+                ),
+                new_id=context.new_id,
+                url=self.url,
+            )
+        return self._jobs
+
+    @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
         context = self._context
@@ -308,7 +343,9 @@ class Instance:
         return record
 
     def close(self) -> None:
-        """Let go of what is open. A `memory://` instance ends here."""
+        """Close what is open. A `memory://` instance ends here."""
+        if self._jobs is not None:
+            self._jobs.stores.close()
         if isinstance(self._context.objects, MemoryObjects):
             self._context.objects.close()
 

@@ -54,6 +54,7 @@ class JobEvent:
         message: The message as it came, of a job that was rejected.
         platform: Where a bulk import runs; None for standard ingest and all else.
         input_files: How many files it reads.
+        input_hash: Tells its input from other input, for a job id that is used again.
         files: How many files it wrote or added.
         rows_read: Rows that it read.
         rows_written: Rows that it wrote.
@@ -61,6 +62,7 @@ class JobEvent:
         partition_id: The leaf of a compaction.
         locations: Where results are, of a query or an export.
         is_committed: False in a FINISHED event whose commit another process does later.
+        is_final: True in a FAILED event after which the job is not tried again by itself.
     """
 
     kind: JobKind
@@ -74,6 +76,7 @@ class JobEvent:
     message: str | None = None
     platform: str | None = None
     input_files: int | None = None
+    input_hash: str | None = None
     files: int | None = None
     rows_read: int | None = None
     rows_written: int | None = None
@@ -81,6 +84,7 @@ class JobEvent:
     partition_id: str | None = None
     locations: tuple[str, ...] = ()
     is_committed: bool = True
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
