@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
@@ -140,6 +140,22 @@ class FolderObjects:
         if stat.S_ISDIR(found.st_mode):
             raise _not_found(path)
         return found.st_size
+
+    def stored_at(self, key: str) -> datetime | None:
+        """Ask the file system when the file was last written, named or copied.
+
+        The time of the last write alone is too early: a file is written before it has its name.
+        """
+        path = self.url(key)
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise read_failure(error, path) from error
+        if stat.S_ISDIR(found.st_mode):
+            return None
+        return datetime.fromtimestamp(max(found.st_mtime, found.st_ctime), UTC)
 
     def open_output(self, key: str) -> FolderOutput:
         """Open a hidden file; closing it renames it to its name."""
