@@ -35,7 +35,7 @@ BUGS = (
         module="state/commit.py",
         right="            applied = transaction.fold(applied, entry.at)\n",
         wrong="            applied = transaction.apply(applied, entry.at)\n",
-        tests=COMMITS,
+        tests=("tests/unit/state/test_commit.py", "-k", "todays_rules"),
     ),
     Bug(
         name="index-goes-back",

@@ -12,6 +12,7 @@ from typing import Final
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     INSTANCE_ID,
+    JOBS_URL,
     POSITIVE,
     Property,
     gathered,
@@ -108,6 +109,21 @@ class GarbageRunProperties:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProperties:
+    """Where jobs are kept."""
+
+    url: str | None = setting(
+        "jobs.url",
+        None,
+        JOBS_URL,
+        "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
+        "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
+        "folder; an instance in a bucket needs it to run jobs.",
+        since="ours",
+    )
+
+
 INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
     (
         *properties_of("General", GeneralProperties),
@@ -115,6 +131,7 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Clocks", ClockProperties),
         *properties_of("Partition splitting", SplittingRunProperties),
         *properties_of("Garbage collection", GarbageRunProperties),
+        *properties_of("Jobs", JobProperties),
         *UPSTREAM_INSTANCE_PROPERTIES,
     )
 )

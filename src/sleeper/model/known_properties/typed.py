@@ -25,6 +25,7 @@ from sleeper.model.known_properties.instance import (
     CommitProperties,
     GarbageRunProperties,
     GeneralProperties,
+    JobProperties,
     SplittingRunProperties,
 )
 from sleeper.model.known_properties.kinds import Property, read_group
@@ -147,6 +148,11 @@ class InstanceProperties:
     def gc(self) -> GarbageRunProperties:
         """One run of the garbage collector."""
         return read_group(GarbageRunProperties, self._found)
+
+    @cached_property
+    def jobs(self) -> JobProperties:
+        """Where jobs are kept."""
+        return read_group(JobProperties, self._found)
 
 
 @dataclass(frozen=True)
