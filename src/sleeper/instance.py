@@ -28,9 +28,8 @@ from sleeper.errors import (
     TableNotFound,
     UrlInvalid,
 )
-from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.jobs.job_tables import JobTables
+from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -299,26 +298,7 @@ class Instance:
                 queues are.
         """
         if self._jobs is None:
-            context = self._context
-            stores = job_stores_of(
-                self.url,
-                context.objects,
-                self.properties,
-                now=context.now,
-                sleep=time.sleep,
-                new_id=context.new_id,
-            )
-            self._jobs = InstanceJobs(
-                stores,
-                JobTables(
-                    context.index, context.inputs, lambda record: Table(record, context)
-                ),
-                EventRecorder(
-                    stores.tracker, kept=events_kept(self.properties), now=context.now
-                ),
-                new_id=context.new_id,
-                url=self.url,
-            )
+            self._jobs = open_jobs(self._context, sleep=time.sleep)
         return self._jobs
 
     @property

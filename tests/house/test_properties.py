@@ -21,7 +21,10 @@ from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "sleeper"
 DECLARATIONS = {
-    *(SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("instance", "kinds")),
+    *(
+        SOURCE / "model" / "known_properties" / f"{name}.py"
+        for name in ("instance", "jobs", "kinds")
+    ),
     *(SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("maintenance", "table")),
     SOURCE / "model" / "known_properties" / "upstream.py",
 }

@@ -44,7 +44,6 @@ def work(instance: Instance, kind: str = "ingest") -> int:
         WorkerSettings(wait_s=0, until_empty=True),
         host="here",
         pid=1,
-        task_id="task",
         stopped=woken.is_set,
         rest=woken.wait,
     )

@@ -8,9 +8,24 @@ from datetime import datetime, timedelta
 
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobKind, TaskEvent
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.job_tracker import JobTracker
 
 _log = logging.getLogger(__name__)
+
+
+def events_kept(properties: InstanceProperties) -> dict[JobKind, timedelta]:
+    """Return how long events of each kind of job are kept; what is not tracked is left out."""
+    trackers = properties.trackers
+    kept = {
+        JobKind.QUERY: timedelta(days=trackers.query_ttl_days),
+        JobKind.EXPORT: timedelta(days=trackers.query_ttl_days),
+    }
+    if trackers.ingest:
+        kept[JobKind.INGEST] = timedelta(seconds=trackers.ingest_job_ttl_s)
+    if trackers.compaction:
+        kept[JobKind.COMPACTION] = timedelta(seconds=trackers.compaction_job_ttl_s)
+    return kept
 
 
 class EventRecorder:

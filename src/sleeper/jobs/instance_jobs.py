@@ -12,7 +12,8 @@ from sleeper.jobs.job_tables import JobTables, absolute
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, QueueName
-from sleeper.model.jobs.statuses import JobState, JobStatus, job_status
+from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
 from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.job_stores import JobStores

@@ -8,7 +8,7 @@ from typing import Final
 
 from sleeper.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.model.jobs.events import JobKind, TaskEvent
+from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
 from sleeper.services.job_handler import JobHandler
@@ -29,7 +29,6 @@ def open_worker(
     *,
     host: str,
     pid: int,
-    task_id: str,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
 ) -> Worker:
@@ -41,7 +40,6 @@ def open_worker(
         settings: How messages are taken.
         host: The machine it runs on.
         pid: Its process id.
-        task_id: Names the worker in the tracker.
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
     """
@@ -50,7 +48,7 @@ def open_worker(
     handler = open_handler(jobs)
     start = TaskEvent(
         kind=handler.kind,
-        task_id=task_id,
+        task_id=jobs.new_id(),
         at=jobs.recorder.now(),
         is_finished=False,
         host=host,
@@ -59,7 +57,10 @@ def open_worker(
     keepalive_s = float(instance.properties.ingest_queue.keepalive_s)
     return Worker(
         handler,
-        [WorkQueue(jobs.stores.queue(name), queue_settings(instance.properties, name)) for name in names],
+        [
+            WorkQueue(jobs.stores.queue(name), queue_settings(instance.properties, name))
+            for name in names
+        ],
         recorder=jobs.recorder,
         task=start,
         settings=replace(settings, keepalive_s=keepalive_s),

@@ -24,8 +24,8 @@ from sleeper.services.job_handler import (
     Job,
     JobHandler,
     JobOutcome,
-    RunContext,
     MessageRejected,
+    RunContext,
 )
 from sleeper.services.visibility import kept_hidden
 
@@ -82,7 +82,7 @@ class Worker:
         task: TaskEvent,
         settings: WorkerSettings,
         stopped: Callable[[], bool],
-        rest: Callable[[float], None],
+        rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
         self._handler = handler
@@ -164,39 +164,47 @@ class Worker:
         events = _JobEvents(self._handler, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
         try:
-            before = job.done_before()
-            if before is None:
-                self._record(job, events.accepted(message.sent), events.started(started))
-                run = RunContext(run_id=events.run_id, task_id=events.task_id, check=self._check)
-                with kept_hidden(
-                    source.queue,
-                    message.receipt,
-                    every_s=self._settings.keepalive_s,
-                    visibility_s=source.settings.visibility_s,
-                ):
-                    outcome = job.run(run)
-            else:
-                _log.info("job %s had been done before", job.job_id)
-                outcome = before
+            outcome = self._outcome(source, message, job, events)
         except Interrupted:
             _log.info("job %s goes back to its queue: the worker ends", job.job_id)
             why = ("the worker was asked to end; the job went back to its queue",)
             self._record(job, events.failed(self._recorder.now(), why))
             source.queue.release(message.receipt)
             return
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):
                 _log.exception("job %s failed in a way that nobody foresaw", job.job_id)
-            self._record(job, events.failed(self._recorder.now(), causes(failure)))
-            self._give_back(source, message, failure)
+            is_final = self._give_back(source, message, failure)
+            failed = events.failed(self._recorder.now(), causes(failure), is_final=is_final)
+            self._record(job, failed)
             self._count(started)
             return
-        self._record(job, *events.ended(self._recorder.now(), outcome))
+        if outcome.is_finished:
+            self._record(job, events.finished(self._recorder.now(), outcome))
         self._count(started, outcome)
         source.queue.delete([message.receipt])
 
-    def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> None:
-        """Put a message back for another try, or among the dead letters."""
+    def _outcome(
+        self, source: WorkQueue, message: ReceivedMessage, job: Job, events: _JobEvents
+    ) -> JobOutcome:
+        """Run a job, unless its work was done before."""
+        before = job.done_before()
+        if before is not None:
+            _log.info("job %s had been done before", job.job_id)
+            return before
+        now = self._recorder.now()
+        self._record(job, events.accepted(message.sent), events.started(now))
+        run = RunContext(run_id=events.run_id, task_id=events.task_id, check=self._check)
+        with kept_hidden(
+            source.queue,
+            message.receipt,
+            every_s=self._settings.keepalive_s,
+            visibility_s=source.settings.visibility_s,
+        ):
+            return job.run(run)
+
+    def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> bool:
+        """Put a message back for another try, or among the dead letters: then return True."""
         plan = plan_redelivery(
             failure, receives=message.receives, receives_max=source.settings.receives_max
         )
@@ -204,7 +212,7 @@ class Worker:
         if plan.delay_s is None:
             _log.error("%s message %s is dead: %s", self._handler.kind, message.message_id, reason)
             source.queue.bury(message.receipt, reason)
-            return
+            return True
         _log.warning(
             "%s message %s comes again in %.0f s: %s",
             self._handler.kind,
@@ -213,6 +221,7 @@ class Worker:
             reason,
         )
         source.queue.release(message.receipt, plan.delay_s)
+        return False
 
     def _check(self) -> None:
         if self._stopped():
@@ -265,24 +274,20 @@ class _JobEvents:
     def started(self, at: datetime) -> JobEvent:
         return self._event(JobEventType.STARTED, at, input_files=self._job.input_files)
 
-    def failed(self, at: datetime, reasons: tuple[str, ...]) -> JobEvent:
-        return self._event(JobEventType.FAILED, at, reasons=reasons)
+    def failed(self, at: datetime, reasons: tuple[str, ...], *, is_final: bool = False) -> JobEvent:
+        return self._event(JobEventType.FAILED, at, reasons=reasons, is_final=is_final)
 
-    def ended(self, at: datetime, outcome: JobOutcome) -> tuple[JobEvent, ...]:
-        if not outcome.is_finished:
-            return ()
-        return (
-            self._event(
-                JobEventType.FINISHED,
-                at,
-                files=outcome.files,
-                rows_read=outcome.rows_read,
-                rows_written=outcome.rows_written,
-                transaction=outcome.transaction,
-                locations=outcome.locations,
-                platform=outcome.platform,
-                is_committed=outcome.is_committed,
-            ),
+    def finished(self, at: datetime, outcome: JobOutcome) -> JobEvent:
+        return self._event(
+            JobEventType.FINISHED,
+            at,
+            files=outcome.files,
+            rows_read=outcome.rows_read,
+            rows_written=outcome.rows_written,
+            transaction=outcome.transaction,
+            locations=outcome.locations,
+            platform=outcome.platform,
+            is_committed=outcome.is_committed,
         )
 
     def _event(self, type_: JobEventType, at: datetime, **details: object) -> JobEvent:

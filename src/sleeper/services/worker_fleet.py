@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -72,7 +71,7 @@ class WorkerFleet:
         start: Callable[[str], WorkerProcess],
         ready: Callable[[str], int],
         workers_max: Mapping[str, int],
-        ticks_s: Callable[[], float] = time.monotonic,
+        ticks_s: Callable[[], float],
     ) -> None:
         self._start = start
         self._ready = ready

@@ -10,7 +10,7 @@ from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, rea
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
-from sleeper.services.job_handler import JobOutcome, RunContext, MessageRejected
+from sleeper.services.job_handler import JobOutcome, MessageRejected, RunContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,4 +87,3 @@ def serve(
         print_json(steps)
     if once and failed:
         raise click.exceptions.Exit(EXIT_REFUSED)
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 
 import click
 
@@ -57,7 +56,6 @@ def worker(
             settings,
             host=os.uname().nodename,
             pid=os.getpid(),
-            task_id=str(uuid.uuid4()),
             stopped=stop.is_set,
             rest=stop.wait,
         ).run()
