@@ -11,14 +11,14 @@ from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.services.job_handler import JobHandler
-from sleeper.services.job_kinds.ingest import IngestHandler
+from sleeper.services.job_kinds.ingest import IngestReader
+from sleeper.services.job_reader import JobReader
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
 
-_HANDLERS: Final[dict[str, tuple[Callable[[InstanceJobs], JobHandler], tuple[QueueName, ...]]]] = {
-    "ingest": (IngestHandler, (QueueName.INGEST,)),
+_READERS: Final[dict[str, tuple[Callable[[InstanceJobs], JobReader], tuple[QueueName, ...]]]] = {
+    "ingest": (IngestReader, (QueueName.INGEST,)),
 }
-WORKER_KINDS: Final = tuple(_HANDLERS)
+WORKER_KINDS: Final = tuple(_READERS)
 """The kinds of jobs that workers run."""
 
 
@@ -43,11 +43,11 @@ def open_worker(
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
     """
-    open_handler, names = _HANDLERS[kind]
+    open_reader, names = _READERS[kind]
     jobs = instance.jobs
-    handler = open_handler(jobs)
+    reader = open_reader(jobs)
     start = TaskEvent(
-        kind=handler.kind,
+        kind=reader.kind,
         task_id=jobs.new_id(),
         at=jobs.recorder.now(),
         is_finished=False,
@@ -56,7 +56,7 @@ def open_worker(
     )
     keepalive_s = float(instance.properties.ingest_queue.keepalive_s)
     return Worker(
-        handler,
+        reader,
         [
             WorkQueue(jobs.stores.queue(name), queue_settings(instance.properties, name))
             for name in names

@@ -16,14 +16,14 @@ from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
-from sleeper.planning.redelivery import plan_redelivery
+from sleeper.planning.jobs.redelivery import plan_redelivery
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_queue import JobQueue
-from sleeper.services.job_handler import (
+from sleeper.services.job_reader import (
     Interrupted,
     Job,
-    JobHandler,
     JobOutcome,
+    JobReader,
     MessageRejected,
     RunContext,
 )
@@ -63,7 +63,7 @@ class Worker:
     """One worker: takes the messages of some queues and runs their jobs, until it is stopped.
 
     Args:
-        handler: Reads the messages.
+        reader: Reads the messages.
         queues: Where messages come from; looked at in turn.
         recorder: Gets the events of jobs and of this worker.
         task: The event of this worker's start: its id, machine and process.
@@ -75,7 +75,7 @@ class Worker:
 
     def __init__(
         self,
-        handler: JobHandler,
+        reader: JobReader,
         queues: Sequence[WorkQueue],
         *,
         recorder: EventRecorder,
@@ -85,7 +85,7 @@ class Worker:
         rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
-        self._handler = handler
+        self._reader = reader
         self._queues = tuple(queues)
         self._recorder = recorder
         self._task = task
@@ -118,7 +118,7 @@ class Worker:
                 for message in messages:
                     self._handle(source, message)
             except StorageFailed as failure:
-                _log.error("the %s queue cannot be used now: %s", self._handler.kind, failure)
+                _log.error("the %s queue cannot be used now: %s", self._reader.kind, failure)
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 return True
             if messages:
@@ -132,7 +132,7 @@ class Worker:
             StorageFailed: the queue cannot be reached; the message comes again.
         """
         try:
-            job = self._handler.read(message)
+            job = self._reader.read(message)
         except MessageRejected as rejection:
             self._reject(source.queue, message, rejection)
             return
@@ -144,12 +144,12 @@ class Worker:
     def _reject(
         self, queue: JobQueue, message: ReceivedMessage, rejection: MessageRejected
     ) -> None:
-        _log.warning("rejected %s job %s: %s", self._handler.kind, rejection.job_id, rejection)
+        _log.warning("rejected %s job %s: %s", self._reader.kind, rejection.job_id, rejection)
         if rejection.is_dead_letter:
             queue.bury(message.receipt, str(rejection))
             return
         event = JobEvent(
-            kind=self._handler.kind,
+            kind=self._reader.kind,
             table_id=rejection.table_id,
             job_id=rejection.job_id,
             type=JobEventType.REJECTED,
@@ -161,7 +161,7 @@ class Worker:
         queue.delete([message.receipt])
 
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = _JobEvents(self._handler, job, self._new_id(), self._task.task_id)
+        events = _JobEvents(self._reader, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -210,12 +210,12 @@ class Worker:
         )
         reason = "; ".join(causes(failure))
         if plan.delay_s is None:
-            _log.error("%s message %s is dead: %s", self._handler.kind, message.message_id, reason)
+            _log.error("%s message %s is dead: %s", self._reader.kind, message.message_id, reason)
             source.queue.bury(message.receipt, reason)
             return True
         _log.warning(
             "%s message %s comes again in %.0f s: %s",
-            self._handler.kind,
+            self._reader.kind,
             message.message_id,
             plan.delay_s,
             reason,
@@ -255,8 +255,8 @@ def causes(failure: BaseException) -> tuple[str, ...]:
 class _JobEvents:
     """The events of one run."""
 
-    def __init__(self, handler: JobHandler, job: Job, run_id: str, task_id: str) -> None:
-        self._kind = handler.kind
+    def __init__(self, reader: JobReader, job: Job, run_id: str, task_id: str) -> None:
+        self._kind = reader.kind
         self._job = job
         self.run_id = run_id
         self.task_id = task_id

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sleeper.errors import StorageFailed
-from sleeper.planning.workers import workers_to_start
+from sleeper.planning.jobs.workers import workers_to_start
 
 _log = logging.getLogger(__name__)
 

@@ -1,1 +1,1 @@
-"""What each kind of job does with a message: a handler each, for the one worker loop."""
+"""What each kind of job does with a message: a reader each, for the one worker loop."""

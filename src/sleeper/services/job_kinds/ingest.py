@@ -10,7 +10,7 @@ from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, rea
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
-from sleeper.services.job_handler import JobOutcome, MessageRejected, RunContext
+from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class IngestWork:
         )
 
 
-class IngestHandler:
+class IngestReader:
     """Reads messages of the ingest queue (rules ING-9 to ING-11).
 
     Args:

@@ -118,7 +118,7 @@ class Job(Protocol):
         ...
 
 
-class JobHandler(Protocol):
+class JobReader(Protocol):
     """Reads the messages of one kind of job."""
 
     @property
