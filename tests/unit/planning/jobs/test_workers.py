@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.planning.workers import workers_to_start
+from sleeper.planning.jobs.workers import workers_to_start
 
 
 @pytest.mark.parametrize(

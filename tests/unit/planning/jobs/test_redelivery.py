@@ -17,7 +17,7 @@ from sleeper.errors import (
     StorageFailed,
     SubmissionFailed,
 )
-from sleeper.planning.redelivery import after_failure, may_pass, reasons_of
+from sleeper.planning.jobs.redelivery import after_failure, may_pass, reasons_of
 
 PASSING = {
     *("CommitContended", "SplitAttemptsExceeded", "CommitUnknown", "StorageFailed", "StorageFull"),
