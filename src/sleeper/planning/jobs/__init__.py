@@ -1,1 +1,1 @@
-"""Rules for jobs: which files become one, how many workers run them, what follows a failure."""
+"""Plans of jobs: which files make one, how many workers run them, when one is tried again."""

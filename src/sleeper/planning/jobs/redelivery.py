@@ -1,4 +1,4 @@
-"""What becomes of a message whose job failed: it goes back for a while, or to the dead letters."""
+"""Whether a message whose job failed is delivered again, and when."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def may_pass(error: BaseException) -> bool:
     return not isinstance(error, SleeperError) or error.retryable
 
 
-def after_failure(
-    error: BaseException,
+def plan_redelivery(
+    failure: BaseException,
     *,
     receives: int,
     receives_max: int,
-    first_s: float,
-    max_s: float,
-    chance: float,
+    first_s: float = 10.0,
+    max_s: float = 900.0,
+    chance: float = 0.0,
 ) -> Redelivery:
     """Return what becomes of a message whose job failed.
 
@@ -54,18 +54,20 @@ def after_failure(
     failed together are not tried again together.
 
     Args:
-        error: Why it failed.
+        failure: Why it failed.
         receives: How often the message was received, this time included.
         receives_max: How often it may be received.
         first_s: The longest wait after the first failure.
         max_s: The longest wait after any.
         chance: A random number from 0 to 1.
     """
-    if not may_pass(error):
-        return Redelivery(delay_s=None, reason=f"trying it again cannot help: {chain_text(error)}")
+    if not may_pass(failure):
+        return Redelivery(
+            delay_s=None, reason=f"trying it again cannot help: {chain_text(failure)}"
+        )
     if receives >= receives_max:
         times = "once" if receives == 1 else f"{receives} times"
-        return Redelivery(delay_s=None, reason=f"failed {times}, at last: {chain_text(error)}")
+        return Redelivery(delay_s=None, reason=f"failed {times}, at last: {chain_text(failure)}")
     ceiling_s = min(first_s * 2.0 ** min(receives - 1, 64), max_s)
     return Redelivery(delay_s=ceiling_s * (1 - chance / 2))
 

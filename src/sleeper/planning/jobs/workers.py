@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def workers_to_start(*, ready: int, running: int, workers_max: int | None, idle: int = 0) -> int:
+def workers_to_start(ready: int, *, running: int, workers_max: int | None, idle: int = 0) -> int:
     """Return how many more workers a queue wants: one a message, within the limit.
 
     Args:

@@ -17,7 +17,7 @@ from sleeper.errors import (
     StorageFailed,
     SubmissionFailed,
 )
-from sleeper.planning.jobs.redelivery import after_failure, may_pass, reasons_of
+from sleeper.planning.jobs.redelivery import may_pass, plan_redelivery, reasons_of
 
 PASSING = {
     *("CommitContended", "SplitAttemptsExceeded", "CommitUnknown", "StorageFailed", "StorageFull"),
@@ -60,7 +60,7 @@ def redelivery(error: Exception | None = None, **changes: float):
     """What becomes of a message that was received once, of three times."""
     error = error or StorageFailed("x")
     numbers = {"receives": 1, "receives_max": 3, "first_s": 10, "max_s": 900, "chance": 0}
-    return after_failure(error, **{**numbers, **changes})
+    return plan_redelivery(error, **{**numbers, **changes})
 
 
 @pytest.mark.parametrize(
