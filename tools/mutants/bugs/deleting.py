@@ -159,7 +159,7 @@ BUGS = (
         module="planning/partitions/splits.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
-        tests=("tests/unit/planning/test_splits.py",),
+        tests=("tests/unit/planning/partitions/test_splits.py",),
     ),
     Bug(
         name="collectors-race-once",
