@@ -164,10 +164,10 @@ BUGS = (
     Bug(
         name="most-rows-of-the-least-key",
         breaks="A leaf whose least key is its median is never split.",
-        module="planning/splits.py",
+        module="planning/partitions/splits.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
-        tests=("tests/unit/planning/test_splits.py",),
+        tests=("tests/unit/planning/partitions/test_splits.py",),
     ),
     Bug(
         name="collectors-race-once",

@@ -52,6 +52,14 @@ BUGS = (
         tests=BROKEN_STORES,
     ),
     Bug(
+        name="overwritten-may-be-tried-again",
+        breaks="Whoever had a commit overwritten is told that nobody knows, and to try again.",
+        module="state/added_files.py",
+        right="        raise type(error)(",
+        wrong="        raise CommitUnknown(",
+        tests=("tests/unit/operations/test_ingest.py", "-k", "surely"),
+    ),
+    Bug(
         name="overload-not-waited-for",
         breaks="A store that is overloaded for longer than six seconds ends an ingest.",
         module="storage/objectstore/client.py",

@@ -9,10 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.known_properties.jobs import (
+    BatcherRunProperties,
+    CommitterProperties,
+    CompactionWorkerProperties,
+    ExportQueueProperties,
+    IngestQueueProperties,
+    JobProperties,
+    QueryQueueProperties,
+    TrackerProperties,
+)
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     INSTANCE_ID,
-    JOBS_URL,
     POSITIVE,
     Property,
     gathered,
@@ -109,21 +118,6 @@ class GarbageRunProperties:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProperties:
-    """Where jobs are kept."""
-
-    url: str | None = setting(
-        "jobs.url",
-        None,
-        JOBS_URL,
-        "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
-        "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
-        "folder; an instance in a bucket needs it to run jobs.",
-        since="ours",
-    )
-
-
 INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
     (
         *properties_of("General", GeneralProperties),
@@ -132,6 +126,13 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Partition splitting", SplittingRunProperties),
         *properties_of("Garbage collection", GarbageRunProperties),
         *properties_of("Jobs", JobProperties),
+        *properties_of("Table state", CommitterProperties),
+        *properties_of("Standard ingest", IngestQueueProperties),
+        *properties_of("Ingest batcher", BatcherRunProperties),
+        *properties_of("Compaction", CompactionWorkerProperties),
+        *properties_of("Queries", QueryQueueProperties),
+        *properties_of("Bulk export", ExportQueueProperties),
+        *properties_of("Trackers", TrackerProperties),
         *UPSTREAM_INSTANCE_PROPERTIES,
     )
 )
