@@ -54,16 +54,19 @@ def open_worker(
         host=host,
         pid=pid,
     )
-    keepalive_s = float(instance.properties.ingest_queue.keepalive_s)
+    properties = instance.properties
+    settings = replace(
+        settings,
+        keepalive_s=float(properties.ingest_queue.keepalive_s),
+        retry_first_s=float(properties.jobs.retry_first_s),
+        retry_max_s=float(properties.jobs.retry_max_s),
+    )
     return Worker(
         reader,
-        [
-            WorkQueue(jobs.stores.queue(name), queue_settings(instance.properties, name))
-            for name in names
-        ],
+        [WorkQueue(jobs.stores.queue(name), queue_settings(properties, name)) for name in names],
         recorder=jobs.recorder,
         task=start,
-        settings=replace(settings, keepalive_s=keepalive_s),
+        settings=settings,
         stopped=stopped,
         rest=rest,
         new_id=jobs.new_id,

@@ -16,7 +16,7 @@ from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
-from sleeper.planning.jobs.redelivery import plan_redelivery
+from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_queue import JobQueue
 from sleeper.services.job_reader import (
@@ -41,12 +41,16 @@ class WorkerSettings:
     Attributes:
         wait_s: How long one look at a queue lasts.
         keepalive_s: How often the visibility of a message is extended while its job runs.
+        retry_first_s: How long a job waits after its first failure.
+        retry_max_s: How long it waits after a failure, at most.
         jobs_max: The worker ends after so many jobs; None for no end.
         until_empty: Whether it ends when a look finds no message.
     """
 
     wait_s: float = 20.0
     keepalive_s: float = 300.0
+    retry_first_s: float = 10.0
+    retry_max_s: float = 900.0
     jobs_max: int | None = None
     until_empty: bool = False
 
@@ -175,7 +179,7 @@ class Worker:
             if not isinstance(failure, SleeperError):
                 _log.exception("job %s failed in a way that nobody foresaw", job.job_id)
             is_final = self._give_back(source, message, failure)
-            failed = events.failed(self._recorder.now(), causes(failure), is_final=is_final)
+            failed = events.failed(self._recorder.now(), reasons_of(failure), is_final=is_final)
             self._record(job, failed)
             self._count(started)
             return
@@ -206,20 +210,19 @@ class Worker:
     def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> bool:
         """Put a message back for another try, or among the dead letters: then return True."""
         plan = plan_redelivery(
-            failure, receives=message.receives, receives_max=source.settings.receives_max
+            failure,
+            receives=message.receives,
+            receives_max=source.settings.receives_max,
+            first_s=self._settings.retry_first_s,
+            max_s=self._settings.retry_max_s,
         )
-        reason = "; ".join(causes(failure))
+        about = f"{self._reader.kind} message {message.message_id}"
         if plan.delay_s is None:
-            _log.error("%s message %s is dead: %s", self._reader.kind, message.message_id, reason)
-            source.queue.bury(message.receipt, reason)
+            _log.error("%s becomes a dead letter: %s", about, plan.reason)
+            source.queue.bury(message.receipt, plan.reason)
             return True
-        _log.warning(
-            "%s message %s comes again in %.0f s: %s",
-            self._reader.kind,
-            message.message_id,
-            plan.delay_s,
-            reason,
-        )
+        why = "; because: ".join(reasons_of(failure))
+        _log.warning("%s comes again in %.0f s: %s", about, plan.delay_s, why)
         source.queue.release(message.receipt, plan.delay_s)
         return False
 
@@ -240,16 +243,6 @@ class Worker:
             rows_written=self._totals.rows_written + done.rows_written,
             busy_s=self._totals.busy_s + (self._recorder.now() - started).total_seconds(),
         )
-
-
-def causes(failure: BaseException) -> tuple[str, ...]:
-    """Return the messages of an error and of those that caused it, outermost first (TRK-5)."""
-    chain: list[str] = []
-    seen: BaseException | None = failure
-    while seen is not None and len(chain) < 20:
-        chain.append(str(seen) or type(seen).__name__)
-        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
-    return tuple(dict.fromkeys(chain))
 
 
 class _JobEvents:

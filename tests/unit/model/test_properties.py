@@ -165,6 +165,7 @@ class TestKnownProperties:
             "sleeper.jobs.receives.max",
             "sleeper.jobs.retry.first.seconds",
             "sleeper.jobs.retry.max.seconds",
+            "sleeper.jobs.url",
             "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",

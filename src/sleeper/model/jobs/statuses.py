@@ -47,6 +47,7 @@ class JobRun:
         files_added: Files of it that were added to the table.
         reasons: Why it failed or was rejected, outermost first (rule TRK-5).
         transaction: The table's transaction number that has its result.
+        is_final: True when it failed and the job is not tried again by itself.
     """
 
     run_id: str | None
@@ -62,6 +63,7 @@ class JobRun:
     files_added: int | None = None
     reasons: tuple[str, ...] = ()
     transaction: int | None = None
+    is_final: bool = False
 
     @property
     def seconds(self) -> float | None:
@@ -94,6 +96,7 @@ class JobStatus:
         created: When a compaction job was made (aware, UTC).
         accepted: When it was accepted first, or rejected.
         updated: When the last thing happened to it.
+        is_given_up: True when it failed and is not tried again by itself.
         input_files: How many files it reads.
         reasons: Why it was rejected or failed, outermost first (rule TRK-5).
         message: The message as it came, of a job that was rejected.
@@ -110,6 +113,7 @@ class JobStatus:
     created: datetime | None
     accepted: datetime | None
     updated: datetime
+    is_given_up: bool
     input_files: int | None
     reasons: tuple[str, ...]
     message: str | None
@@ -140,7 +144,7 @@ class JobStatus:
     @property
     def finished(self) -> datetime | None:
         """When it ended; None while it may go on."""
-        if not self.state.is_end or self.is_unfinished:
+        if self.is_unfinished:
             return None
         ends = [run.committed or run.finished for run in self.runs]
         return max((end for end in ends if end), default=self.updated)
@@ -148,7 +152,8 @@ class JobStatus:
     @property
     def is_unfinished(self) -> bool:
         """True while something may still come of it, or of one of its runs (rule TRK-7)."""
-        return not self.state.is_end or any(run.state.is_run_in_progress for run in self.runs)
+        is_over = self.state.is_end or self.is_given_up
+        return not is_over or any(run.state.is_run_in_progress for run in self.runs)
 
 
 def rate(count: int | None, seconds: float | None) -> float | None:
@@ -199,6 +204,7 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
         created=_earliest(known, JobEventType.CREATED),
         accepted=_earliest(known, JobEventType.ACCEPTED, JobEventType.REJECTED),
         updated=known[-1].at,
+        is_given_up=state is JobState.FAILED and _is_final(known),
         input_files=_last(event.input_files for event in known),
         reasons=_last(event.reasons or None for event in known if event.type in _why(state)) or (),
         message=_last(event.message for event in known),
@@ -262,7 +268,13 @@ def _run(kind: JobKind, key: tuple[str, str], events: Sequence[JobEvent]) -> Job
         files_added=files_added(commits) if commits else None,
         reasons=_last(event.reasons or None for event in ends) or (),
         transaction=_last(event.transaction for event in events),
+        is_final=_is_final(events),
     )
+
+
+def _is_final(events: Iterable[JobEvent]) -> bool:
+    """Return whether the last failure is said to be the end."""
+    return bool(_last(event.is_final for event in events if event.type is JobEventType.FAILED))
 
 
 def _committed(events: Sequence[JobEvent], commits: Sequence[JobEvent]) -> datetime | None:

@@ -20,7 +20,7 @@ from sleeper.model.known_properties.kinds import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProperties:
-    """Jobs of every kind."""
+    """Where jobs are kept, and how often one is tried."""
 
     url: str | None = setting(
         "jobs.url",
@@ -158,7 +158,7 @@ class ExportQueueProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerProperties:
-    """Which jobs are tracked, and for how long."""
+    """Which jobs are tracked, and for how long (rule TRK-8)."""
 
     ingest: bool = setting("ingest.tracker.enabled", "true", BOOLEAN, "Jobs are tracked.")
     ingest_job_ttl_s: int = setting(

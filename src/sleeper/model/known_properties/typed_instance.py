@@ -102,7 +102,7 @@ class InstanceProperties:
 
     @cached_property
     def jobs(self) -> JobProperties:
-        """Jobs of every kind."""
+        """Where jobs are kept, and how often one is tried."""
         return read_group(JobProperties, self._found)
 
     @cached_property

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 
-def workers_to_start(ready: int, *, running: int, workers_max: int) -> int:
-    """Return how many workers to start: one for each message that is ready, up to a limit.
+def workers_to_start(ready: int, *, running: int, workers_max: int | None, idle: int = 0) -> int:
+    """Return how many more workers a queue wants: one a message, within the limit.
 
     Args:
         ready: Messages that can be received now.
-        running: Workers that run already; those that are idle take messages too.
-        workers_max: How many may run at once.
+        running: Workers that there are.
+        workers_max: How many there may be; None without a limit.
+        idle: Those of the workers that wait for a message: each takes one by itself.
     """
-    return max(0, min(ready, workers_max - running))
+    wanted = max(ready - idle, 0)
+    return wanted if workers_max is None else min(wanted, max(workers_max - running, 0))

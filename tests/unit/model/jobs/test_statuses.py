@@ -270,6 +270,21 @@ class TestFields:
         assert status.is_unfinished is unfinished
         assert (status.finished is None) is unfinished
 
+    def test_a_job_that_was_given_up_is_over(self):
+        """Its last failure says so; when it is sent again it goes on (TRK-7)."""
+        last = event(Type.FAILED, 9, "r2", is_final=True)
+        known = [event(Type.FAILED, 4, "r1"), last]
+
+        given_up = job_status(known)
+        sent_again = job_status([*known, event(Type.STARTED, 20, "r3")])
+        failed_again = job_status([*known, event(Type.FAILED, 30, "r3")])
+
+        assert (given_up.is_given_up, given_up.is_unfinished) == (True, False)
+        assert given_up.finished == at(9)
+        assert [run.is_final for run in given_up.runs] == [True, False]
+        assert (sent_again.is_given_up, sent_again.is_unfinished) == (False, True)
+        assert (failed_again.is_given_up, failed_again.is_unfinished) == (False, True)
+
 
 class TestAnyOrder:
     """Events come from several processes (TRK-1)."""
