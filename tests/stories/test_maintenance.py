@@ -592,7 +592,9 @@ class TestMerging:
         """More rows than a leaf may have are refused."""
         table = self.four_leaves(world)
 
-        with pytest.raises(BadRequest, match=r"fewer than 1,001 rows.*a leaf of 1,000 rows is split"):
+        with pytest.raises(
+            BadRequest, match=r"fewer than 1,001 rows.*a leaf of 1,000 rows is split"
+        ):
             table.merge_partitions(rows_below=1001)
 
     def test_a_file_of_which_one_leaf_has_its_part_stands_in_the_way(self, world):

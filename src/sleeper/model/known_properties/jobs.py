@@ -158,7 +158,7 @@ class ExportQueueProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerProperties:
-    """Which jobs are tracked, and for how long."""
+    """Which jobs are tracked, and for how long (rule TRK-8)."""
 
     ingest: bool = setting("ingest.tracker.enabled", "true", BOOLEAN, "Jobs are tracked.")
     ingest_job_ttl_s: int = setting(
