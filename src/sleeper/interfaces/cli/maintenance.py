@@ -18,13 +18,13 @@ from sleeper.interfaces.cli.present import (
     say,
 )
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.operations.maintenance.collect_garbage import GcSummary
 from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
 from sleeper.planning.partitions.merges import SiblingLeaves
 from sleeper.table.compaction import CompactionSummary
-from sleeper.table.maintenance import GcSummary
 
 
 @click.command()
