@@ -22,8 +22,8 @@ from shown_runs import ROOT, RunFailed, run_page
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.spark_options import OPTIONS
 from sleeper.model.known_properties.kinds import Property
+from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES
-from sleeper.model.properties import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 
 GENERATED = "<!-- Generated: run `make docs`. -->\n\n"
 HELP_WIDTH = 90

@@ -6,6 +6,7 @@
 >>> table.query(key="N14228").to_pandas()
 """
 
+from sleeper import spark
 from sleeper.engine.rows import Rows
 from sleeper.errors import (
     AlreadyExists,
@@ -22,7 +23,6 @@ from sleeper.errors import (
 from sleeper.instance import Instance, connect, create_instance
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.operations.ingest import IngestResult
-from sleeper.spark.views import register_views
 from sleeper.table.table import Table
 
 __all__ = [
@@ -48,5 +48,5 @@ __all__ = [
     "Table",
     "connect",
     "create_instance",
-    "register_views",
+    "spark",
 ]

@@ -36,12 +36,12 @@ from sleeper.model.formats.properties_file import (
     write_properties,
 )
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.model.processing import checked_function_patterns
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,
     InstanceProperties,
 )
+from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_instance import log_mistakes, new_instance_values

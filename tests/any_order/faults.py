@@ -118,6 +118,9 @@ class FaultyObjects:
     def size(self, key: str) -> int:
         return self._faults.run(f"size {key}", lambda: self._inner.size(key))
 
+    def stored_at(self, key: str) -> Any:
+        return self._faults.run(f"stored at {key}", lambda: self._inner.stored_at(key))
+
     def open_output(self, key: str) -> Any:
         opened = self._faults.run(f"open {key}", lambda: self._inner.open_output(key))
         return FaultyOutput(opened, self._faults, key)

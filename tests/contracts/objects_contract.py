@@ -309,6 +309,18 @@ class ObjectsContract:
         assert before - timedelta(seconds=1) <= stored.modified <= after + timedelta(seconds=1)
         assert before <= after
 
+    def test_storage_tells_when_an_object_was_stored(self, objects):
+        """To the second, and never before it was; of an object that is not there, nothing."""
+        before = objects.storage_time()
+        objects.create("log/1", b"")
+        after = objects.storage_time()
+
+        stored = objects.under("log").stored_at("1")
+        assert before - timedelta(seconds=1) <= stored <= after + timedelta(seconds=1)
+        assert stored.tzinfo is not None
+        assert objects.stored_at("log/2") is None
+        assert objects.stored_at("log") is None
+
     def test_a_view_shows_the_same_objects_under_shorter_keys(self, objects):
         """What is written through a view is there for the whole, and the other way round."""
         table = objects.under("tables/t1")

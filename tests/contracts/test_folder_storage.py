@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import count
 
 import pytest
@@ -23,6 +24,23 @@ def objects(tmp_path):
 
 class TestFolderObjects(ObjectsContract, OutputContract, PathUrlContract):
     """Objects in a folder."""
+
+    def test_a_writer_that_is_stopped_before_it_names_its_file_stores_it_later(
+        self, objects, monkeypatch
+    ):
+        """Given a file whose bytes were written long before the file got its name."""
+        link = os.link
+
+        def link_much_later(unfinished, path):
+            os.utime(unfinished, (0, 0))
+            link(unfinished, path)
+
+        monkeypatch.setattr(os, "link", link_much_later)
+        before = objects.storage_time()
+
+        objects.create("log/1", b"entry")
+
+        assert objects.stored_at("log/1") >= before
 
 
 class TestFolderTransactionLog(TransactionLogContract):

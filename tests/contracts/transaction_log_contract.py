@@ -58,6 +58,15 @@ class TransactionLogContract:
         assert list(log.read_after(0)) == []
         assert log.read(1) is None
 
+    def test_entries_have_the_times_at_which_they_were_stored(self, log):
+        """They ascend; of an entry that is not there, nothing is known."""
+        for number in (1, 2, 3):
+            log.append(number, b"entry")
+
+        times = [log.stored_at(number) for number in (1, 2, 3)]
+        assert times == sorted(times)
+        assert log.stored_at(4) is None
+
     def test_of_many_writers_one_gets_each_number(self, log):
         """Sixteen threads append ten entries each: all are there once, in a row without gaps."""
 

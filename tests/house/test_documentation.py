@@ -93,3 +93,37 @@ class TestDecisions:
         }
 
         assert {name: gaps for name, gaps in missing.items() if gaps} == {}
+
+
+class TestDesign:
+    """docs/design.md describes the packages and files that there are."""
+
+    PAGE = (ROOT / "docs/design.md").read_text()
+
+    def test_names_only_files_that_exist(self):
+        """A path in backticks is one of the repository, or of the package `sleeper`."""
+        named = {name for name in re.findall(r"`([\w./-]+)`", self.PAGE) if "/" in name}
+        named |= set(re.findall(r"`(\w+\.py)`", self.PAGE))
+
+        missing = [
+            name
+            for name in sorted(named)
+            if not (ROOT / name).exists() and not (ROOT / "src/sleeper" / name).exists()
+        ]
+
+        assert named
+        assert missing == []
+
+    def test_draws_every_package_and_says_what_it_may_do(self):
+        """The drawing and the table of packages list those of src/sleeper, and no others."""
+        modules = {"instance", "errors"}
+        packages = {path.parent.name for path in (ROOT / "src/sleeper").glob("*/__init__.py")}
+        drawing = self.PAGE.split("```")[1]
+        drawn = {
+            word for line in drawing.splitlines() for word in re.findall(r"^\w+|(?<=\|  )\w+", line)
+        }
+        rows = re.findall(r"^\| (`.*?) \|", self.PAGE.split("\nWhere to look")[0], re.MULTILINE)
+        described = set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+        assert drawn & (packages | modules) == packages | modules
+        assert described - {"instance"} == packages

@@ -73,6 +73,9 @@ class SimulatedObjects:
     def size(self, key: str) -> int:
         return self._read(f"size {self._prefix}{key}", lambda: self._inner.size(key))
 
+    def stored_at(self, key: str) -> datetime | None:
+        return self._read(f"stored at {self._prefix}{key}", lambda: self._inner.stored_at(key))
+
     def open_output(self, key: str) -> SimulatedOutput:
         if self._life.dead:
             self._life.die()

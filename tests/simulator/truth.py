@@ -89,9 +89,7 @@ class Truth:
                 holds.add(self._added(transaction))
         holds.discard("")
         self.versions.append(frozenset(holds))
-        # A fault that is known: a writer that is stopped between its look at the time and its entry
-        # dates the entry too early, and the collector counts its delay from that date.
-        self.ended.append(min(now, datetime.fromisoformat(json.loads(body)["at"])))
+        self.ended.append(now)
 
     def _added(self, transaction: Any) -> str:
         """The attempt whose files an entry adds: all of them, once, and of a job once."""

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from weakref import WeakSet
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ import sleeper
 from sleeper import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.engine.writing import data_file
 from sleeper.errors import BadRequest, MissingExtra, QueryInvalid, VersionNotFound
+from sleeper.spark import worker_python
 from sleeper.spark.data_source.schema import to_spark_schema
 
 EVERYTHING = Schema(
@@ -269,6 +271,19 @@ def test_a_python_without_sleeper_is_named(instance):
 
     with pytest.raises(MissingExtra, match="Set PYSPARK_PYTHON"):
         united.to_spark(Session())
+
+
+def test_workers_with_another_version_of_sleeper_are_named(spark, instance, monkeypatch):
+    """Before a read needs them, workers are asked for their version of Sleeper."""
+    united = instance.create_table(
+        "united", COUNTS, properties={"sleeper.table.aggregations": "sum(n)"}
+    )
+    united.ingest([{"id": "a", "n": 1}])
+    monkeypatch.setattr(worker_python, "_checked", WeakSet())
+    monkeypatch.setattr(worker_python, "version", lambda _: "99.1")
+
+    with pytest.raises(MissingExtra, match=r"workers have Sleeper .*, and this process has 99\.1"):
+        united.to_spark(spark)
 
 
 def test_what_cannot_be_asked_is_refused_before_spark_is(spark, instance):

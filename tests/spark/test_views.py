@@ -37,7 +37,7 @@ def test_sql_finds_every_table(spark, instance):
     Each table is a view of its own name; queries with several filters on one view, and joins,
     have the right rows.
     """
-    names = sleeper.register_views(spark, instance)
+    names = sleeper.spark.register(spark, instance)
 
     assert sorted(names) == ["flights", "my-counts"]
     both = "SELECT id FROM flights WHERE id < 'b' UNION ALL SELECT id FROM flights WHERE id > 'y'"
@@ -48,7 +48,7 @@ def test_sql_finds_every_table(spark, instance):
 
 def test_spark_prunes_columns_and_pushes_filters_and_shows_it(spark, instance, capsys):
     """EXPLAIN shows the columns that are read and the filters that Parquet is read with."""
-    sleeper.register_views(spark, instance, ["flights"])
+    sleeper.spark.register(spark, instance, ["flights"])
 
     spark.table("flights").filter(F.col("id") == "a").select("n").explain()
 
@@ -59,11 +59,11 @@ def test_spark_prunes_columns_and_pushes_filters_and_shows_it(spark, instance, c
 
 def test_a_view_is_made_anew_for_newer_rows(spark, instance):
     """A view shows its table as it was when it was made, until it is made again."""
-    sleeper.register_views(spark, instance, ["flights"])
+    sleeper.spark.register(spark, instance, ["flights"])
     instance.table("flights").ingest([{"id": "k", "n": 1, "other": "x"}])
 
     before = spark.table("flights").count()
-    sleeper.register_views(spark, instance, ["flights"])
+    sleeper.spark.register(spark, instance, ["flights"])
 
     assert (before, spark.table("flights").count()) == (4, 5)
 
@@ -71,4 +71,4 @@ def test_a_view_is_made_anew_for_newer_rows(spark, instance):
 def test_a_table_that_is_not_there_is_named(spark, instance):
     """No view is made when one of the tables is missing."""
     with pytest.raises(TableNotFound, match="did you mean 'flights'"):
-        sleeper.register_views(spark, instance, ["flight"])
+        sleeper.spark.register(spark, instance, ["flight"])

@@ -21,8 +21,8 @@ from sleeper.errors import (
 )
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.paths import sketch_file
-from sleeper.model.properties import InstanceProperties
 from sleeper.operations.maintenance.compact import compact, write_output
 from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.operations.maintenance.worker_processes import run_pieces
@@ -96,6 +96,15 @@ def claim_a_job(table, job_id):
 
 def rows(numbers, n=0):
     return [{"id": number, "n": n} for number in numbers]
+
+
+def compacted_table(world):
+    """A table of which four files were compacted into one; the four wait for the collector."""
+    table = world.table()
+    for _ in range(4):
+        table.ingest(rows(range(10)))
+    table.compact()
+    return table
 
 
 def ids(table):
@@ -462,11 +471,7 @@ class TestGarbage:
     @pytest.fixture
     def table(self, world):
         """Four files were compacted into one."""
-        table = world.table()
-        for _ in range(4):
-            table.ingest(rows(range(10)))
-        table.compact()
-        return table
+        return compacted_table(world)
 
     def test_replaced_files_are_deleted_after_the_delay(self, world, table):
         """GC-1, GC-2: strictly later than the delay, and with their sketches."""
@@ -632,10 +637,7 @@ class TestOrphans:
     @pytest.fixture
     def table(self, world):
         """A table of one file, four that wait for the collector, and a killed job's leavings."""
-        table = world.table()
-        for _ in range(4):
-            table.ingest(rows(range(10)))
-        table.compact()
+        table = compacted_table(world)
         for name in ("killed.parquet", "killed.sketches"):
             world.files(table).put(f"data/partition_root/{name}", b"half a file")
         world.files(table).put("data/partition_root/README", b"somebody's own")

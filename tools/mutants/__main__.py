@@ -63,6 +63,21 @@ class Outcome:
         return self.failed or self.output.strip().rpartition("\n")[2]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What the table says about a bug.
+
+    Attributes:
+        bug: Its name.
+        caught_by: The test that failed; empty if none did.
+        took_s: Seconds that the tests ran with the bug.
+    """
+
+    bug: str
+    caught_by: str
+    took_s: float
+
+
 def main(names: Sequence[str]) -> int:
     """Run all bugs, or those that are named. Return the exit code."""
     unknown = {*names} - {bug.name for bug in all_bugs()}
@@ -72,13 +87,15 @@ def main(names: Sequence[str]) -> int:
     bugs = [bug for bug in all_bugs() if bug.name in names or not names]
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sleeper-mutants-") as folder:
-        caught = run_all(bugs, Path(folder))
+        rows = run_all(bugs, Path(folder))
+    print_table(rows)
+    caught = sum(bool(row.caught_by) for row in rows)
     print(f"caught {caught} of {len(bugs)} in {time.monotonic() - began:.0f} s")
     return int(caught < len(bugs))
 
 
-def run_all(bugs: Sequence[Bug], folder: Path) -> int:
-    """Run the tests without any bug and with each, and print what came of it. Return how many.
+def run_all(bugs: Sequence[Bug], folder: Path) -> list[Row]:
+    """Run the tests without any bug and with each; print a line for each bug that has run.
 
     As many runs at once as there are processors.
     """
@@ -90,7 +107,7 @@ def run_all(bugs: Sequence[Bug], folder: Path) -> int:
         }
         runs = {bug: pool.submit(run_tests, folder / bug.name, bug.tests, bug) for bug in bugs}
         try:
-            return sum(is_caught(bug, run, without[bug.tests]) for bug, run in runs.items())
+            return [judge(bug, run, without[bug.tests]) for bug, run in runs.items()]
         except BaseException:  # Ctrl-C, or a bug that does not fit the code
             pool.shutdown(wait=False, cancel_futures=True)
             for process in [*RUNNING]:
@@ -98,21 +115,31 @@ def run_all(bugs: Sequence[Bug], folder: Path) -> int:
             raise
 
 
-def is_caught(bug: Bug, run: Future[Outcome], without: Future[Outcome]) -> bool:
-    """Wait for a bug's run, and print its line."""
+def judge(bug: Bug, run: Future[Outcome], without: Future[Outcome]) -> Row:
+    """Wait for a bug's run, print its line, and return its row of the table."""
     outcome, before = run.result(), without.result()
+    caught_by, why_not = "", ""
     if before.code != 0:
-        verdict = f"NOT CAUGHT: without it the tests fail too: {before.says}"
+        why_not = f"without it the tests fail too: {before.says}"
     elif outcome.code == pytest.ExitCode.TESTS_FAILED:
-        verdict = f"caught by {outcome.failed}"
+        caught_by = outcome.failed
     elif outcome.code == 0:
-        verdict = f"NOT CAUGHT by {' '.join(bug.tests)}"
+        why_not = f"passed: {' '.join(bug.tests)}"
     elif outcome.code == BROKEN:
-        verdict = f"NOT CAUGHT: it breaks more than it is meant to: {outcome.says}"
+        why_not = f"it breaks more than it is meant to: {outcome.says}"
     else:
-        verdict = f"NOT CAUGHT: {outcome.says}"
+        why_not = outcome.says
+    verdict = "caught" if caught_by else f"NOT CAUGHT: {why_not}"
     print(f"{bug.name}: {bug.breaks} {verdict} ({outcome.took_s:.0f} s)", flush=True)
-    return verdict.startswith("caught")
+    return Row(bug=bug.name, caught_by=caught_by, took_s=outcome.took_s)
+
+
+def print_table(rows: Sequence[Row]) -> None:
+    """Print which test caught each bug, and after how many seconds."""
+    wide = max(len(row.bug) for row in rows)
+    print(f"\n{'bug':{wide}}  seconds  caught by")
+    for row in rows:
+        print(f"{row.bug:{wide}}  {row.took_s:7.0f}  {row.caught_by or 'NOT CAUGHT'}")
 
 
 def run_tests(folder: Path, tests: Sequence[str], bug: Bug | None = None) -> Outcome:
@@ -149,7 +176,9 @@ def run_tests(folder: Path, tests: Sequence[str], bug: Bug | None = None) -> Out
 def mutated(bug: Bug, text: str) -> str:
     """Return the text of a module with a bug in it."""
     if text.count(bug.right) != 1:
-        raise ValueError(f"{bug.name}: its text is not there once in {bug.module}; mend bugs.py")
+        raise ValueError(
+            f"{bug.name}: its text is not once in {bug.module}; mend tools/mutants/bugs/"
+        )
     return text.replace(bug.right, bug.wrong)
 
 

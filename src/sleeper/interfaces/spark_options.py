@@ -93,7 +93,7 @@ _OF_SPARK: Final = frozenset({"checkpointlocation", "path", "queryname", "output
 _REMOVED: Final = {
     "push_filters": "it was removed, because Spark 4.1 to 4.3 use rows that were read for one "
     "filter for other queries as well, so rows were missing. Read by table.to_spark(...) or by "
-    "views of sleeper.register_views(spark, instance), where Spark prunes by itself, or name the "
+    "views of sleeper.spark.register(spark, instance), where Spark prunes by itself, or name the "
     "keys by option 'regions'"
 }
 

@@ -97,7 +97,7 @@ class SleeperSource(TableSource):
             raise BadRequest(
                 f"the data source 'sleeper' needs option({name!r}, ...). Tables that CREATE TABLE "
                 "makes lose their options in Spark, so they cannot be read: use CREATE TEMPORARY "
-                "VIEW ... USING sleeper OPTIONS (...), or sleeper.register_views(spark, instance)"
+                "VIEW ... USING sleeper OPTIONS (...), or sleeper.spark.register(spark, instance)"
             )
         return value
 

@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.index_cache import IndexCache
 from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
-from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.file_end import ReadRanges, range_reader
 from sleeper.lookup.parquet_index import ParquetIndex, open_file
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
@@ -152,7 +152,7 @@ class LookupReader:
         """
 
         def look_at(filename: str) -> T:
-            read = self._reader_of(filename)
+            read = range_reader(self._files.read_ranges, filename)
             index = self._index_of(filename, read)
             size = index.size_bytes
             found = look(index, read)
@@ -203,7 +203,7 @@ class LookupReader:
             ) from error
 
     def _check_file(self, filename: str) -> None:
-        read = self._reader_of(filename)
+        read = range_reader(self._files.read_ranges, filename)
         self._index_of(filename, read).check_indexes(read)
 
     def _index_of(self, filename: str, read: ReadRanges) -> ParquetIndex:
@@ -219,7 +219,7 @@ class LookupReader:
         return index
 
     def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
-        read = self._reader_of(filename)
+        read = range_reader(self._files.read_ranges, filename)
         index = self._index_of(filename, read)
         wanted = index.wanted(call.schema, call.keys.column_count, call.names)
         size = index.size_bytes
@@ -227,25 +227,6 @@ class LookupReader:
         if index.size_bytes != size:
             self._cache.put(index)
         return _table(index, found, call, wanted, read) if found else call.nothing
-
-    def _reader_of(self, filename: str) -> ReadRanges:
-        """Return a function that reads ranges of one file and vouches for their lengths."""
-        read_ranges = self._files.read_ranges
-
-        def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-            try:
-                blobs = read_ranges(filename, ranges)
-            except OSError as error:
-                raise StorageFailed(
-                    f"data file {filename!r} cannot be read: {error}. "
-                    "Mend the storage and try again."
-                ) from error
-            for blob, (offset, length) in zip(blobs, ranges, strict=True):
-                if len(blob) != length:
-                    raise ValueError(f"it ends before byte {offset + length}")
-            return blobs
-
-        return read
 
 
 def _table(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sleeper.errors import CommitContended, TableChanged, TableNotFound
 from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     SCHEMA,
     check_editable,
     table_property_warnings,

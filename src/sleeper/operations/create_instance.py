@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.known_properties.given import PropertyValue, property_texts
-from sleeper.model.properties import instance_property_warnings, validate_instance_properties
+from sleeper.model.known_properties.typed import (
+    instance_property_warnings,
+    validate_instance_properties,
+)
 
 _log = logging.getLogger(__name__)
 

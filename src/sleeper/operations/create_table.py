@@ -8,8 +8,12 @@ from typing import Any
 
 from sleeper.errors import TableAlreadyExists
 from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.typed import (
+    SCHEMA,
+    table_property_warnings,
+    validate_table_properties,
+)
 from sleeper.model.partitions import tree_from_split_points
-from sleeper.model.properties import SCHEMA, table_property_warnings, validate_table_properties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import ID, NAME, TableRecord, checked_table_name
 from sleeper.ports.ids import NewId

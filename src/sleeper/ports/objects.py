@@ -115,6 +115,14 @@ class Objects(Protocol):
         """
         ...
 
+    def stored_at(self, key: str) -> datetime | None:
+        """Return a time (aware, UTC) by which an object was stored; None when there is no object.
+
+        By the clock of the storage. It is not before the object appeared under its key, but for
+        the time that one request takes; it is later where somebody copied or touched the object.
+        """
+        ...
+
     def open_output(self, key: str) -> Output:
         """Open a stream that becomes object `key` when it is closed, replacing what was there."""
         ...

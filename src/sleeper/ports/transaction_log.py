@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Protocol
 
 
@@ -37,6 +38,16 @@ class TransactionLog(Protocol):
         """Yield (number, body) of every entry after `number`, in order, without gaps.
 
         When there is none this costs one look at the storage.
+        """
+        ...
+
+    def stored_at(self, number: int) -> datetime | None:
+        """Return a time (aware, UTC) by which entry `number` was stored; None if it is unknown.
+
+        By the clock of the storage, and never from what the entry's writer says: a writer may be
+        stopped between its look at the time and its entry. A log whose storage keeps no times
+        returns the date of the next entry, as its writer looked at the time after it had read
+        this one; for the last entry it returns None.
         """
         ...
 

@@ -23,6 +23,7 @@ from sleeper.model.schema import Field, FieldType, Primitive, Schema
 from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.spark.data_source.open_table import TableFiles
 from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
+from sleeper.spark.worker_python import check_worker_python
 from sleeper.state.table_state import TableState
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -69,6 +70,8 @@ def to_frame(
 
     Raises:
         QueryInvalid: a column is unknown or named twice.
+        MissingExtra: the data source is needed, and the Python of Spark's workers has no Sleeper,
+            or another version.
     """
     schema = table.schema
     names = checked_columns(schema, columns)
@@ -85,14 +88,17 @@ def to_frame(
         "regions": regions_to_json(schema, regions),
     }
     try:
-        return spark.read.format("sleeper").options(**options, **asked).load()
+        frame = spark.read.format("sleeper").options(**options, **asked).load()
     except Exception as error:
         if not _is_missing(str(error)):
             raise
         raise MissingExtra(
-            "Spark does not find the data source 'sleeper': the Python that it starts has no "
-            "Sleeper. Set PYSPARK_PYTHON to one that has, before the session starts"
+            "Spark does not find the data source 'sleeper': the Python that it starts on the "
+            "driver's machine has no Sleeper. Set PYSPARK_PYTHON, and PYSPARK_DRIVER_PYTHON where "
+            "it is set, to a Python that has, before the session starts"
         ) from error
+    check_worker_python(spark)
+    return frame
 
 
 def _is_missing(text: str) -> bool:

@@ -24,7 +24,7 @@ class _Instance(Protocol):
     def table(self, name: str) -> _Table: ...
 
 
-def register_views(
+def register(
     spark: SparkSession, instance: _Instance, tables: Iterable[str] | None = None
 ) -> list[str]:
     """Make a temporary view of each table, so that SQL can name it.
@@ -46,6 +46,8 @@ def register_views(
     Raises:
         TableNotFound: there is no such table.
         BadRequest: the instance is in memory, where no other process can read it.
+        MissingExtra: a view needs Python workers, and their Python has no Sleeper, or another
+            version.
     """
     names = [record.name for record in instance.tables()] if tables is None else [*tables]
     frames = {name: instance.table(name).to_spark(spark) for name in names}

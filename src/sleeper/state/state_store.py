@@ -20,6 +20,7 @@ from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.commit import GroupCommitted, commit_group, replay
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
+from sleeper.state.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 
 _PLANS_MAX = 5
@@ -48,6 +49,13 @@ class StateStore(Protocol):
         Raises:
             ClockTooFarAhead: the clock of this machine is too far ahead of the storage's.
             StorageFailed: the storage cannot be written.
+        """
+        ...
+
+    def dates_stored_before(self, time: datetime) -> datetime:
+        """Return a date: every entry that is dated before it was stored before `time`.
+
+        By the clock of the storage: a writer may date its entry and store it much later.
         """
         ...
 
@@ -160,6 +168,10 @@ class TransactionLogStateStore:
         """Return the storage's time, or the last entry's where that is later."""
         now, last = self._storage_time(), self.state().at
         return now if last is None else max(now, last)
+
+    def dates_stored_before(self, time: datetime) -> datetime:
+        """Ask the log when its entries were stored."""
+        return dates_stored_before(time, self.refresh(), self._log, self._schema)
 
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`, from the newest snapshot before it."""

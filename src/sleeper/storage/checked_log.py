@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 
 from sleeper.errors import CommitOverwritten
@@ -99,6 +100,10 @@ class CheckedTransactionLog:
         for found, body in self._log.read_after(number):
             self._remember(_Entry(found, _digest(body)))
             yield found, body
+
+    def stored_at(self, number: int) -> datetime | None:
+        """Ask when an entry was stored."""
+        return self._log.stored_at(number)
 
     def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Queue up with other writers of this machine (the port says the rest)."""

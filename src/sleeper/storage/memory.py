@@ -67,6 +67,12 @@ class MemoryObjects:
         """Return the body's length."""
         return len(self._get(key))
 
+    def stored_at(self, key: str) -> datetime | None:
+        """Return the time that the write was stamped with."""
+        check_key(key)
+        _, stored = self._bodies.by_key.get(self._prefix + key, (b"", None))
+        return stored
+
     def open_output(self, key: str) -> MemoryOutput:
         """Collect what is written; closing it puts the whole."""
         check_key(key)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
@@ -54,6 +55,10 @@ class ObjectTransactionLog:
         while (body := self.read(number + 1)) is not None:
             number += 1
             yield number, body
+
+    def stored_at(self, number: int) -> datetime | None:
+        """Ask when the object was stored."""
+        return self.objects.stored_at(self.key(number))
 
     def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Queue up with other writers of this machine (the port says the rest)."""

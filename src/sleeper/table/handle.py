@@ -15,7 +15,7 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.errors import StorageFailed, TableNotFound
-from sleeper.model.properties import SCHEMA, TableProperties
+from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.delete_table import delete_objects

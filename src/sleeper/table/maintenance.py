@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
+from sleeper.operations.maintenance.collect_garbage import garbage_time
 from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_small_leaves
 from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
 from sleeper.operations.maintenance.split_leaf import SplitResult, sized_leaves, split_leaf
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
-from sleeper.planning.merges import SiblingLeaves, merging_threshold
-from sleeper.planning.merges import small_siblings as plan_merges
-from sleeper.planning.splits import LeafSize
-from sleeper.planning.splits import leaf_sizes as plan_splits
+from sleeper.planning.partitions.merges import SiblingLeaves, merging_threshold
+from sleeper.planning.partitions.merges import small_siblings as plan_merges
+from sleeper.planning.partitions.splits import LeafSize
+from sleeper.planning.partitions.splits import leaf_sizes as plan_splits
 from sleeper.table.handle import OpenedTable, TableHandle
-
-if TYPE_CHECKING:  # an extra, and slow to import
-    pass
 
 _NO_WAIT = datetime.max.replace(tzinfo=UTC)
 
@@ -215,4 +212,5 @@ def _garbage_time(opened: OpenedTable) -> datetime:
     """Return since when a file must be unreferenced to be deleted, by the storage's clock."""
     known = opened.properties.gc
     kept = max(known.delay_minutes, known.versions_kept_minutes)
-    return opened.store.time() - timedelta(minutes=kept)
+    kept_since = opened.store.time() - timedelta(minutes=kept)
+    return garbage_time(kept_since, store=opened.store)

@@ -65,6 +65,8 @@ def to_spark(
         VersionNotFound: there is no transaction `as_of`.
         TableNotFound: the table was deleted.
         BadRequest: the instance is in memory, where no other process can read it.
+        MissingExtra: Python workers are needed, and their Python has no Sleeper, or another
+            version.
 
     Source: rule QRY-20.
     """

@@ -184,6 +184,9 @@ class FaultyFiles:
     def size(self, key: str) -> int:
         return self.inner.size(key)
 
+    def stored_at(self, key: str) -> Any:
+        return self.inner.stored_at(key)
+
     def open_output(self, key: str) -> FaultyOutput:
         opened = self.faults.around("open", key, lambda: self.inner.open_output(key))
         return FaultyOutput(opened, self.faults, key)

@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.known_properties.given import property_texts
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     instance_property_warnings,
     table_property_warnings,
     validate_instance_properties,

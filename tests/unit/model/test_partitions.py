@@ -21,9 +21,9 @@ from sleeper.model.partitions import (
 )
 from sleeper.model.ranges import Range, Region, region_of, whole_region
 from sleeper.model.schema import Field, Primitive, Schema
+from tests.unit.model.grown_trees import TWO, grown_trees
 
 ONE = Schema(row_keys=[Field("n", Primitive.LONG)])
-TWO = Schema(row_keys=[Field("n", Primitive.LONG), Field("s", Primitive.STRING)])
 LEAST = -(2**63)
 
 points_lists = st.sets(st.integers(-50, 50), max_size=20).map(sorted)
@@ -41,22 +41,6 @@ def tree_of(*points, schema=ONE) -> PartitionTree:
 
 def ranges_of(tree: PartitionTree) -> list[tuple[int, int | None]]:
     return [(leaf.region.ranges[0].min, leaf.region.ranges[0].max) for leaf in tree.leaves()]
-
-
-@st.composite
-def grown_trees(draw):
-    """Return a tree of two dimensions that was split at random, at random places."""
-    new_id = ids()
-    tree = PartitionTree.of([Partition(partition_id="root", region=whole_region(TWO))])
-    for _ in range(draw(st.integers(0, 8))):
-        leaf = draw(st.sampled_from(list(tree.leaves())))
-        dimension = draw(st.integers(0, 1))
-        at = draw(st.integers(-9, 9) if dimension == 0 else st.text("abc", max_size=3))
-        whole = leaf.region.ranges[dimension]
-        if at in whole and at != whole.min:
-            parent, *children = split_partition(leaf, at, dimension=dimension, new_id=new_id)
-            tree = tree.with_split(parent, children)
-    return tree
 
 
 class TestTreeFromSplitPoints:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.known_properties.kinds import BYTE_SIZE, LIST
-from sleeper.model.processing import AgeOff
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     INSTANCE_PROPERTIES,
     KNOWN_INSTANCE_PROPERTIES,
     TABLE_PROPERTIES,
@@ -24,6 +23,7 @@ from sleeper.model.properties import (
     validate_instance_properties,
     validate_table_properties,
 )
+from sleeper.model.processing import AgeOff
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.STRING)], values=[Field("n", Primitive.LONG)])
@@ -162,6 +162,10 @@ class TestKnownProperties:
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
+            "sleeper.jobs.receives.max",
+            "sleeper.jobs.retry.first.seconds",
+            "sleeper.jobs.retry.max.seconds",
+            "sleeper.jobs.url",
             "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",

@@ -10,9 +10,9 @@ from typing import Any
 
 from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.model.known_properties.typed import SCHEMA
 from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing
-from sleeper.model.properties import SCHEMA
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_table import create_table

@@ -18,9 +18,9 @@ from sleeper.model.partitions import (
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.buckets import plan_buckets, plan_even_buckets
+from tests.unit.model.grown_trees import TWO, grown_trees
 
 ONE = Schema(row_keys=(Field("id", Primitive.LONG),))
-TWO = Schema(row_keys=(Field("id", Primitive.LONG), Field("name", Primitive.STRING)))
 
 
 @dataclass
@@ -59,22 +59,6 @@ def bucket_of(buckets, tree, key) -> int:
     """Where a row goes, by what a task is told."""
     bucket = buckets.range_buckets[buckets.range_of(key[0])]
     return bucket if isinstance(bucket, int) else bucket[tree.leaf_of(key).partition_id]
-
-
-@st.composite
-def trees_of_two_keys(draw) -> PartitionTree:
-    """A tree that was split at random, on either key."""
-    new_id = ids()
-    tree = PartitionTree.of([Partition(partition_id="root", region=whole_region(TWO))])
-    for _ in range(draw(st.integers(0, 10))):
-        leaf = draw(st.sampled_from(list(tree.leaves())))
-        dimension = draw(st.integers(0, 1))
-        at = draw(st.integers(-9, 9) if dimension == 0 else st.text("abc", min_size=1, max_size=3))
-        whole = leaf.region.ranges[dimension]
-        if at in whole and at != whole.min:
-            parent, *children = split_partition(leaf, at, dimension=dimension, new_id=new_id)
-            tree = tree.with_split(parent, children)
-    return tree
 
 
 class TestBuckets:
@@ -148,7 +132,7 @@ class TestBuckets:
 
         assert len(plan_even_buckets(tree.leaves(), wanted)) == buckets
 
-    @given(trees_of_two_keys(), st.data(), st.integers(1, 40))
+    @given(grown_trees(), st.data(), st.integers(1, 40))
     def test_brings_every_row_to_a_task_that_has_its_leaf(self, tree, data, wanted):
         """Whatever the tree and the sample, a row's bucket holds the row's leaf."""
         keys = st.tuples(st.integers(-12, 12), st.text("abcd", max_size=3))

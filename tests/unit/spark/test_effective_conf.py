@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.properties import InstanceProperties, TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.spark.submit.effective_conf import (
     DEFAULTS,
     RELEASE_LABEL,

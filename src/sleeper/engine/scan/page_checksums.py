@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
-from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError, StorageFailed
+from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
-from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.file_end import ReadRanges, range_reader
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf
 from sleeper.lookup.parquet.page_index import (
     PageLocations,
@@ -67,7 +67,7 @@ def verify_pages(files: Objects, filename: str) -> VerifiedFile:
         DataDamaged: the file is missing or damaged; names the file, row group and column.
         StorageFailed: the file cannot be read.
     """
-    read = _reader_of(files, filename)
+    read = range_reader(files.read_ranges, filename)
     try:
         size_bytes = files.size(filename)
         index = open_file(filename, size_bytes, read)
@@ -310,21 +310,3 @@ def _check_counts(pages: Sequence[Page], piece: _Piece) -> None:
     if chunk.leaf.repetition_max or chunk.leaf.definition_max:
         for page in pages:
             check_levels(page, chunk.leaf)
-
-
-def _reader_of(files: Objects, filename: str) -> ReadRanges:
-    """Return a function that reads ranges of one file and vouches for their lengths."""
-
-    def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        try:
-            blobs = files.read_ranges(filename, ranges)
-        except OSError as error:
-            raise StorageFailed(
-                f"data file {filename!r} cannot be read: {error}. Mend the storage and try again."
-            ) from error
-        for blob, (offset, length) in zip(blobs, ranges, strict=True):
-            if len(blob) != length:
-                raise ValueError(f"it ends before byte {offset + length}")
-        return blobs
-
-    return read

@@ -20,7 +20,7 @@ from sleeper.interfaces.cli.options import (
 from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
-from sleeper.model.properties import (
+from sleeper.model.known_properties.typed import (
     SCHEMA,
 )
 from sleeper.model.schema import Schema, type_to_text

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sleeper.errors import StorageFailed
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.page_sums import (
     PAGE_SUMS_END_BYTES,
@@ -41,6 +42,29 @@ class FileEnd:
     sums: PageSums | None
     held: bytes
     held_at: int
+
+
+def range_reader(
+    read_ranges: Callable[[str, Sequence[tuple[int, int]]], list[bytes]], filename: str
+) -> ReadRanges:
+    """Return a function that reads ranges of one data file, and checks that none is cut short.
+
+    It raises StorageFailed where the file cannot be read, and ValueError where it ends too early.
+    """
+
+    def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        try:
+            blobs = read_ranges(filename, ranges)
+        except OSError as error:
+            raise StorageFailed(
+                f"data file {filename!r} cannot be read: {error}. Mend the storage and try again."
+            ) from error
+        for blob, (offset, length) in zip(blobs, ranges, strict=True):
+            if len(blob) != length:
+                raise ValueError(f"it ends before byte {offset + length}")
+        return blobs
+
+    return read
 
 
 def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:

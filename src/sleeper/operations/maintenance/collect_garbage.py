@@ -38,6 +38,25 @@ class GcBatch:
     more: bool = False
 
 
+def garbage_time(kept_since: datetime, *, store: StateStore) -> datetime:
+    """Return the time before which files must have lost their last reference to be deleted.
+
+    Versions that were the newest one at `kept_since` or later keep their files. The date of an
+    entry does not say until when the version before it was the newest one, as its writer may have
+    been stopped before it stored the entry; so the log is asked, if there is garbage at all.
+
+    Args:
+        kept_since: Readers who began before this time have ended.
+        store: The table's state.
+
+    Raises:
+        StorageFailed: the state or its log cannot be read.
+    """
+    if not any(True for _ in collectable([store.refresh()], kept_since)):
+        return kept_since
+    return store.dates_stored_before(kept_since)
+
+
 def garbage(
     state: TableState, before: datetime, *, after: str = "", files_max: int
 ) -> Sequence[str]:
@@ -58,8 +77,8 @@ def collect_garbage(
     counts as deleted (GC-2, GC-5). What is unreferenced is never referenced again.
 
     Args:
-        before: Files that lost their last reference before this time are deleted. Queries that
-            began before may still read younger ones.
+        before: Files that lost their last reference before this time are deleted: by
+            `garbage_time`.
         after: Begin past this name.
         files_max: Files of a batch.
         store: The table's state.

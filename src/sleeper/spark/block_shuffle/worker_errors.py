@@ -22,6 +22,10 @@ _MARK = "sleeper-error: "
 _MISSING = re.compile(
     r"No module named '((?:sleeper|pyarrow|polars|datafusion|datasketches|numpy)\b[\w.]*)'"
 )
+_OTHER_SLEEPER = re.compile(r"Can't get attribute '\w+' on <module 'sleeper\b")
+_OTHER_PYTHON = re.compile(
+    r"PYTHON_VERSION_MISMATCH\].*? version: (\d+\.\d+).*? driver: (\d+\.\d+)"
+)
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -67,19 +71,24 @@ def error_in(text: str) -> SleeperError | None:
                 return kind(*arguments)  # type: ignore[no-any-return]
         except (AttributeError, TypeError, ValueError):
             continue  # words that only look like such a line
-    return _missing_module(text)
+    return _unfit_python(text)
 
 
-def _missing_module(text: str) -> MissingExtra | None:
-    """Return what to do about workers that cannot import Sleeper."""
-    found = _MISSING.search(text)
-    if found is None:
+def _unfit_python(text: str) -> MissingExtra | None:
+    """Return what to do about workers whose Python has no Sleeper, or another version."""
+    if found := _MISSING.search(text):
+        what = f"has no module {found[1]!r}"
+    elif _OTHER_SLEEPER.search(text):
+        what = "has another version of Sleeper than this process"
+    elif found := _OTHER_PYTHON.search(text):
+        what = f"is version {found[1]}, and that of this process {found[2]}"
+    else:
         return None
     return MissingExtra(
-        f"the Python of Spark's workers has no module {found[1]!r}: it must be one with this "
-        "version of Sleeper installed. Set PYSPARK_PYTHON (or spark.pyspark.python) to such a "
-        "Python before the Spark session starts, the same path on every machine; on a cluster "
-        "ship one by `sleeper spark-environment`"
+        f"the Python of Spark's workers {what}: it must be one with this version of Sleeper "
+        "installed. Set PYSPARK_PYTHON (or spark.pyspark.python) to such a Python before the Spark "
+        "session starts, the same path on every machine; on a cluster ship one by "
+        "`sleeper spark-environment`"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
-from sleeper.model.properties import InstanceProperties, TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 
 Platform = Literal["spark-submit", "kubernetes", "emr", "emr-serverless"]
 

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
+from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
-from sleeper.model.properties import TABLE_PROPERTIES
 from sleeper.spark.submit.emr import Emr, Setting, emr_setting_failures
 from sleeper.spark.submit.emr_serverless import EmrServerless, worker_failures
 from sleeper.spark.submit.request import NO_ENVIRONMENT

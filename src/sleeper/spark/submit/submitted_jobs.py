@@ -15,7 +15,7 @@ from sleeper.model.formats.bulk_import_job import (
     read_bulk_import_job,
     write_bulk_import_job,
 )
-from sleeper.model.properties import InstanceProperties, TableProperties
+from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects

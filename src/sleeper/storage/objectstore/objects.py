@@ -120,6 +120,18 @@ class BucketObjects:
         except vendor_errors() as error:
             raise self._read_failure(error, key) from error
 
+    def stored_at(self, key: str) -> datetime | None:
+        """Ask for the object's head."""
+        name = self._opened(key)
+        try:
+            return self._modified(name)
+        except FileNotFoundError as error:
+            if is_missing_bucket(error):
+                raise self._read_failure(error, key) from error
+            return None
+        except vendor_errors() as error:
+            raise self._read_failure(error, key) from error
+
     def open_output(self, key: str) -> BucketOutput:
         """Open a stream that is sent in parts; the store joins them when it is closed."""
         return BucketOutput(
@@ -155,12 +167,9 @@ class BucketObjects:
         self.put(_TIME_KEY, b".")
         name = self._opened(_TIME_KEY)
         try:
-            modified: datetime = self.client.call(
-                lambda store: obstore().head(store, name)["last_modified"]
-            )
+            return self._modified(name)
         except vendor_errors() as error:
             raise self._read_failure(error, _TIME_KEY) from error
-        return modified.astimezone(UTC)
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
         """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
@@ -169,6 +178,12 @@ class BucketObjects:
     def under(self, prefix: str) -> BucketObjects:
         """Return the objects of one folder. Both share the connection."""
         return replace(self, prefix=self.prefix + folder_prefix(prefix))
+
+    def _modified(self, name: str) -> datetime:
+        modified: datetime = self.client.call(
+            lambda store: obstore().head(store, name)["last_modified"]
+        )
+        return modified.astimezone(UTC)
 
     def _listed(self, start: str, after: str) -> Iterator[ObjectInfo]:
         folder = start[: start.rfind("/") + 1]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from sleeper.interfaces import bulk_import_job
-from sleeper.model.properties import InstanceProperties
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
