@@ -129,7 +129,8 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
 
 
 def job_stores_of(
-    place: Place,
+    objects: Objects,
+    instance_url: str,
     url: str | None,
     settings: Mapping[QueueName, QueueSettings],
     *,
@@ -140,7 +141,8 @@ def job_stores_of(
     """Return where the jobs of an instance are kept. Nothing is read; those in memory are new.
 
     Args:
-        place: Where the instance is.
+        objects: The instance's objects.
+        instance_url: Where the instance is.
         url: The property `sleeper.jobs.url`: `sqlite://` and an absolute path, or None for
             `services/jobs.sqlite` in a folder, and memory for an instance in memory.
         settings: How queues deliver; one that is missing has the default settings.
@@ -153,17 +155,17 @@ def job_stores_of(
     """
     if url is not None:
         path = Path(url.removeprefix("sqlite://"))
-    elif place.scheme == "memory":
-        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
-    elif place.scheme == "file":
-        path = Path(place.url) / paths.JOBS
-    else:
+    elif isinstance(objects, BucketObjects):
         raise PropertiesInvalid(
             {
-                "sleeper.jobs.url": f"{place.url} is in a bucket, which cannot hold queues: set "
+                "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
                 "sleeper.jobs.url to sqlite:///and/an/absolute/path on the machine that runs jobs."
             }
         )
+    elif isinstance(objects, FolderObjects):
+        path = Path(instance_url) / paths.JOBS
+    else:
+        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
     return SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id)
 
 
