@@ -106,9 +106,9 @@ def query(
         keys: Many complete row keys: a list, or an Arrow or NumPy array.
         range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
             max_inclusive)}; None is no limit. For any of the row key fields.
-            regions: Several such ranges; a row in two of them is returned once.
-            columns: The columns to return, in this order; all without it.
-            as_of: A transaction number: reads the table as it was after that transaction.
+        regions: Several such ranges; a row in two of them is returned once.
+        columns: The columns to return, in this order; all without it.
+        as_of: A transaction number: reads the table as it was after that transaction.
 
     Returns:
         Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,

@@ -185,11 +185,11 @@ class TestOutput:
     @pytest.mark.parametrize(
         ("options", "complaint"),
         [
-            (["--output", "x.txt"], "'x.txt' does not end in a known format: give --format"),
-            (["--output", "x.csv", "--format", "table"], "a table is for reading"),
-            (["--output", "x.csv", "--json"], "say different things"),
-            (["--format", "csv", "--json"], "say different things"),
-            (["--output", "no/such/x.csv"], "there is no folder 'no/such'"),
+            (["--output", "x.txt"], "'x.txt' does not end with a known format: give --format"),
+            (["--output", "x.csv", "--format", "table"], "--format table is for the terminal"),
+            (["--output", "x.csv", "--json"], "contradict each other"),
+            (["--format", "csv", "--json"], "contradict each other"),
+            (["--output", "no/such/x.csv"], "folder 'no/such' does not exist"),
             (["--key", "taxi"], "'taxi' should be NAME=VALUE"),
             (["--range", "taxi=a"], "'a' should be MIN,MAX"),
             (["--range", "taxi=a,b,c"], "'a,b,c' has more than one comma"),

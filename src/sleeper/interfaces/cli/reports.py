@@ -1,4 +1,4 @@
-"""`sleeper report`: what there is, counted."""
+"""`sleeper report`: shows tables, partitions, files and claims."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sleeper.interfaces.cli.present import (
 
 
 class _TablesFirst(click.Group):
-    """A group that is its command `tables` where none is named."""
+    """A group that runs its command `tables` if none is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments, those of `tables` too."""
+        """Parse arguments, including those of `tables`."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["tables", *args])
 
@@ -108,7 +108,7 @@ def partitions(table: str, instance: str, as_json: bool) -> None:
 @instance_option
 @json_option
 def claims(table: str, instance: str, as_json: bool) -> None:
-    """Show which files of TABLE compaction jobs have claimed, by whom and since when.
+    """Show the claims of compaction jobs on files of TABLE: owner and age.
 
     \b
     Example:
@@ -131,7 +131,7 @@ def claims(table: str, instance: str, as_json: bool) -> None:
 @instance_option
 @json_option
 def files(table: str, verbose: bool, instance: str, as_json: bool) -> None:
-    """Show the files of TABLE in figures.
+    """Show counts of the files of TABLE.
 
     \b
     Example:
