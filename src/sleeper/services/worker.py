@@ -14,7 +14,8 @@ from datetime import datetime
 
 from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
-from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.jobs.run_events import RunEvents
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.ports.ids import NewId
@@ -165,7 +166,7 @@ class Worker:
         queue.delete([message.receipt])
 
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = _JobEvents(self._reader, job, self._new_id(), self._task.task_id)
+        events = _run_events(self._reader.kind, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -184,12 +185,12 @@ class Worker:
             self._count(started)
             return
         if outcome.is_finished:
-            self._record(job, events.finished(self._recorder.now(), outcome))
+            self._record(job, _finished(events, self._recorder.now(), outcome))
         self._count(started, outcome)
         source.queue.delete([message.receipt])
 
     def _outcome(
-        self, source: WorkQueue, message: ReceivedMessage, job: Job, events: _JobEvents
+        self, source: WorkQueue, message: ReceivedMessage, job: Job, events: RunEvents
     ) -> JobOutcome:
         """Run a job, unless its work was done before."""
         before = job.done_before()
@@ -245,52 +246,25 @@ class Worker:
         )
 
 
-class _JobEvents:
-    """The events of one run."""
+def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents:
+    return RunEvents(
+        kind=kind,
+        table_id=job.table_id,
+        job_id=job.job_id,
+        run_id=run_id,
+        task_id=task_id,
+        input_files=job.input_files,
+    )
 
-    def __init__(self, reader: JobReader, job: Job, run_id: str, task_id: str) -> None:
-        self._kind = reader.kind
-        self._job = job
-        self.run_id = run_id
-        self.task_id = task_id
 
-    def accepted(self, at: datetime) -> JobEvent:
-        return JobEvent(
-            kind=self._kind,
-            table_id=self._job.table_id,
-            job_id=self._job.job_id,
-            type=JobEventType.ACCEPTED,
-            at=at,
-            input_files=self._job.input_files,
-        )
-
-    def started(self, at: datetime) -> JobEvent:
-        return self._event(JobEventType.STARTED, at, input_files=self._job.input_files)
-
-    def failed(self, at: datetime, reasons: tuple[str, ...], *, is_final: bool = False) -> JobEvent:
-        return self._event(JobEventType.FAILED, at, reasons=reasons, is_final=is_final)
-
-    def finished(self, at: datetime, outcome: JobOutcome) -> JobEvent:
-        return self._event(
-            JobEventType.FINISHED,
-            at,
-            files=outcome.files,
-            rows_read=outcome.rows_read,
-            rows_written=outcome.rows_written,
-            transaction=outcome.transaction,
-            locations=outcome.locations,
-            platform=outcome.platform,
-            is_committed=outcome.is_committed,
-        )
-
-    def _event(self, type_: JobEventType, at: datetime, **details: object) -> JobEvent:
-        return JobEvent(
-            kind=self._kind,
-            table_id=self._job.table_id,
-            job_id=self._job.job_id,
-            type=type_,
-            at=at,
-            run_id=self.run_id,
-            task_id=self.task_id,
-            **details,  # type: ignore[arg-type]
-        )
+def _finished(events: RunEvents, at: datetime, outcome: JobOutcome) -> JobEvent:
+    return events.finished(
+        at,
+        files=outcome.files,
+        rows_read=outcome.rows_read,
+        rows_written=outcome.rows_written,
+        transaction=outcome.transaction,
+        locations=outcome.locations,
+        platform=outcome.platform,
+        is_committed=outcome.is_committed,
+    )
