@@ -335,7 +335,7 @@ class TestLostReplies:
         log.reads = [StorageFailed("no answer")] * 3
 
         with pytest.raises(
-            CommitUnknown, match=r"Delete none of its files.*same job id"
+            CommitUnknown, match=r"Do not delete its files.*same job id"
         ) as unknown:
             writer.commit(add("a"))
 
