@@ -57,7 +57,7 @@ BUGS = (
     ),
     Bug(
         name="failing-function-run-in-every-leaf",
-        breaks="A compaction goes on through all leaves, although the table's function always fails.",
+        breaks="A compaction goes on through all leaves, though the function always fails.",
         module="operations/maintenance/compact.py",
         right="    stop = len(ended) >= _FAILURES_MAX and all(\n",
         wrong="    stop = len(ended) > 1000 and all(\n",
