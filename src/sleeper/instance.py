@@ -28,6 +28,8 @@ from sleeper.errors import (
     TableNotFound,
     UrlInvalid,
 )
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -225,6 +227,7 @@ class Instance:
             allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
         )
+        self._jobs: InstanceJobs | None = None
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""
@@ -294,6 +297,18 @@ class Instance:
         delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
 
     @property
+    def jobs(self) -> InstanceJobs:
+        """The instance's jobs: what workers are asked to do, and what became of it.
+
+        Raises:
+            BadRequest: the instance is in a bucket, and `sleeper.jobs.url` does not say where its
+                queues are.
+        """
+        if self._jobs is None:
+            self._jobs = open_jobs(self._context, sleep=time.sleep)
+        return self._jobs
+
+    @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
         context = self._context
@@ -315,7 +330,9 @@ class Instance:
         return record
 
     def close(self) -> None:
-        """Let go of what is open. A `memory://` instance ends here."""
+        """Close what is open. A `memory://` instance ends here."""
+        if self._jobs is not None:
+            self._jobs.stores.close()
         if isinstance(self._context.objects, MemoryObjects):
             self._context.objects.close()
 

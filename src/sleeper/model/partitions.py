@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
+
+MERGED_IDS_MAX = 100_000
+"""Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,8 @@ class PartitionTree:
         partitions: Partition id to partition.
         root_id: The one without a parent.
         merged: Id of a leaf that was merged with its sibling, to the parent that is a leaf in
-            their place. What writers with an older tree have made for it goes there.
+            their place. References from writers with a stale tree go there. The ids that were
+            merged last, in their order: older ones are forgotten.
     """
 
     partitions: Mapping[str, Partition]
@@ -160,7 +164,8 @@ class PartitionTree:
         kept = {name: each for name, each in self.partitions.items() if each not in children}
         kept[parent_id] = replace(parent, child_ids=(), dimension=None)
         gone = dict.fromkeys(parent.child_ids, parent_id)
-        return replace(self, partitions=kept, merged={**self.merged, **gone})
+        merged = {**self.merged, **gone}
+        return replace(self, partitions=kept, merged=_last_items(merged, MERGED_IDS_MAX))
 
     def surviving_partition(self, partition_id: str) -> str:
         """Return the partition that has these rows now: itself, or the one it was merged into.
@@ -200,6 +205,12 @@ class PartitionTree:
             raise SplitInvalid(
                 f"{len(self.partitions) - reached} partitions hang on no parent in the tree"
             )
+
+
+def _last_items(mapping: dict[str, str], count: int) -> dict[str, str]:
+    if len(mapping) <= count:
+        return mapping
+    return dict(islice(mapping.items(), len(mapping) - count, None))
 
 
 def check_split(parent: Partition, children: Sequence[Partition]) -> None:

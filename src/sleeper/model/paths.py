@@ -4,6 +4,7 @@
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
     <table id>/statestore/transactions/ · snapshots/            the table's truth
     tables/                                                     the table index
+    services/jobs.sqlite                                        queues, tracker, batcher
 
 A data file is named by its path inside the table's folder, so an instance may be moved.
 """
@@ -20,6 +21,7 @@ IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,}
 _IN_TABLE = re.compile(IN_TABLE)
 
 INSTANCE_PROPERTIES = "instance.properties"
+JOBS = "services/jobs.sqlite"
 
 
 def data_file(partition_id: str, name: str) -> str:

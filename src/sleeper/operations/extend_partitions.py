@@ -9,7 +9,7 @@ from sleeper.engine.inputs.key_sample import KeySample
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
 from sleeper.model.schema import Schema
-from sleeper.planning.extend_tree import extend_tree
+from sleeper.planning.partitions.extend_tree import extend_tree
 from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState

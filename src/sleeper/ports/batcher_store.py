@@ -37,6 +37,11 @@ class BatcherStore(Protocol):
     ) -> list[SubmittedFile]:
         """Put pending files of one table into a new job that is to be sent to `queue`.
 
+        Args:
+            job_id: A fresh id: no job had it before.
+            files: What is to be in the job, as `pending` returned it.
+            queue: Where the job is to be sent.
+
         Returns:
             Those that are in the job now: files that are pending no more, or were submitted again
             since, stay out of it. With none, there is no job.

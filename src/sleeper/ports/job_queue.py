@@ -23,7 +23,8 @@ class JobQueue(Protocol):
         """Store messages durably, in order. On failure, some of them may have been stored.
 
         Raises:
-            BadRequest: a body is too large, or group and queue do not fit.
+            BadRequest: a body is empty or too large, a delay is too long, or group and queue do
+                not fit. None of them was stored.
         """
         ...
 
@@ -35,7 +36,11 @@ class JobQueue(Protocol):
         Args:
             count_max: How many at most; 1 to 10.
             wait_s: How long to wait for a first one; 0 to 20 seconds.
-            visibility_s: How long they are hidden; None for the queue's own time.
+            visibility_s: How long they are hidden, 12 hours at most; None for the queue's own
+                time.
+
+        Raises:
+            BadRequest: an argument is out of its range.
         """
         ...
 
@@ -50,7 +55,8 @@ class JobQueue(Protocol):
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Delete messages that were handled; for each, False when its receipt is stale.
 
-        A stale receipt deletes nothing: the message was, or will be, delivered to another.
+        A stale receipt deletes nothing: the message was delivered to another since. A receipt
+        whose visibility has ended is not stale before that.
         """
         ...
 

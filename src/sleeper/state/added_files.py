@@ -116,7 +116,7 @@ def add_files(
         assert done is not None
         return done
     except CommitUnknown as error:
-        raise CommitUnknown(
+        raise type(error)(  # CommitOverwritten stays what it is
             f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
             f"command line --job-id {shlex.quote(job.job_id)}."
         ) from error

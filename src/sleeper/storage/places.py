@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sleeper.errors import StorageFailed, UrlInvalid
+from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.model import paths
+from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (
     ObjectStoreSettings,
     is_bucket_url,
@@ -21,10 +22,13 @@ from sleeper.model.object_stores import (
     without_credentials,
 )
 from sleeper.ports.ids import NewId
+from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.conditions import check_conditions_once
 from sleeper.storage.objectstore.objects import BucketObjects
@@ -122,6 +126,47 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
         before_append=partial(check_conditions_once, objects, new_id),
         read_back=read_back != "never",
     )
+
+
+def job_stores_of(
+    objects: Objects,
+    instance_url: str,
+    url: str | None,
+    settings: Mapping[QueueName, QueueSettings],
+    *,
+    now: Callable[[], datetime],
+    sleep: Callable[[float], None],
+    new_id: NewId,
+) -> JobStores:
+    """Return where the jobs of an instance are kept. Nothing is read; those in memory are new.
+
+    Args:
+        objects: The instance's objects.
+        instance_url: Where the instance is.
+        url: The property `sleeper.jobs.url`: `sqlite://` and an absolute path, or None for
+            `services/jobs.sqlite` in a folder, and memory for an instance in memory.
+        settings: How queues deliver; one that is missing has the default settings.
+        now: The clock (aware, UTC).
+        sleep: Waits for so many seconds.
+        new_id: Makes an id that no other process uses.
+
+    Raises:
+        PropertiesInvalid: the instance is in a bucket, and `url` is None.
+    """
+    if url is not None:
+        path = Path(url.removeprefix("sqlite://"))
+    elif isinstance(objects, BucketObjects):
+        raise PropertiesInvalid(
+            {
+                "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
+                "sleeper.jobs.url to sqlite:///and/an/absolute/path on the machine that runs jobs."
+            }
+        )
+    elif isinstance(objects, FolderObjects):
+        path = Path(instance_url) / paths.JOBS
+    else:
+        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
+    return SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id)
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:

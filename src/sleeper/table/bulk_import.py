@@ -25,7 +25,7 @@ from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
-from sleeper.planning.extend_tree import leaves_wanted
+from sleeper.planning.partitions.extend_tree import leaves_wanted
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame

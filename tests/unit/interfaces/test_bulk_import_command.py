@@ -130,7 +130,7 @@ class TestHere:
         [
             ("{", "Error parsing JSON. Reason: "),
             ('{"files": ["x"]}', "Table not found: none was named"),
-            ('{"tableId": "gone", "files": []}', "Table not found: gone; The list of files"),
+            ('{"tableId": "gone", "files": []}', "Table not found: gone; The input files must be"),
             ('{"tableName": "trips", "files": [null]}', "One of the files was null"),
         ],
     )

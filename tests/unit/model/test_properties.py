@@ -162,6 +162,10 @@ class TestKnownProperties:
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
+            "sleeper.jobs.receives.max",
+            "sleeper.jobs.retry.first.seconds",
+            "sleeper.jobs.retry.max.seconds",
+            "sleeper.jobs.url",
             "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.errors import CommitContended, CommitUnknown, NullKeys
+from sleeper.errors import CommitContended, CommitOverwritten, CommitUnknown, NullKeys
 from sleeper.model import paths
 from sleeper.model.keys import Key
 from tests.unit.operations.small_tables import SmallTable, small_table
@@ -184,10 +184,18 @@ class TestCommits:
         assert len(table.store.refresh().references()) == 2
 
     @pytest.mark.parametrize(
-        ("error", "kept"), [(CommitContended("others"), 0), (CommitUnknown("no answer"), 4)]
+        ("error", "kept"),
+        [
+            (CommitContended("others"), 0),
+            (CommitUnknown("no answer"), 4),
+            (CommitOverwritten("replaced"), 4),
+        ],
     )
     def test_files_are_deleted_only_where_the_commit_has_surely_failed(self, error, kept):
-        """After CommitUnknown they may be referenced, so they stay (rule ING-2)."""
+        """
+        After CommitUnknown they may be referenced, so they stay (rule ING-2). The error keeps its
+        class, and so whether it may be tried again.
+        """
         table = small_table([3])
 
         class NoAnswer:
@@ -201,10 +209,11 @@ class TestCommits:
 
         table.store = NoAnswer()
 
-        with pytest.raises(type(error)):
+        with pytest.raises(type(error)) as told:
             table.ingest(ROWS)
 
         assert len(table.keys()) == kept
+        assert told.value.retryable == error.retryable
 
     def test_progress_is_told(self):
         """Rows so far, and their total where it is known."""

@@ -42,9 +42,9 @@ KEY_VALUES = {
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from(
     ["a", "b", "root", "L", "R"]
 )
-FILES = NAMES.filter(may_be_data_file) | NAMES.filter(lambda name: name and "/" not in name).map(
-    lambda name: f"data/partition_root/{name}.parquet"
-)
+FILES = NAMES.filter(may_be_data_file) | NAMES.filter(
+    lambda name: name and not {"/", "\0"} & {*name}
+).map(lambda name: f"data/partition_root/{name}.parquet")
 TIMES = st.datetimes(max_value=datetime(9000, 1, 1), timezones=st.just(UTC))
 MAYBE_TIMES = st.none() | TIMES
 COUNTS = st.integers(0, 2**63 - 1)

@@ -345,6 +345,20 @@ class TestCatchingUp:
         """The commit goes to the end of the log, not into its past."""
         assert left_behind.commit(add(10)).number == 10
 
+    def test_does_not_pass_over_what_only_a_newer_sleeper_knows(self, place):
+        """A snapshot beyond it holds less than the entry says, to a reader that is too old."""
+        reader = place.filled(1)
+        writer = place.open(OFTEN)
+        for number in range(3, 10):
+            writer.commit(add(number))
+        place.log.entries[3] = place.log.entries[3].replace(b"ADD_FILES", b"DELETE_ROWS")
+        assert max(place.snapshots.parts) > 3
+
+        with pytest.raises(FormatTooNew, match="DELETE_ROWS"):
+            reader.refresh()
+        with pytest.raises(FormatTooNew, match="DELETE_ROWS"):
+            reader.commit(add(10))
+
     def test_says_so_when_no_snapshot_reaches_further(self, place):
         """Then the entry is needed, and its damage is told."""
         reader = place.filled(2)

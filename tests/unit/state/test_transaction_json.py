@@ -114,6 +114,14 @@ class TestDamage:
         with pytest.raises(FormatTooNew, match="entry 7 has format 2"):
             decode_entry(newer, SCHEMA, "entry 7")
 
+    def test_a_newer_type_of_transaction_asks_for_an_upgrade(self):
+        """It is not damaged either: a reader that went on without it would answer wrong."""
+        known = encode_entry(entry(ClearFiles()), SCHEMA)
+        newer = known.replace(b"CLEAR_FILES", b"DELETE_ROWS")
+
+        with pytest.raises(FormatTooNew, match="entry 7 has a transaction of type 'DELETE_ROWS'"):
+            decode_entry(newer, SCHEMA, "entry 7")
+
     @pytest.mark.parametrize(
         "body",
         [

@@ -149,6 +149,16 @@ def test_a_newer_format_is_named(objects, key):
         open_index(objects).all()
 
 
+def test_a_newer_type_of_change_is_named(objects):
+    """It is no damage: somebody with a newer Sleeper changed the index."""
+    change = {"type": "branch", "tableId": "t"}
+    entry = {"entryId": "newer", "format": 1, "change": change}
+    objects.put(ENTRY.format(1), json.dumps(entry).encode())
+
+    with pytest.raises(FormatTooNew, match="'branch'"):
+        open_index(objects).all()
+
+
 def test_entries_can_be_read_by_people(objects):
     """Each is JSON that says what was changed."""
     index = open_index(objects)

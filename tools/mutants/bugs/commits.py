@@ -13,6 +13,14 @@ OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest
 
 BUGS = (
     Bug(
+        name="newer-types-are-damage",
+        breaks="A reader that does not know a type of transaction goes on from a later snapshot.",
+        module="state/transaction_json.py",
+        right="        _check_types(transactions, where)\n",
+        wrong="",
+        tests=("tests/unit/state/test_state_store.py",),
+    ),
+    Bug(
         name="entry-overwritten",
         breaks="An entry takes its number whether or not it is taken.",
         module="storage/object_log.py",

@@ -25,6 +25,14 @@ BUGS = (
         tests=("tests/unit/planning/test_push_down.py",),
     ),
     Bug(
+        name="newest-merges-forgotten",
+        breaks="A table that remembers enough merges forgets the newest, not the oldest.",
+        module="model/partitions.py",
+        right="    return dict(islice(mapping.items(), len(mapping) - count, None))\n",
+        wrong="    return dict(islice(mapping.items(), count))\n",
+        tests=("tests/unit/state/transactions/test_merges.py",),
+    ),
+    Bug(
         name="upper-leaf-forgotten",
         breaks="A merge of two leaves forgets the references of the upper one.",
         module="state/transactions/merges.py",

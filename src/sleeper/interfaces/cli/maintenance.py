@@ -22,7 +22,7 @@ from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
-from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.partitions.merges import SiblingLeaves
 from sleeper.table.compaction import CompactionSummary
 from sleeper.table.maintenance import GcSummary
 

@@ -27,7 +27,8 @@ class QueueSettings:
     """How one queue delivers.
 
     Attributes:
-        fifo: Messages of one group are delivered in order, one at a time.
+        fifo: Messages of one group are delivered in order: one receive may return several, and
+            while one of them is hidden, no other is delivered.
         visibility_s: Seconds for which a received message is hidden from others.
         receives_max: A message that was received so often without being deleted becomes a dead
             letter at the next receive.
@@ -43,9 +44,9 @@ class NewMessage:
     """A message to send.
 
     Attributes:
-        body: Text, 256 KiB of UTF-8 at most.
-        delay_s: Seconds before it can be received.
-        group: Its group in a FIFO queue; None in others.
+        body: Text, 1 byte to 256 KiB of UTF-8.
+        delay_s: Seconds before it can be received; 0 to 900, in a FIFO queue always 0.
+        group: Its group in a FIFO queue, which each message there has; None in others.
         deduplication_id: A message with the same id, sent to the queue in the 5 minutes before,
             makes this one count as sent already. Only in FIFO queues.
     """
@@ -105,7 +106,7 @@ class QueueDepth:
     """How many messages a queue has.
 
     Attributes:
-        ready: Messages that can be received now.
+        ready: Messages that are not hidden. In a FIFO queue some may stand behind a hidden one.
         hidden: Messages that are delayed, or received and neither deleted nor visible again.
         dead: Dead letters.
         oldest_s: Seconds since the oldest of them was sent, dead letters aside; None without one.

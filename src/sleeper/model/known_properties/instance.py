@@ -9,6 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.known_properties.jobs import (
+    BatcherRunProperties,
+    CommitterProperties,
+    CompactionWorkerProperties,
+    ExportQueueProperties,
+    IngestQueueProperties,
+    JobProperties,
+    QueryQueueProperties,
+    TrackerProperties,
+)
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     INSTANCE_ID,
@@ -115,6 +125,14 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Clocks", ClockProperties),
         *properties_of("Partition splitting", SplittingRunProperties),
         *properties_of("Garbage collection", GarbageRunProperties),
+        *properties_of("Jobs", JobProperties),
+        *properties_of("Table state", CommitterProperties),
+        *properties_of("Standard ingest", IngestQueueProperties),
+        *properties_of("Ingest batcher", BatcherRunProperties),
+        *properties_of("Compaction", CompactionWorkerProperties),
+        *properties_of("Queries", QueryQueueProperties),
+        *properties_of("Bulk export", ExportQueueProperties),
+        *properties_of("Trackers", TrackerProperties),
         *UPSTREAM_INSTANCE_PROPERTIES,
     )
 )

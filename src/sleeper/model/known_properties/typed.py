@@ -19,14 +19,7 @@ from sleeper.model.known_properties.given import (
     unbuilt_state_stores,
     without_effect,
 )
-from sleeper.model.known_properties.instance import (
-    INSTANCE_PROPERTIES,
-    ClockProperties,
-    CommitProperties,
-    GarbageRunProperties,
-    GeneralProperties,
-    SplittingRunProperties,
-)
+from sleeper.model.known_properties.instance import INSTANCE_PROPERTIES
 from sleeper.model.known_properties.kinds import Property, read_group
 from sleeper.model.known_properties.maintenance import (
     CompactionProperties,
@@ -43,6 +36,11 @@ from sleeper.model.known_properties.table import (
     ParquetProperties,
     QueryProperties,
     StateStoreProperties,
+)
+from sleeper.model.known_properties.typed_instance import (
+    KNOWN_INSTANCE_PROPERTIES,
+    InstanceProperties,
+    given_text,
 )
 from sleeper.model.processing import (
     AGGREGATIONS,
@@ -77,76 +75,7 @@ _INSTEAD: Final = {
 _ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
 
 _TABLE: Final = {known.name: known for known in TABLE_PROPERTIES}
-_INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
-    known.instance_default: replace(
-        known,
-        name=known.instance_default,
-        description=f"Default of {known.name}: {known.description}",
-        group=f"Defaults for tables: {known.group}",
-        instance_default=None,
-    )
-    for known in TABLE_PROPERTIES
-    if known.instance_default
-}
-
-KNOWN_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = tuple(_INSTANCE.values())
-
-
-def _given(values: Mapping[str, str], name: str) -> str | None:
-    return values.get(name, "").strip() or None
-
-
-@dataclass(frozen=True)
-class InstanceProperties:
-    """An instance's properties, typed and in groups. A group is parsed at its first use.
-
-    Attributes:
-        values: The texts that were set, by full name.
-
-    Raises (from each group):
-        PropertiesInvalid: a value of the group is not allowed.
-    """
-
-    values: Mapping[str, str] = field(default_factory=dict)
-
-    def text(self, name: str) -> str | None:
-        """Return a property's value as text: what was set, else the default, else None."""
-        known = _INSTANCE.get(name)
-        return _given(self.values, name) or (known.default if known else None)
-
-    def _found(self, name: str) -> tuple[str, str] | None:
-        text = _given(self.values, name)
-        return (name, text) if text else None
-
-    @property
-    def id(self) -> str:
-        """The instance's id, or an empty text."""
-        return self.general.instance_id or ""
-
-    @cached_property
-    def general(self) -> GeneralProperties:
-        """The instance's id and format."""
-        return read_group(GeneralProperties, self._found)
-
-    @cached_property
-    def commits(self) -> CommitProperties:
-        """Commits of tables whose own properties say nothing."""
-        return read_group(CommitProperties, self._found)
-
-    @cached_property
-    def clocks(self) -> ClockProperties:
-        """How far clocks may differ."""
-        return read_group(ClockProperties, self._found)
-
-    @cached_property
-    def splitting(self) -> SplittingRunProperties:
-        """One run of partition splitting."""
-        return read_group(SplittingRunProperties, self._found)
-
-    @cached_property
-    def gc(self) -> GarbageRunProperties:
-        """One run of the garbage collector."""
-        return read_group(GarbageRunProperties, self._found)
+_INSTANCE: Final = {known.name: known for known in KNOWN_INSTANCE_PROPERTIES}
 
 
 @dataclass(frozen=True)
@@ -176,11 +105,11 @@ class TableProperties:
         return self._found(name) is not None
 
     def _found(self, name: str) -> tuple[str, str] | None:
-        own = _given(self.values, name)
+        own = given_text(self.values, name)
         if own:
             return name, own
         twin = _TABLE[name].instance_default if name in _TABLE else None
-        shared = _given(self.instance.values, twin) if twin else None
+        shared = given_text(self.instance.values, twin) if twin else None
         return (twin, shared) if twin and shared else None
 
     @cached_property
@@ -241,14 +170,14 @@ class TableProperties:
         with the switch when that is set. Without a flag of its own it takes the instance's
         default, together with the switch or with what suits the state store.
         """
-        switch = _given(self.values, _ASYNC_SWITCH)
+        switch = given_text(self.values, _ASYNC_SWITCH)
         switched_on = self._switched_on(switch)
         flags = read_group(AsyncCommitProperties, self._found)
         if switched_on:
             return flags
         counts_alone = {} if switch else self.values
         names = {item.name: item.metadata["property"].name for item in fields(flags)}
-        off = {each: False for each, name in names.items() if not _given(counts_alone, name)}
+        off = {each: False for each, name in names.items() if not given_text(counts_alone, name)}
         return replace(flags, **off)
 
     def processing(self, schema: Schema) -> Processing:
@@ -284,7 +213,7 @@ def validate_table_properties(
     """
     failures = _refused(given or {}, _TABLE, _INSTANCE) | _failures(values, TABLE_PROPERTIES)
     for check in (
-        lambda: _read_schema(_given(values, SCHEMA) or schema.to_json()),
+        lambda: _read_schema(given_text(values, SCHEMA) or schema.to_json()),
         lambda: parse_processing(
             values.get(FILTERS), values.get(AGGREGATIONS), schema, values.get(FUNCTION)
         ),
@@ -317,7 +246,7 @@ def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """
     failures = {}
     for name, known in (_TABLE | _INSTANCE).items():
-        old, new = _given(before, name), _given(after, name)
+        old, new = given_text(before, name), given_text(after, name)
         if known.editable or old == new:
             continue
         advice = _INSTEAD.get(name, "It was fixed when it was made.")
@@ -356,7 +285,7 @@ def _read_schema(text: str) -> Schema:
 def _failures(values: Mapping[str, str], known: Iterable[Property]) -> dict[str, str]:
     failures: dict[str, str] = {}
     for each in known:
-        text = _given(values, each.name)
+        text = given_text(values, each.name)
         if text is None:
             if each.required:
                 failures[each.name] = f"{each.name} is not set, but it must be: {each.description}"

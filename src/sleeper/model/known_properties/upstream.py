@@ -137,21 +137,13 @@ _STATE = (
     ("statestore.snapshot.creation.lambda.period.seconds", "60", POSITIVE, "Snapshots are made."),
     ("statestore.snapshot.deletion.lambda.period.minutes", "60", POSITIVE, "Old ones deleted."),
     ("statestore.transaction.deletion.lambda.period.minutes", "60", POSITIVE, "Old entries too."),
-    ("statestore.committer.batch.size", "10", QUEUE_BATCH, "Requests the committer takes at once."),
     ("statestore.committer.platform", "LAMBDA", one_of("LAMBDA", "EC2"), "Where it runs."),
     ("tables.index.dynamo.consistent.reads", "true", BOOLEAN, "Reads of the index are consistent."),
 )
 _INGEST = (
-    ("max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."),
     ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
-    ("keepalive.period.seconds", "300", POSITIVE, "How often a message's lease is renewed."),
-    ("queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a message."),
     ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
-    ("job.queue.wait.time", "20", QUEUE_WAIT, "Seconds to wait for a job before the task ends."),
     ("source.bucket", None, LIST, "Buckets to read from."),
-    ("tracker.enabled", "true", BOOLEAN, "Jobs are tracked."),
-    ("job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."),
-    ("task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."),
     ("max.local.rows", "100000000", POSITIVE_LONG, "Rows on local disk (arraylist)."),
     ("memory.max.batch.size", "1000000", POSITIVE_LONG, "Rows in memory (arraylist)."),
     ("arrow.working.buffer.bytes", "268435456", BYTE_SIZE, "Memory for sorting (arrow)."),
@@ -161,12 +153,9 @@ _INGEST = (
     ("async.client.type", "crt", one_of("crt", "java"), "Upstream's S3 client."),
     ("async.crt.part.size.bytes", "134217728", BYTE_SIZE, "Bytes of one part of an upload."),
     ("async.crt.target.throughput.gbps", "10", NUMBER, "Speed of uploads to aim at."),
-    ("batcher.job.creation.period.minutes", "1", POSITIVE, "How often batches are made."),
     ("batcher.job.creation.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for making them."),
-    ("batcher.submitter.timeout.seconds", "20", LAMBDA_TIMEOUT, "Time for taking a submission."),
 )
 _COMPACTION = (
-    ("job.creation.period.minutes", "1", POSITIVE, "How often jobs are created."),
     ("job.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run of it."),
     ("job.commit.batch.size", "1000", POSITIVE, "Finished jobs in one commit, at most."),
     ("job.commit.batching.window.seconds", "30", NOT_NEGATIVE, "How long they are gathered."),
@@ -176,32 +165,22 @@ _COMPACTION = (
     ("task.wait.time.seconds", "20", QUEUE_WAIT, "How long one look at the queue lasts."),
     ("task.delay.before.retry.seconds", "10", NOT_NEGATIVE, "Wait before the next look."),
     ("task.max.idle.time.seconds", "60", NOT_NEGATIVE, "A task that is idle so long ends."),
-    ("task.max.consecutive.failures", "3", POSITIVE, "A task that fails so often ends."),
     ("task.wait.for.input.file.assignment", "false", BOOLEAN, "Tasks wait for their locks."),
-    ("max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."),
     ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
     ("job.max.retries", "3", POSITIVE, "Deliveries of a job, at most."),
     ("job.dispatch.max.retries", "3", POSITIVE, "Deliveries of a batch, at most."),
     ("job.commit.max.retries", "3", POSITIVE, "Deliveries of a commit, at most."),
-    ("tracker.enabled", "true", BOOLEAN, "Jobs are tracked."),
     ("task.x86.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
     ("task.x86.memory.mb", "8192", POSITIVE, "Memory of a task."),
     ("task.arm.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
     ("task.arm.memory.mb", "8192", POSITIVE, "Memory of a task."),
     ("tracker.async.commit.updates.enabled", "true", BOOLEAN, "So are commits by the committer."),
-    ("job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."),
-    ("task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."),
 )
 _SPLITTING = (("reserved.concurrency", "10", POSITIVE, "Splits at once, at most."),)
 _QUERY = (
     ("query.processor.state.refresh.period.seconds", "60", POSITIVE, "How old the state may be."),
-    ("query.processor.results.batch.size", "2000", POSITIVE, "Rows in a message of results."),
     ("query.processor.row.retrieval.threads", "10", POSITIVE, "Threads that read."),
-    ("query.tracker.ttl.days", "1", POSITIVE, "How long queries are tracked."),
-    ("query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept."),
     ("query.warm.lambda.period.minutes", "5", POSITIVE, "How often a query keeps it warm."),
-    ("default.query.results.rowgroup.size", "8388608", BYTE_SIZE, "Row groups of results."),
-    ("default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results."),
 )
 _BULK_IMPORT = (
     (
@@ -242,12 +221,6 @@ _CLUSTERS = (
     ("emr.serverless.spark.executor.memory", "6G", TEXT, "Memory of one, serverless."),
     ("emr.serverless.spark.default.parallelism", "288", POSITIVE, "Tasks, serverless."),
 )
-_EXPORT = (
-    ("max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."),
-    ("results.bucket.expiry.days", "7", POSITIVE, "How long exports are kept."),
-    ("job.failed.visibility.timeout.seconds", "60", NOT_NEGATIVE, "Wait after a failure."),
-    ("keepalive.period.seconds", "300", POSITIVE, "How often a message's lease is renewed."),
-)
 
 UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
     *family("General", "", _GENERAL),
@@ -258,5 +231,4 @@ UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
     *family("Queries", "", _QUERY),
     *family("Bulk import on Spark", "bulk.import.", _CLUSTERS, used=True),
     *family("Bulk import on Spark", "bulk.import.", _BULK_IMPORT),
-    *family("Bulk export", "bulk.export.", _EXPORT),
 )

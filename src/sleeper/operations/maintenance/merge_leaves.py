@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sleeper.errors import CommitRefused
-from sleeper.planning.merges import SiblingLeaves, small_siblings
+from sleeper.planning.partitions.merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.merges import MergePartitions
 

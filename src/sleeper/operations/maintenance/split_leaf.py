@@ -12,7 +12,7 @@ from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
 from sleeper.model import paths
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
-from sleeper.planning.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
+from sleeper.planning.partitions.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore

@@ -32,6 +32,10 @@ class Change:
     record: TableRecord | None
 
 
+class _UnknownChange(ValueError):
+    """A type of change that only a newer Sleeper knows."""
+
+
 def encode_entry(entry_id: str, change: Change) -> bytes:
     """Return the body of one entry. No two entries have the same id."""
     body: dict[str, Any] = {"type": change.type, "tableId": change.table_id}
@@ -72,6 +76,11 @@ def _decode(key: str, body: bytes, read: Callable[[Any], _Decoded]) -> _Decoded:
         written_format = int(value["format"])
         if written_format <= FORMAT:
             return read(value)
+    except _UnknownChange as unknown:
+        raise FormatTooNew(
+            f"{key} of the table index has a change of type {unknown}, which this Sleeper does not "
+            "know. Upgrade Sleeper."
+        ) from unknown
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataDamaged(
             f"{key} of the table index cannot be read ({type(error).__name__}: {error}). Restore "
@@ -88,7 +97,7 @@ def _change_from_json(value: Any) -> Change:
     if change["type"] == "remove":
         return Change("remove", str(change["tableId"]), None)
     if change["type"] not in ("add", "replace"):
-        raise ValueError(f"unknown change {change['type']!r}")
+        raise _UnknownChange(f"{change['type']!r:.100}")
     return Change(change["type"], str(change["tableId"]), _record_from_json(change["table"]))
 
 

@@ -7,7 +7,7 @@ none, whenever a process dies; and the folder is made durable before anybody is 
 
 # Paths are strings here: half of these calls have no Path method, and a Path costs as much as
 # the system call that it is made for.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH120
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
@@ -101,7 +101,10 @@ class FolderObjects:
         if descriptor is None:
             return None
         try:
-            return _read_at(descriptor, 0, os.fstat(descriptor).st_size)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise _no_file(path)
+            return _read_at(descriptor, 0, found.st_size)
         except IsADirectoryError:
             return None
         except OSError as error:
@@ -284,8 +287,8 @@ class FolderObjects:
 
     def _taken(self, path: str) -> bool:
         """Answer that `path` exists: False, once that cannot be undone by a power cut."""
-        if os.path.isdir(path):
-            raise StorageFailed(f"cannot create {path}: there is a folder of that name. Move it.")
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise StorageReadOnly(f"nothing was created: {_no_file(path)}")
         with suppress(FileNotFoundError):
             _sync_name(path)
         return False
@@ -304,8 +307,10 @@ class FolderObjects:
 
 def _open(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if os.path.islink(path):
+            raise _no_file(path) from error
         return None
     except OSError as error:
         raise read_failure(error, path) from error
@@ -330,6 +335,18 @@ def _check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[by
 
 def _not_found(path: str) -> ObjectNotFound:
     return ObjectNotFound(f"there is no file {path}")
+
+
+def _no_file(path: str) -> StorageFailed:
+    what = "is no regular file"
+    if os.path.isdir(path):
+        what = "is a folder"
+    elif os.path.islink(path):
+        what = "is a symbolic link to nothing"
+    return StorageFailed(
+        f"{path} {what}. Put back the file that belongs there, or, if Sleeper never wrote one of "
+        "this name, remove it. Then try again."
+    )
 
 
 def _make_folders(folder: str) -> None:

@@ -15,6 +15,7 @@ import stat
 
 _SHARED = stat.S_IRWXG | stat.S_IRWXO
 _READ = stat.S_IRGRP | stat.S_IROTH
+_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def share_file(descriptor: int, root: str) -> None:
@@ -25,6 +26,18 @@ def share_file(descriptor: int, root: str) -> None:
     """
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     wanted = mode | (_mode_of(root) & _READ)
+    if wanted != mode:
+        os.fchmod(descriptor, wanted)
+
+
+def share_for_writing(descriptor: int, folder: str) -> None:
+    """Let all who may write to `folder` write to an open file of ours in it.
+
+    Raises:
+        OSError: the file or the folder cannot be looked at, or the mode cannot be changed.
+    """
+    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    wanted = mode | (_mode_of(folder) & (_READ | _WRITE))
     if wanted != mode:
         os.fchmod(descriptor, wanted)
 

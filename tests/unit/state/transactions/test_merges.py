@@ -12,10 +12,13 @@ from sleeper.errors import (
     PartitionNotInTree,
     PartitionSplitRefused,
 )
+from sleeper.model import partitions
+from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 from sleeper.state.transactions.merges import MergePartitions
 from tests.unit.state.small_tables import (
+    SCHEMA,
     after,
     one_partition,
     part,
@@ -170,6 +173,49 @@ class TestWritersWithAnOlderTree:
         """As before."""
         with pytest.raises(PartitionNotInTree):
             after(two_leaves(), MERGE, add(ref("a", "X")))
+
+
+class TestTheMemoryOfMergedIds:
+    """It is bounded, so that a table whose leaves split and merge for ever stays small."""
+
+    @pytest.fixture(autouse=True)
+    def _remembers_four(self, monkeypatch):
+        monkeypatch.setattr(partitions, "MERGED_IDS_MAX", 4)
+
+    def split_and_merged(self, *names, table=None):
+        table = table or one_partition()
+        for name in names:
+            ids = (f"L{name}", f"R{name}")
+            table = after(
+                table,
+                split(table.partition("root"), 50, *ids),
+                MergePartitions(parent_id="root", child_ids=ids),
+            )
+        return table
+
+    def test_holds_the_last_ids_in_their_order(self):
+        """Given three splits and merges, of which two are remembered."""
+        table = self.split_and_merged("1", "2", "3")
+
+        assert [*table.tree.merged] == ["L2", "R2", "L3", "R3"]
+
+    def test_refuses_files_for_a_leaf_that_is_forgotten(self):
+        """The writer read the tree 50,000 merges ago, and is to read it again."""
+        table = self.split_and_merged("1", "2", "3")
+
+        placed = after(table, add(ref("a", "R2")))
+
+        assert [each.partition_id for each in placed.references()] == ["root"]
+        with pytest.raises(PartitionNotInTree):
+            after(table, add(ref("b", "R1")))
+
+    def test_forgets_the_same_after_a_snapshot(self):
+        """Whoever replays from a snapshot agrees with whoever replays from the beginning."""
+        whole = self.split_and_merged("1", "2", "3")
+        parts = snapshot_parts(self.split_and_merged("1", "2"), SCHEMA)
+        opened = state_from_parts(5, parts.__getitem__, SCHEMA)
+
+        assert [*self.split_and_merged("3", table=opened).tree.merged] == [*whole.tree.merged]
 
 
 def test_an_id_that_was_merged_is_not_given_again():

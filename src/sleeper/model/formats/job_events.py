@@ -1,0 +1,37 @@
+"""Events of jobs and tasks as JSON, for trackers that keep text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
+
+
+def encode_event(event: JobEvent | TaskEvent) -> str:
+    """Return an event as JSON in ASCII, the same text for the same event."""
+    values = {**asdict(event), "at": event.at.isoformat(timespec="microseconds")}
+    return json.dumps(values, sort_keys=True)
+
+
+def decode_job_event(text: str) -> JobEvent:
+    """Return the event of a job that `encode_event` made `text` of."""
+    values = json.loads(text)
+    return JobEvent(
+        **{
+            **values,
+            "kind": JobKind(values["kind"]),
+            "type": JobEventType(values["type"]),
+            "at": datetime.fromisoformat(values["at"]),
+            "reasons": tuple(values["reasons"]),
+            "locations": tuple(values["locations"]),
+        }
+    )
+
+
+def decode_task_event(text: str) -> TaskEvent:
+    """Return the event of a task that `encode_event` made `text` of."""
+    values = json.loads(text)
+    kind, at = JobKind(values["kind"]), datetime.fromisoformat(values["at"])
+    return TaskEvent(**{**values, "kind": kind, "at": at})

@@ -1,0 +1,131 @@
+"""Messages as JSON objects: read field by field with all failures together, written as upstream.
+
+Upstream reads a text, a number or a boolean where a text belongs, and so does this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sleeper.errors import JobInvalid
+
+# What Gson escapes within texts, beside what JSON demands.
+_ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&='\u2028\u2029"}
+
+
+def write_message(values: Mapping[str, Any], others: Mapping[str, Any] | None = None) -> str:
+    r"""Return values as JSON, byte for byte as upstream's Gson: one line, nothing for None.
+
+    Args:
+        values: By the names of the message's fields, in upstream's order.
+        others: Fields that nobody knows; they follow as they are.
+
+    >>> write_message({"id": "june", "files": ["day=1/"], "tableId": None})
+    '{"id":"june","files":["day\\u003d1/"]}'
+    """
+    said = {name: value for name, value in values.items() if value is not None}
+    text = json.dumps({**said, **(others or {})}, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPED)
+
+
+class MessageFields:
+    """The fields of one message. Each is read by its type; what is wrong with any is gathered.
+
+    A field that is missing or null reads as None.
+
+    Raises:
+        JobInvalid: the text is no JSON object (rule ING-10).
+    """
+
+    def __init__(self, text: str) -> None:
+        self._values = _parsed(text)
+        self._read: set[str] = set()
+        self._failures: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        """Return a text."""
+        return self._as_text(name, self._take(name))
+
+    def texts(self, name: str) -> tuple[str | None, ...] | None:
+        """Return a list of texts, of which each may be null."""
+        values = self._take(name)
+        if values is None:
+            return None
+        if not isinstance(values, list):
+            self._refuse(name, "a list of texts", values)
+            return None
+        return tuple(self._as_text(f"{name}.{at}", value) for at, value in enumerate(values))
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return an object of texts; empty when it is missing. Its nulls are left out."""
+        values = self._take(name)
+        if values is None:
+            return {}
+        if not isinstance(values, dict):
+            self._refuse(name, "an object of texts", values)
+            return {}
+        texts = {each: self._as_text(f"{name}.{each}", value) for each, value in values.items()}
+        return {each: text for each, text in texts.items() if text is not None}
+
+    def value(self, name: str) -> Any:
+        """Return a value as JSON has it."""
+        return self._take(name)
+
+    def refuse(self, reason: str) -> None:
+        """Note that the message is wrong for a reason of its own."""
+        self._failures.append(reason)
+
+    def others(self) -> dict[str, Any]:
+        """Return the fields that were not read by now.
+
+        Raises:
+            JobInvalid: any of those that were read is wrong; with every reason.
+        """
+        if self._failures:
+            raise JobInvalid(tuple(self._failures))
+        return {name: value for name, value in self._values.items() if name not in self._read}
+
+    def _take(self, name: str) -> Any:
+        self._read.add(name)
+        return self._values.get(name)
+
+    def _as_text(self, place: str, value: Any) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, int | float):
+            return str(value)
+        self._refuse(place, "a text", value)
+        return None
+
+    def _refuse(self, place: str, wanted: str, value: Any) -> None:
+        found = json.dumps(value, ensure_ascii=False)[:100]
+        self._failures.append(f"Error parsing JSON. Reason: {place}: must be {wanted}, not {found}")
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        text.encode()
+        values = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:  # what is escaped may be half a pair
+            json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise JobInvalid(
+            ("Error parsing JSON. Reason: it has half of a surrogate pair, which is no character",)
+        ) from None
+    except RecursionError:
+        raise JobInvalid(("Error parsing JSON. Reason: it is nested too deeply",)) from None
+    except ValueError as error:
+        raise JobInvalid((f"Error parsing JSON. Reason: {error}",)) from None
+    if not isinstance(values, dict):
+        raise JobInvalid(
+            (f"Error parsing JSON. Reason: must be an object in braces, not {text[:100]!r}",)
+        )
+    return values
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,301 @@
+"""The status of an ingest, bulk import or compaction job, folded from its events.
+
+Events come from several processes: in any order, some twice, some never. The same set of events
+gives the same status (rules TRK-1 to TRK-5).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar
+
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.states import (
+    JobState,
+    files_added,
+    furthest,
+    rank_in_job,
+    state_of_run,
+)
+
+T = TypeVar("T")
+
+_ORDER: Final = {kind: at for at, kind in enumerate(JobEventType)}
+_OF_THE_JOB: Final = (JobEventType.CREATED, JobEventType.ACCEPTED, JobEventType.REJECTED)
+_COMMITS: Final = (JobEventType.ADDED_FILES, JobEventType.COMMITTED)
+_ENDS: Final = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRun:
+    """One attempt to do a job. What is not known is None or empty.
+
+    Attributes:
+        run_id: The run; None where events named neither run nor task.
+        task_id: The task that ran it.
+        state: Its state.
+        accepted: When the job was accepted for it (aware, UTC).
+        started: When it started.
+        finished: When it finished or failed, or was rejected.
+        committed: When its result was added to the table.
+        rows_read: Rows that it read.
+        rows_written: Rows that it wrote.
+        files_written: Files that it wrote.
+        files_added: Files of it that were added to the table.
+        reasons: Why it failed or was rejected, outermost first (rule TRK-5).
+        transaction: The table's transaction number that has its result.
+        is_final: True when it failed and the job is not tried again by itself.
+    """
+
+    run_id: str | None
+    task_id: str | None
+    state: JobState
+    accepted: datetime | None = None
+    started: datetime | None = None
+    finished: datetime | None = None
+    committed: datetime | None = None
+    rows_read: int | None = None
+    rows_written: int | None = None
+    files_written: int | None = None
+    files_added: int | None = None
+    reasons: tuple[str, ...] = ()
+    transaction: int | None = None
+    is_final: bool = False
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it ran, from its start to its end."""
+        if self.started is None or self.finished is None:
+            return None
+        return (self.finished - self.started).total_seconds()
+
+    @property
+    def rows_read_per_s(self) -> float | None:
+        """Rows read a second."""
+        return rate(self.rows_read, self.seconds)
+
+    @property
+    def rows_written_per_s(self) -> float | None:
+        """Rows written a second."""
+        return rate(self.rows_written, self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """Where a job is, and what its runs did. What is not known is None or empty.
+
+    Attributes:
+        kind: What the job does.
+        table_id: Its table.
+        job_id: The job.
+        state: Its state: that of the run that came furthest.
+        runs: Its runs: the one that came furthest first, of those alike the latest.
+        created: When a compaction job was made (aware, UTC).
+        accepted: When it was accepted first, or rejected.
+        updated: When the last thing happened to it.
+        is_given_up: True when it failed and is not tried again by itself.
+        input_files: How many files it reads.
+        reasons: Why it was rejected or failed, outermost first (rule TRK-5).
+        message: The message as it came, of a job that was rejected.
+        platform: Where a bulk import runs; None for all else.
+        partition_id: The leaf of a compaction.
+        is_dead: True when its last failure was final: it is among the dead letters.
+    """
+
+    kind: JobKind
+    table_id: str
+    job_id: str
+    state: JobState
+    runs: tuple[JobRun, ...]
+    created: datetime | None
+    accepted: datetime | None
+    updated: datetime
+    is_given_up: bool
+    input_files: int | None
+    reasons: tuple[str, ...]
+    message: str | None
+    platform: str | None
+    partition_id: str | None
+    is_dead: bool
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more comes of the job by itself."""
+        return self.state.is_end or (self.state is JobState.FAILED and self.is_dead)
+
+    @property
+    def furthest_run(self) -> JobRun | None:
+        """The run that came furthest; None before any."""
+        return self.runs[0] if self.runs else None
+
+    @property
+    def transaction(self) -> int | None:
+        """The table's transaction number that has its result."""
+        return next((run.transaction for run in self.runs if run.transaction is not None), None)
+
+    @property
+    def started(self) -> datetime | None:
+        """When its first run started."""
+        return min((run.started for run in self.runs if run.started), default=None)
+
+    @property
+    def finished(self) -> datetime | None:
+        """When it ended; None while it may go on."""
+        if self.is_unfinished:
+            return None
+        ends = [run.committed or run.finished for run in self.runs]
+        return max((end for end in ends if end), default=self.updated)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """True while something may still come of it, or of one of its runs (rule TRK-7)."""
+        is_over = self.state.is_end or self.is_given_up
+        return not is_over or any(run.state.is_run_in_progress for run in self.runs)
+
+
+def rate(count: int | None, seconds: float | None) -> float | None:
+    """Return how many there were a second; None when nobody knows, or no time went by."""
+    if count is None or seconds is None or seconds <= 0:
+        return None
+    return count / seconds
+
+
+def job_statuses(events: Iterable[JobEvent]) -> list[JobStatus]:
+    """Return the status of each job that events are about, the one that was updated last first.
+
+    One id in two tables is two jobs.
+    """
+    by_job: dict[tuple[JobKind, str, str], list[JobEvent]] = defaultdict(list)
+    for event in events:
+        by_job[event.kind, event.table_id, event.job_id].append(event)
+    statuses = [job_status(of_job) for of_job in by_job.values()]
+    statuses.sort(key=lambda status: (status.table_id, status.job_id))
+    return sorted(statuses, key=lambda status: status.updated, reverse=True)
+
+
+def job_status(events: Iterable[JobEvent]) -> JobStatus:
+    """Return the status of an ingest, bulk import or compaction job (rules TRK-1 to TRK-5).
+
+    Args:
+        events: Of one job: all that are known, in any order; one at least.
+    """
+    known = in_order(events)
+    first = known[0]
+    kind = first.kind
+    runs = sorted(
+        (_run(kind, key, of_run) for key, of_run in _by_run(known).items()),
+        key=lambda run: (rank_in_job(kind, run.state), *_latest(run)),
+        reverse=True,
+    )
+    whole = [event for event in known if event.type in _OF_THE_JOB]
+    states = [run.state for run in runs] or [state_of_run(kind, whole)]
+    if kind is JobKind.COMPACTION:
+        states.append(JobState.CREATED)
+    state = furthest(kind, states)
+    return JobStatus(
+        kind=kind,
+        table_id=first.table_id,
+        job_id=first.job_id,
+        state=state,
+        runs=tuple(runs),
+        created=_earliest(known, JobEventType.CREATED),
+        accepted=_earliest(known, JobEventType.ACCEPTED, JobEventType.REJECTED),
+        updated=known[-1].at,
+        is_given_up=state is JobState.FAILED and _is_final(known),
+        input_files=_last(event.input_files for event in known),
+        reasons=_last(event.reasons or None for event in known if event.type in _why(state)) or (),
+        message=_last(event.message for event in known),
+        platform=_last(event.platform for event in known),
+        partition_id=_last(event.partition_id for event in known),
+        is_dead=any(event.is_final for event in known[-1:]),
+    )
+
+
+def in_order(events: Iterable[JobEvent]) -> list[JobEvent]:
+    """Return events each once, by time, in an order that depends on nothing but themselves.
+
+    Raises:
+        ValueError: there is none, or they are of several jobs.
+    """
+    known = sorted(
+        set(events),
+        key=lambda event: (event.at, _ORDER[event.type], event.run_id or "", repr(event)),
+    )
+    jobs = {(event.kind, event.table_id, event.job_id) for event in known}
+    if len(jobs) != 1:
+        raise ValueError(f"the events of one job make a status, not those of {len(jobs)} jobs")
+    return known
+
+
+def _why(state: JobState) -> tuple[JobEventType, ...]:
+    """Return the events that say why a job is in its state."""
+    if state is JobState.REJECTED:
+        return (JobEventType.REJECTED,)
+    return (JobEventType.FAILED,) if state is JobState.FAILED else ()
+
+
+def _by_run(events: Sequence[JobEvent]) -> Mapping[tuple[str, str], list[JobEvent]]:
+    """Return the events of each run; those of the job as a whole are of none (rule TRK-1)."""
+    runs: dict[tuple[str, str], list[JobEvent]] = defaultdict(list)
+    for event in events:
+        if event.run_id is not None:
+            runs["run", event.run_id].append(event)
+        elif event.task_id is not None:
+            runs["task", event.task_id].append(event)
+        elif event.type not in _OF_THE_JOB:
+            runs["job", ""].append(event)
+    return runs
+
+
+def _run(kind: JobKind, key: tuple[str, str], events: Sequence[JobEvent]) -> JobRun:
+    commits = [event for event in events if event.type in _COMMITS]
+    ends = [event for event in events if event.type in _ENDS]
+    files = [event.files for event in events if event.type is JobEventType.FINISHED]
+    return JobRun(
+        run_id=key[1] if key[0] == "run" else None,
+        task_id=_last(event.task_id for event in events),
+        state=state_of_run(kind, events),
+        accepted=_earliest(events, JobEventType.ACCEPTED),
+        started=_earliest(events, JobEventType.STARTED),
+        finished=ends[-1].at if ends else None,
+        committed=_committed(events, commits),
+        rows_read=_last(event.rows_read for event in events),
+        rows_written=_last(event.rows_written for event in events),
+        files_written=_last(files),
+        files_added=files_added(commits) if commits else None,
+        reasons=_last(event.reasons or None for event in ends) or (),
+        transaction=_last(event.transaction for event in events),
+        is_final=_is_final(events),
+    )
+
+
+def _is_final(events: Iterable[JobEvent]) -> bool:
+    """Return whether the last failure is said to be the end."""
+    return bool(_last(event.is_final for event in events if event.type is JobEventType.FAILED))
+
+
+def _committed(events: Sequence[JobEvent], commits: Sequence[JobEvent]) -> datetime | None:
+    """When a run was committed: its last commit, or its end where that says so."""
+    if commits:
+        return commits[-1].at
+    return _earliest([event for event in events if event.is_committed], JobEventType.FINISHED)
+
+
+def _earliest(events: Iterable[JobEvent], *types: JobEventType) -> datetime | None:
+    return min((event.at for event in events if event.type in types), default=None)
+
+
+def _last(values: Iterable[T | None]) -> T | None:
+    found = None
+    for value in values:
+        found = found if value is None else value
+    return found
+
+
+def _latest(run: JobRun) -> tuple[float, str, str]:
+    times = (run.accepted, run.started, run.finished, run.committed)
+    newest = max((at.timestamp() for at in times if at), default=0.0)
+    return newest, run.run_id or "", run.task_id or ""

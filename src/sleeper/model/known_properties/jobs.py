@@ -1,0 +1,191 @@
+"""The properties of an instance that jobs read: queues, workers, trackers, batcher, committer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sleeper.model.known_properties.kinds import (
+    BOOLEAN,
+    BYTE_SIZE,
+    JOBS_URL,
+    LAMBDA_TIMEOUT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    QUEUE_BATCH,
+    QUEUE_WAIT,
+    setting,
+    whole,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProperties:
+    """Where jobs are kept, and how often one is tried."""
+
+    url: str | None = setting(
+        "jobs.url",
+        None,
+        JOBS_URL,
+        "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
+        "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
+        "folder; an instance in a bucket needs it to run jobs.",
+        since="ours",
+    )
+    receives_max: int = setting(
+        "jobs.receives.max",
+        "3",
+        POSITIVE,
+        "How often a job is tried: one that was received so often becomes a dead letter.",
+        since="ours",
+    )
+    retry_first_s: int = setting(
+        "jobs.retry.first.seconds",
+        "10",
+        NOT_NEGATIVE,
+        "How long a job waits after its first failure; twice as long after each further one.",
+        since="ours",
+    )
+    retry_max_s: int = setting(
+        "jobs.retry.max.seconds",
+        "900",
+        whole(0, 43_200, "a number of seconds from 0 to 43200"),
+        "How long a job waits after a failure, at most.",
+        since="ours",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestQueueProperties:
+    """Workers of ingest and bulk import jobs, and their queues."""
+
+    workers_max: int = setting(
+        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."
+    )
+    keepalive_s: int = setting(
+        "ingest.keepalive.period.seconds",
+        "300",
+        POSITIVE,
+        "How often a message's lease is renewed.",
+    )
+    visibility_s: int = setting(
+        "ingest.queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a message."
+    )
+    wait_s: int = setting(
+        "ingest.job.queue.wait.time",
+        "20",
+        QUEUE_WAIT,
+        "Seconds to wait for a job before the task ends.",
+    )
+    submitter_timeout_s: int = setting(
+        "ingest.batcher.submitter.timeout.seconds",
+        "20",
+        LAMBDA_TIMEOUT,
+        "Time for taking a submission: the lease of its message.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatcherRunProperties:
+    """Runs of the ingest batcher."""
+
+    period_minutes: int = setting(
+        "ingest.batcher.job.creation.period.minutes", "1", POSITIVE, "How often batches are made."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionWorkerProperties:
+    """Workers of compactions."""
+
+    period_minutes: int = setting(
+        "compaction.job.creation.period.minutes", "1", POSITIVE, "How often jobs are created."
+    )
+    workers_max: int = setting(
+        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+    )
+    failures_max: int = setting(
+        "compaction.task.max.consecutive.failures",
+        "3",
+        POSITIVE,
+        "A task that fails so often ends.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryQueueProperties:
+    """Workers of queries, and what they return."""
+
+    batch_rows: int = setting(
+        "query.processor.results.batch.size", "2000", POSITIVE, "Rows in a message of results."
+    )
+    results_days: int = setting(
+        "query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept."
+    )
+    row_group_bytes: int = setting(
+        "default.query.results.rowgroup.size", "8388608", BYTE_SIZE, "Row groups of results."
+    )
+    page_bytes: int = setting(
+        "default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportQueueProperties:
+    """Workers of exports, and their queue."""
+
+    workers_max: int = setting(
+        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+    )
+    results_days: int = setting(
+        "bulk.export.results.bucket.expiry.days", "7", POSITIVE, "How long exports are kept."
+    )
+    failed_visibility_s: int = setting(
+        "bulk.export.job.failed.visibility.timeout.seconds",
+        "60",
+        NOT_NEGATIVE,
+        "Wait after a failure.",
+    )
+    keepalive_s: int = setting(
+        "bulk.export.keepalive.period.seconds",
+        "300",
+        POSITIVE,
+        "How often a message's lease is renewed.",
+    )
+    visibility_s: int = setting(
+        "bulk.export.queue.visibility.timeout.seconds", "900", POSITIVE, "Lease of a message."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerProperties:
+    """Which jobs are tracked, and for how long (rule TRK-8)."""
+
+    ingest: bool = setting("ingest.tracker.enabled", "true", BOOLEAN, "Jobs are tracked.")
+    ingest_job_ttl_s: int = setting(
+        "ingest.job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."
+    )
+    ingest_task_ttl_s: int = setting(
+        "ingest.task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."
+    )
+    compaction: bool = setting("compaction.tracker.enabled", "true", BOOLEAN, "Jobs are tracked.")
+    compaction_job_ttl_s: int = setting(
+        "compaction.job.status.ttl", "604800", POSITIVE, "Seconds that job events are kept."
+    )
+    compaction_task_ttl_s: int = setting(
+        "compaction.task.status.ttl", "604800", POSITIVE, "Seconds that task events are kept."
+    )
+    query_ttl_days: int = setting(
+        "query.tracker.ttl.days", "1", POSITIVE, "How long queries and exports are tracked."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitterProperties:
+    """The committer."""
+
+    batch_size: int = setting(
+        "statestore.committer.batch.size",
+        "10",
+        QUEUE_BATCH,
+        "Requests the committer takes at once.",
+    )

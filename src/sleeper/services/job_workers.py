@@ -1,0 +1,73 @@
+"""Makes the worker of each kind of job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from sleeper.instance import Instance
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.services.job_kinds.ingest import IngestReader
+from sleeper.services.job_reader import JobReader
+from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
+
+_READERS: Final[dict[str, tuple[Callable[[InstanceJobs], JobReader], tuple[QueueName, ...]]]] = {
+    "ingest": (IngestReader, (QueueName.INGEST,)),
+}
+WORKER_KINDS: Final = tuple(_READERS)
+"""The kinds of jobs that workers run."""
+
+
+def open_worker(
+    instance: Instance,
+    kind: str,
+    settings: WorkerSettings,
+    *,
+    host: str,
+    pid: int,
+    stopped: Callable[[], bool],
+    rest: Callable[[float], object],
+) -> Worker:
+    """Return a worker that runs jobs of one kind when it is told to.
+
+    Args:
+        instance: Whose jobs they are.
+        kind: One of `WORKER_KINDS`.
+        settings: How messages are taken.
+        host: The machine it runs on.
+        pid: Its process id.
+        stopped: Asked before each message and while a job is at work.
+        rest: Waits for so many seconds, or until the worker is stopped.
+    """
+    open_reader, names = _READERS[kind]
+    jobs = instance.jobs
+    reader = open_reader(jobs)
+    start = TaskEvent(
+        kind=reader.kind,
+        task_id=jobs.new_id(),
+        at=jobs.recorder.now(),
+        is_finished=False,
+        host=host,
+        pid=pid,
+    )
+    properties = instance.properties
+    settings = replace(
+        settings,
+        keepalive_s=float(properties.ingest_queue.keepalive_s),
+        retry_first_s=float(properties.jobs.retry_first_s),
+        retry_max_s=float(properties.jobs.retry_max_s),
+    )
+    return Worker(
+        reader,
+        [WorkQueue(jobs.stores.queue(name), queue_settings(properties, name)) for name in names],
+        recorder=jobs.recorder,
+        task=start,
+        settings=settings,
+        stopped=stopped,
+        rest=rest,
+        new_id=jobs.new_id,
+    )

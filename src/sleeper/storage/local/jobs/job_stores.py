@@ -1,0 +1,70 @@
+"""Everything that jobs need, in one SQLite file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.ports.ids import NewId
+from sleeper.storage.local.jobs.batcher_store import SqliteBatcherStore
+from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase
+from sleeper.storage.local.jobs.job_queue import SqliteQueue
+from sleeper.storage.local.jobs.job_tracker import SqliteTracker
+
+
+class SqliteJobStores:
+    """Queues, tracker and batcher store of one instance. The file is made at the first use.
+
+    Args:
+        path: The file, on a local disk.
+        settings: How queues deliver; one that is missing has the default settings.
+        now: The clock (aware, UTC).
+        sleep: Waits for so many seconds.
+        new_id: Makes ids of messages and receipts.
+        patience_s: How long to wait while other processes have the file locked.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        settings: Mapping[QueueName, QueueSettings],
+        *,
+        now: Callable[[], datetime],
+        sleep: Callable[[float], None],
+        new_id: NewId,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._database = JobDatabase(path, sleep=sleep, patience_s=patience_s)
+        self._tracker = SqliteTracker(self._database)
+        self._batcher = SqliteBatcherStore(self._database)
+        self._queues = {
+            name: SqliteQueue(
+                self._database,
+                name,
+                settings.get(name, QueueSettings()),
+                now=now,
+                sleep=sleep,
+                new_id=new_id,
+            )
+            for name in QueueName
+        }
+
+    @property
+    def tracker(self) -> SqliteTracker:
+        """The events of jobs and tasks."""
+        return self._tracker
+
+    @property
+    def batcher(self) -> SqliteBatcherStore:
+        """The files that were submitted to the ingest batcher."""
+        return self._batcher
+
+    def queue(self, name: QueueName) -> SqliteQueue:
+        """Return one of the queues, the same each time."""
+        return self._queues[name]
+
+    def close(self) -> None:
+        """Close connections that no thread is using. Another use opens the file again."""
+        self._database.close()
