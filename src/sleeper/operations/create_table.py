@@ -10,9 +10,9 @@ from typing import Any
 from sleeper.errors import PropertiesInvalid, TableAlreadyExists
 from sleeper.model.formats.split_points_file import read_split_points
 from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.table import DefinitionProperties
 from sleeper.model.known_properties.typed import (
     SCHEMA,
-    DefinitionProperties,
     table_property_warnings,
     validate_table_properties,
 )
