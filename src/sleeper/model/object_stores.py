@@ -31,6 +31,7 @@ class ObjectStoreSettings:
             a data file is written.
         ca_file: A file of certificates, in PEM, of authorities to trust beside the usual ones:
             AWS_CA_BUNDLE. SSL_CERT_FILE is read by what sends requests, and needs no mention.
+        has_ssl_cert_file: Whether SSL_CERT_FILE is set. Reads of key ranges know no other file.
     """
 
     endpoint: str | None = None
@@ -38,6 +39,7 @@ class ObjectStoreSettings:
     had_credentials: bool = False
     patience_s: int = PATIENCE_S
     ca_file: str | None = None
+    has_ssl_cert_file: bool = False
 
     def __post_init__(self) -> None:
         if self.endpoint is None:
@@ -67,6 +69,7 @@ class ObjectStoreSettings:
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
             patience_s=int(patience),
             ca_file=_ca_bundle(environment),
+            has_ssl_cert_file=bool(environment.get("SSL_CERT_FILE")),
         )
 
     @property
