@@ -1,4 +1,4 @@
-"""Make a table: check everything, prepare its partitions, then let it be seen (rule TBL-1)."""
+"""Creates a table: checks everything, commits its partitions, then adds it to the index (TBL-1)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 def new_table_record(
     name: str, schema: Schema, given: Mapping[str, PropertyValue | None], *, table_id: str
 ) -> TableRecord:
-    """Return the record of a table that is to be created, with the properties given for it.
+    """Return the record of a new table with the given properties.
 
     Raises:
-        PropertiesInvalid: every property name and value that is not allowed, or disagrees with the
-            name or schema.
+        PropertiesInvalid: a name or value is not allowed, or disagrees with the table's name or
+            schema; lists every failure.
         BadRequest: the table's name is not allowed.
     """
     texts = property_texts(given)
@@ -97,11 +97,11 @@ def create_table(
 ) -> None:
     """Initialise the table's partitions, then add it to the index.
 
-    The index entry is what makes a table exist: killed before it, nothing is visible, and the
-    folder under the table's unused id is an orphan.
+    The table exists once the index has it. If the process is killed before, no table is visible,
+    and the folder of the unused table id remains.
 
     Raises:
-        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+        SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
         TableAlreadyExists: the name is taken.
     """
     if index.by_name(record.name) is not None:

@@ -69,7 +69,7 @@ def test_a_plan_says_why(url):
         sleeper("compact", "trips", "--explain", "--all-files", "--json", "--instance", url)
     )
 
-    assert "there is no other file to merge its file with" in shown.stdout
+    assert "it has one file, and no other to merge it with" in shown.stdout
     assert [leaf["reason"] for leaf in plan["leaves"]] == 2 * ["it has one file already"]
 
 

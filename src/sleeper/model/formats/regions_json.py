@@ -1,10 +1,10 @@
-"""Regions as JSON, the way upstream's queries write them (rule QRY-8).
+"""Reads and writes regions as JSON, in the form of upstream's queries (rule QRY-8).
 
     [{"id": {"min": "a", "minInclusive": true, "max": "b", "maxInclusive": false}}]
 
-A region is an object of row key fields; a field left out may have any value, as may one whose
-`max` is null. Bytes are base64, and strings too where `stringsBase64Encoded` is true; dates and
-timestamps are ISO 8601.
+A region is an object of row key fields. A field that is missing may have any value; a `max` of
+null means no upper limit. Bytes are base64, and strings too if `stringsBase64Encoded` is true;
+dates and timestamps are ISO 8601.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def regions_from_json(schema: Schema, text: str) -> tuple[Region, ...]:
     """Read regions from JSON.
 
     Raises:
-        QueryInvalid: it is no JSON of this form, names a field that is no row key, or holds a
-            value of the wrong type.
+        QueryInvalid: it is not JSON of this form, a field is not a row key, or a value has the
+            wrong type.
     """
     try:
         document = json.loads(text)
