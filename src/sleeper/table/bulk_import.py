@@ -88,9 +88,8 @@ def bulk_import(
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Its settings.
         ignore_extra_columns: As for `ingest`.
-        set_aside: For rows whose key is null; without it such input is refused. It must not
-            exist: a Parquet file for the local engine, for Spark a folder (an empty one may exist)
-            that this process and all workers reach.
+        set_aside: For rows whose key is null; without it such input is refused. A new Parquet
+            file for the local engine, a new folder that driver and workers reach for Spark.
         progress: Called now and then with about how many rows are done, and of how many.
 
     Raises:
