@@ -9,9 +9,20 @@ from datetime import datetime
 from sleeper.errors import BadRequest, JobInvalid, JobNotFound, TableNotFound
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.job_tables import JobTables, absolute
+from sleeper.model.formats.bulk_import_job import (
+    BulkImportJob,
+    bulk_import_job_failures,
+    write_bulk_import_job,
+)
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
-from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, QueueName
+from sleeper.model.jobs.messages import (
+    BULK_IMPORT_QUEUES,
+    DeadLetter,
+    NewMessage,
+    QueueDepth,
+    QueueName,
+)
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
@@ -74,6 +85,50 @@ class InstanceJobs:
         self._send(QueueName.INGEST, write_ingest_job(job))
         self._accepted(JobKind.INGEST, record.table_id, given, len(job.paths))
         return given
+
+    def submit_bulk_import(
+        self,
+        table: str,
+        files: Paths,
+        job_id: str | None = None,
+        *,
+        queue: QueueName | str = QueueName.BULK_IMPORT,
+        spark_conf: Mapping[str, str] | None = None,
+    ) -> str:
+        """Ask for many files to be imported at once, and return the job's id.
+
+        Args:
+            table: The table's name.
+            files: As for `submit_ingest`.
+            job_id: As for `submit_ingest`; lower case letters, digits and dashes, 63 at most.
+            queue: One of the bulk import queues: it names the platform. `bulk-import` runs on
+                the machine of the worker that takes it.
+            spark_conf: Settings of Spark for this job alone.
+
+        Raises:
+            JobInvalid: every reason why the job cannot be run; nothing was sent.
+            StorageFailed: the queue cannot be reached; send the job again with the same id.
+
+        Source: rules BLK-1, BLK-2 and BLK-4.
+        """
+        job = BulkImportJob(
+            id=given_job_id(job_id) or self.new_id(),
+            table_name=table,
+            files=_paths(files),
+            spark_conf=spark_conf or {},
+        )
+        record = self.tables.find(table_id=None, table_name=table)
+        failures = bulk_import_job_failures(
+            job, table_found=record is not None, missing_paths=self.tables.missing(job.paths)
+        )
+        name = queue_name(queue)
+        if name not in BULK_IMPORT_QUEUES:
+            failures.append(f"{name} is no queue for bulk imports")
+        if failures or record is None:
+            raise JobInvalid(tuple(failures))
+        self._send(name, write_bulk_import_job(job))
+        self._accepted(JobKind.INGEST, record.table_id, job.id or "", len(job.paths))
+        return job.id or ""
 
     def send(self, queue: QueueName | str, message: str) -> None:
         """Send a message as it is. The worker that takes it says what is wrong with it.
