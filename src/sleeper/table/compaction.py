@@ -105,15 +105,12 @@ def compact(
         progress: Called with how many jobs have ended, and of how many.
 
     Returns:
-        What was done. Jobs that failed are in it; the table is readable all the same. Where the
-        first three jobs fail because of the table's function, or of the Python of Spark's workers,
-        no others are run.
+        What was done, and which jobs failed; the table is readable all the same.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
-        BadRequest: workers and a session are both given, or the instance is in memory and Spark
-            cannot reach it.
+        BadRequest: workers and a session are both given, or Spark cannot reach the instance.
 
     Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
