@@ -88,8 +88,8 @@ def bulk_import(
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Settings of the session that is started.
         ignore_extra_columns: As for `ingest`.
-        set_aside: Where to write rows whose key is null; without it such input is refused. A
-            Parquet file for the local engine; for Spark a folder that all workers can write to.
+        set_aside: Where to write rows whose key is null; without it such input is refused. A new
+            Parquet file for the local engine; for Spark a new folder that driver and workers share.
         progress: Called repeatedly with the estimated rows that are done, and of all rows.
 
     Raises:
@@ -355,7 +355,7 @@ def _commit(
             job,
             store=opened.store,
             guard=guard,
-            discard=partial(_delete_files, imported.references, opened.files),
+            discard=partial(_delete_files, imported.references, opened.files, request.set_aside),
         )
     if isinstance(number, JobRecord):
         return done_before(job.job_id, number, choice, extended.leaves_after)
@@ -375,8 +375,13 @@ def _commit(
     )
 
 
-def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
-    """Delete data files and their sketches. Files that cannot be deleted stay as orphans."""
+def _delete_files(
+    references: Sequence[FileReference], files: Objects, set_aside: Path | None
+) -> None:
+    """Delete data files, their sketches and rows set aside. Files that remain are orphans."""
+    if set_aside is not None:
+        _log.info("deleting the rows set aside in %s: the import was not committed", set_aside)
+        shutil.rmtree(set_aside, ignore_errors=True)
     names = [reference.filename for reference in references]
     try:
         files.delete([*names, *map(paths.sketch_file, names)])

@@ -193,7 +193,7 @@ class TestOutput:
             (["--key", "taxi"], "'taxi' should be NAME=VALUE"),
             (["--range", "taxi=a"], "'a' should be MIN,MAX"),
             (["--range", "taxi=a,b,c"], "'a,b,c' has more than one comma"),
-            (["--key", "taxi=a", "--range", "day=1,2"], "ask by one of --key"),
+            (["--key", "taxi=a", "--range", "day=1,2"], "give only one of --key"),
             (["--as-of", "-1"], "not in the range"),
             (["--keys-file", "nowhere.txt"], "does not exist"),
         ],

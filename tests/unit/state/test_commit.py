@@ -334,9 +334,7 @@ class TestLostReplies:
         log.appends = [StorageFailed("no answer")] * 3
         log.reads = [StorageFailed("no answer")] * 3
 
-        with pytest.raises(
-            CommitUnknown, match=r"Do not delete its files.*same job id"
-        ) as unknown:
+        with pytest.raises(CommitUnknown, match=r"Do not delete its files.*same job id") as unknown:
             writer.commit(add("a"))
 
         assert unknown.value.retryable
