@@ -501,10 +501,12 @@ class QueueClockContract:
         fifo.send([message])
         clock.sleep(299)
         fifo.send([message])
+        before = fifo.depth().ready
         clock.sleep(2)
 
         fifo.send([message])
 
+        assert before == 1
         assert bodies_of(fifo.receive(10)) == ["a", "a"]
 
     def test_messages_come_roughly_in_the_order_of_sending(self, queue, clock):

@@ -150,11 +150,14 @@ def submit(stores: SqliteJobStores, notes: Notes, name: str) -> None:
 
 def fork(folder: Path, name: str, work: Callable[[SqliteJobStores, Notes], None], stores) -> int:
     """Do `work` in a child, with the parent's stores, and return the child's id."""
+    of_parent = [*stores._database._idle]
     child = os.fork()
     if child == 0:
         random.seed(name)
         status = 1
         try:
+            with stores._database.reading() as connection:
+                assert connection not in of_parent
             work(stores, Notes(folder, name))
             status = 0
         finally:

@@ -34,8 +34,8 @@ BUGS = (
         name="idle-look-ignores-the-clock",
         breaks="Who waits does not notice that the clock was set back.",
         module=_QUEUE,
-        right="            return latest > now + _STEP\n",
-        wrong="            return latest < 0\n",
+        right="            return self._latest(connection) > now + _STEP\n",
+        wrong="            return False\n",
         tests=SQLITE,
     ),
     Bug(
@@ -123,7 +123,7 @@ BUGS = (
         breaks="A job that is sent late has lost its files.",
         module=_BATCHER,
         right='                " AND job_id NOT IN (SELECT job_id FROM unsent_job)",\n',
-        wrong="",
+        wrong='                "",\n',
         tests=SQLITE,
     ),
     Bug(
