@@ -20,7 +20,7 @@ BUGS = (
         module=_QUEUE,
         right='"SELECT number FROM message WHERE number = ? AND receipt = ? AND queue = ?"',
         wrong="\"SELECT number FROM message WHERE number = ? AND ? != '' AND queue = ?\"",
-        tests=ANY_ORDER,
+        tests=SQLITE,
     ),
     Bug(
         name="clock-set-back-not-noticed",
@@ -140,6 +140,6 @@ BUGS = (
         module=_TRACKER,
         right='(_EMPTY_JOBS, _CHANGED_JOBS, "DROP TABLE changed")',
         wrong='(_EMPTY_JOBS, "DROP TABLE changed")',
-        tests=ANY_ORDER,
+        tests=SQLITE,
     ),
 )
