@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -10,6 +11,10 @@ T = TypeVar("T")
 
 SOAK = os.environ.get("SLEEPER_SOAK") == "1"
 MUTANTS = "SLEEPER_MUTANTS" in os.environ
+FIRST_SEED = int(
+    os.environ.get("SLEEPER_SOAK_SEED", random.SystemRandom().randrange(10**9) if SOAK else 0)
+)
+"""The first seed of what is drawn at random; each process of a soak has another, unless told."""
 
 
 def tries(usual: int, *, soak: int, mutants: int | None = None) -> int:

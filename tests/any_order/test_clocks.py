@@ -19,13 +19,13 @@ import pytest
 from sleeper.errors import CommitRefused, SleeperError
 from sleeper.instance import Instance
 from sleeper.storage.memory import MemoryObjects
-from tests.soak import tries
+from tests.soak import FIRST_SEED, tries
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)
 SCHEMA = pa.schema([("id", pa.int64()), ("job", pa.int64())])
 DELAY = timedelta(minutes=15)
 STEPS = 60
-SEEDS = range(tries(6, soak=600))
+HISTORIES, CHUNKS = tries(6, soak=3_000), 6
 JUMPS = [
     timedelta(days=days, minutes=minutes)
     for days, minutes in [(0, 0), (0, 0), (0, 0), (-4000, 0), (4000, 0), (-2, 0), (2, 0), (0, -7)]
@@ -189,10 +189,8 @@ def _attempt(world: World, work: Any) -> None:
         world.seen[type(refusal).__name__] += 1
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("seed", SEEDS)
-def test_clocks_that_jump_lose_and_double_no_row(seed, record_property):
-    """Ingests, their repetitions, compactions, splits, collections and sweeps, in any order."""
+def run(seed: int) -> Counter[str]:
+    """Live through the history of a seed; return what was done in it, and how often."""
     world = World(Random(seed))
     names = ["jump", "wait", "ingest", "ingest", "compact", "split", "collect", "sweep"]
     names += ["open_reader", "read"]
@@ -204,5 +202,21 @@ def test_clocks_that_jump_lose_and_double_no_row(seed, record_property):
         writer.read()
         found = Counter(writer.table.query().to_arrow()["job"].to_pylist())
         assert found == world.rows
+    return world.seen
 
-    record_property("seen", dict(world.seen))
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(CHUNKS))
+def test_clocks_that_jump_lose_and_double_no_row(number):
+    """Ingests, their repetitions, compactions, splits, collections and sweeps, in any order."""
+    size = HISTORIES // CHUNKS
+    seen: Counter[str] = Counter()
+    for seed in range(FIRST_SEED + number * size, FIRST_SEED + (number + 1) * size):
+        try:
+            seen += run(seed)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+    print(f"{size} histories from seed {FIRST_SEED + number * size} on: {dict(seen)}")  # noqa: T201
+    assert seen["ingest"] >= size

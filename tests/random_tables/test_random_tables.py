@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,13 +9,10 @@ import pytest
 
 from sleeper.engine.scan import read_windows
 from tests.random_tables.random_table import random_table
-from tests.soak import SOAK, tries
+from tests.soak import FIRST_SEED, tries
 
-TABLES = tries(50, soak=1_000)
+TABLES = tries(50, soak=5_000)
 CHUNKS = 10
-FIRST = int(
-    os.environ.get("SLEEPER_SOAK_SEED", random.SystemRandom().randrange(10**9) if SOAK else 0)
-)
 
 
 def run(seed: int) -> None:
@@ -49,11 +44,11 @@ def test_answers_are_those_of_a_plain_model_whatever_the_table_and_what_became_o
     """
     size = TABLES // CHUNKS
     failures = {}
-    for seed in range(FIRST + number * size, FIRST + (number + 1) * size):
+    for seed in range(FIRST_SEED + number * size, FIRST_SEED + (number + 1) * size):
         try:
             run(seed)
         except Exception as error:  # noqa: BLE001 - the others are to run as well
             failures[seed] = f"python -m tests.random_tables {seed}: {error!r}"
 
-    print(f"{size} tables from seed {FIRST + number * size} on")  # noqa: T201
+    print(f"{size} tables from seed {FIRST_SEED + number * size} on")  # noqa: T201
     assert failures == {}

@@ -9,7 +9,6 @@ that fails is printed: add it to failed_seeds.txt, and repeat it by
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 from collections import Counter
@@ -20,15 +19,12 @@ import pytest
 
 from tests.simulator.simulation import STEPS, Outcome, simulate
 from tests.simulator.world import FAULTS
-from tests.soak import SOAK, tries
+from tests.soak import FIRST_SEED, SOAK, tries
 
 ROOT = Path(__file__).resolve().parents[2]
 CHUNKS = 8
 RUNS = tries(200, soak=24_000)
 STEPS_OF_A_LONG_RUN = 1_000  # each tenth run of a soak
-FIRST = int(
-    os.environ.get("SLEEPER_SOAK_SEED", random.SystemRandom().randrange(10**9) if SOAK else 0)
-)
 FAILED = [
     tuple(map(int, line.split()[:2]))
     for line in (Path(__file__).parent / "failed_seeds.txt").read_text().splitlines()
@@ -55,7 +51,7 @@ def run_some(seeds: range) -> tuple[list[Outcome], dict[int, str]]:
 
 @cache
 def chunk(number: int) -> tuple[list[Outcome], dict[int, str]]:
-    first = FIRST + number * RUNS // CHUNKS
+    first = FIRST_SEED + number * RUNS // CHUNKS
     return run_some(range(first, first + RUNS // CHUNKS))
 
 
@@ -80,7 +76,7 @@ def test_whatever_stops_fails_or_dies_rows_are_there_once_and_as_they_were_commi
 
 def test_parties_of_the_usual_runs_meet_every_fault_and_do_everything():
     """What does not happen proves nothing."""
-    outcomes, _ = run_some(range(60))
+    outcomes, _ = run_some(range(160))
 
     faults, ends = Counter(), Counter()
     for outcome in outcomes:
