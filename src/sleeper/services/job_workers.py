@@ -11,7 +11,9 @@ from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
+from sleeper.services.job_kinds.export import ExportReader
 from sleeper.services.job_kinds.ingest import IngestReader
+from sleeper.services.job_kinds.query import QueryReader
 from sleeper.services.job_reader import JobReader
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
 
@@ -22,6 +24,8 @@ _READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
         BulkImportReader,
         BULK_IMPORT_QUEUES,
     ),
+    "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
+    "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
 }
 WORKER_KINDS: Final = tuple(_READERS)
 """The kinds of jobs that workers run."""
