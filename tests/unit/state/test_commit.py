@@ -267,7 +267,9 @@ class TestCommit:
         writer.attempts = 3
         log.appends = [body_of(add(f"theirs-{n}")) for n in range(3)]
 
-        with pytest.raises(CommitContended, match="in 3 attempts, the last time for transaction 4") as contended:
+        with pytest.raises(
+            CommitContended, match="in 3 attempts, the last time for transaction 4"
+        ) as contended:
             writer.commit(add("ours"))
 
         assert contended.value.retryable
