@@ -47,7 +47,11 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
-from sleeper.operations.create_table import create_table, new_table_record
+from sleeper.operations.create_table import (
+    create_table,
+    named_split_points,
+    new_table_record,
+)
 from sleeper.operations.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -246,7 +250,7 @@ class Instance:
         *,
         row_keys: Sequence[str] | None = None,
         sort_keys: Sequence[str] = (),
-        split_points: Sequence[Any] = (),
+        split_points: Sequence[Any] | None = None,
         properties: Mapping[str, PropertyValue | None] | None = None,
     ) -> Table:
         """Make a table.
@@ -257,6 +261,7 @@ class Instance:
             row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
             sort_keys: With a `pyarrow.Schema`: the fields that order rows of equal row key.
             split_points: Where leaf partitions meet, values of the first row key, ascending.
+                None takes those of the file that `sleeper.table.splits.file` names, if any.
             properties: Table properties by full name (docs/reference/properties.md); values are
                 str, int or bool.
 
@@ -272,6 +277,8 @@ class Instance:
         record = new_table_record(name, ours, properties or {}, table_id=table_id)
         table = Table(record, context)
         files = context.objects.under(record.table_id)
+        if split_points is None:
+            split_points = named_split_points(table.properties.definition, ours)
         create_table(
             record,
             ours,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
@@ -36,4 +37,11 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
     )
     recorder = EventRecorder(stores.tracker, kept=events_kept(properties), now=context.now)
     tables = JobTables(context.index, context.inputs, lambda record: Table(record, context))
-    return InstanceJobs(stores, tables, recorder, new_id=context.new_id, url=context.url)
+    return InstanceJobs(
+        stores,
+        tables,
+        recorder,
+        JobResults(context.objects),
+        new_id=context.new_id,
+        url=context.url,
+    )

@@ -31,6 +31,7 @@ class ObjectStoreSettings:
             while a data file is written.
         ca_file: A PEM file of additional certificate authorities to trust: AWS_CA_BUNDLE. The
             HTTP clients read SSL_CERT_FILE themselves.
+        has_ssl_cert_file: Whether SSL_CERT_FILE is set. Range reads know no other file.
     """
 
     endpoint: str | None = None
@@ -38,6 +39,7 @@ class ObjectStoreSettings:
     had_credentials: bool = False
     patience_s: int = PATIENCE_S
     ca_file: str | None = None
+    has_ssl_cert_file: bool = False
 
     def __post_init__(self) -> None:
         if self.endpoint is None:
@@ -67,6 +69,7 @@ class ObjectStoreSettings:
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
             patience_s=int(patience),
             ca_file=_ca_bundle(environment),
+            has_ssl_cert_file=bool(environment.get("SSL_CERT_FILE")),
         )
 
     @property

@@ -7,16 +7,25 @@ from dataclasses import replace
 from typing import Final
 
 from sleeper.instance import Instance
-from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import TaskEvent
-from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.services.job_kinds.bulk_import import BulkImportReader
+from sleeper.services.job_kinds.export import ExportReader
 from sleeper.services.job_kinds.ingest import IngestReader
+from sleeper.services.job_kinds.query import QueryReader
 from sleeper.services.job_reader import JobReader
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
 
-_READERS: Final[dict[str, tuple[Callable[[InstanceJobs], JobReader], tuple[QueueName, ...]]]] = {
-    "ingest": (IngestReader, (QueueName.INGEST,)),
+_OpenReader = Callable[[Instance, QueueName], JobReader]
+_READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
+    "ingest": (lambda instance, _: IngestReader(instance.jobs), (QueueName.INGEST,)),
+    "bulk-import": (
+        BulkImportReader,
+        BULK_IMPORT_QUEUES,
+    ),
+    "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
+    "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
 }
 WORKER_KINDS: Final = tuple(_READERS)
 """The kinds of jobs that workers run."""
@@ -50,15 +59,6 @@ def open_worker(
     """
     open_reader, names = _READERS[kind]
     jobs = instance.jobs
-    reader = open_reader(jobs)
-    start = TaskEvent(
-        kind=reader.kind,
-        task_id=jobs.new_id(),
-        at=jobs.recorder.now(),
-        is_finished=False,
-        host=host,
-        pid=pid,
-    )
     properties = instance.properties
     settings = replace(
         settings,
@@ -66,11 +66,24 @@ def open_worker(
         retry_first_s=float(properties.jobs.retry_first_s),
         retry_max_s=float(properties.jobs.retry_max_s),
     )
+    queues = [
+        WorkQueue(
+            open_reader(instance, name), jobs.stores.queue(name), queue_settings(properties, name)
+        )
+        for name in names
+    ]
+    task = TaskEvent(
+        kind=queues[0].reader.kind,
+        task_id=jobs.new_id(),
+        at=jobs.recorder.now(),
+        is_finished=False,
+        host=host,
+        pid=pid,
+    )
     return Worker(
-        reader,
-        [WorkQueue(jobs.stores.queue(name), queue_settings(properties, name)) for name in names],
+        queues,
         recorder=jobs.recorder,
-        task=start,
+        task=task,
         settings=settings,
         stopped=stopped,
         rest=rest,

@@ -90,7 +90,10 @@ class OnlineTable:
         run = self.table.compact(workers=self.workers, progress=self._check_stopped)
         ended = [job for job in run.jobs if job.failure is None]
         files = sum(len(job.job.inputs) for job in ended)
-        failures = (f"compaction job {job.job.job_id}: {job.failure}" for job in run.failed)
+        failures = (
+            f"compaction job {job.job.job_id} of leaf {job.job.partition_id[:8]}: {job.failure}"
+            for job in run.failed
+        )
         return f"{_counted(files, 'file')} became {len(ended):,}" if ended else None, (*failures,)
 
     def _check_stopped(self, done: int, total: int) -> None:

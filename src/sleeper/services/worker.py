@@ -14,7 +14,8 @@ from datetime import datetime
 
 from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
-from sleeper.model.jobs.events import JobEvent, JobEventType, TaskEvent
+from sleeper.jobs.run_events import RunEvents
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.ports.ids import NewId
@@ -32,6 +33,7 @@ from sleeper.services.visibility import kept_hidden
 _log = logging.getLogger(__name__)
 
 _WAIT_AFTER_FAILURE_S = 5.0
+_BETWEEN_LOOKS_S = 1.0  # at several queues, none of which may be waited at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,9 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkQueue:
-    """A queue, and how it delivers."""
+    """A queue, what reads its messages, and how it delivers."""
 
+    reader: JobReader
     queue: JobQueue
     settings: QueueSettings
 
@@ -74,7 +77,6 @@ class Worker:
     """One worker: takes the messages of some queues and runs their jobs, until it is stopped.
 
     Args:
-        reader: Reads the messages.
         queues: Where messages come from; looked at in turn.
         recorder: Gets the events of jobs and of this worker.
         task: The event of this worker's start: its id, machine and process.
@@ -86,7 +88,6 @@ class Worker:
 
     def __init__(
         self,
-        reader: JobReader,
         queues: Sequence[WorkQueue],
         *,
         recorder: EventRecorder,
@@ -96,7 +97,6 @@ class Worker:
         rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
-        self._reader = reader
         self._queues = tuple(queues)
         self._recorder = recorder
         self._task = task
@@ -125,7 +125,7 @@ class Worker:
 
     def _run_next(self) -> bool:
         """Take a message from any queue and handle it; False where there was none."""
-        wait_s = self._settings.wait_s / len(self._queues)
+        wait_s = self._settings.wait_s if len(self._queues) == 1 else 0.0
         for source in self._queues:
             if self._stopped():
                 return True
@@ -134,11 +134,13 @@ class Worker:
                 for message in messages:
                     self._handle(source, message)
             except StorageFailed as failure:
-                _log.error("the %s queue cannot be used now: %s", self._reader.kind, failure)
+                _log.error("the %s queue cannot be used now: %s", source.reader.kind, failure)
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 return True
             if messages:
                 return True
+        if len(self._queues) > 1 and not self._settings.until_empty:
+            self._rest(_BETWEEN_LOOKS_S)
         return False
 
     def _handle(self, source: WorkQueue, message: ReceivedMessage) -> None:
@@ -148,9 +150,9 @@ class Worker:
             StorageFailed: the queue cannot be reached; the message comes again.
         """
         try:
-            job = self._reader.read(message)
+            job = source.reader.read(message)
         except MessageRejected as rejection:
-            self._reject(source.queue, message, rejection)
+            self._reject(source, message, rejection)
             return
         except SleeperError as failure:
             self._give_back(source, message, failure)
@@ -158,14 +160,14 @@ class Worker:
         self._run_job(source, message, job)
 
     def _reject(
-        self, queue: JobQueue, message: ReceivedMessage, rejection: MessageRejected
+        self, source: WorkQueue, message: ReceivedMessage, rejection: MessageRejected
     ) -> None:
-        _log.warning("rejected %s job %s: %s", self._reader.kind, rejection.job_id, rejection)
+        _log.warning("rejected %s job %s: %s", source.reader.kind, rejection.job_id, rejection)
         if rejection.is_dead_letter:
-            queue.bury(message.receipt, str(rejection))
+            source.queue.bury(message.receipt, str(rejection))
             return
         event = JobEvent(
-            kind=self._reader.kind,
+            kind=source.reader.kind,
             table_id=rejection.table_id,
             job_id=rejection.job_id,
             type=JobEventType.REJECTED,
@@ -174,10 +176,10 @@ class Worker:
             message=message.body,
         )
         self._recorder.record(event)
-        queue.delete([message.receipt])
+        source.queue.delete([message.receipt])
 
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
-        events = _JobEvents(self._reader, job, self._new_id(), self._task.task_id)
+        events = _run_events(source.reader.kind, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
         try:
             outcome = self._outcome(source, message, job, events)
@@ -196,12 +198,12 @@ class Worker:
             self._count(started)
             return
         if outcome.is_finished:
-            self._record(job, events.finished(self._recorder.now(), outcome))
+            self._record(job, _finished(events, self._recorder.now(), outcome))
         self._count(started, outcome)
         source.queue.delete([message.receipt])
 
     def _outcome(
-        self, source: WorkQueue, message: ReceivedMessage, job: Job, events: _JobEvents
+        self, source: WorkQueue, message: ReceivedMessage, job: Job, events: RunEvents
     ) -> JobOutcome:
         """Run a job, unless its work was done before."""
         before = job.done_before()
@@ -228,7 +230,7 @@ class Worker:
             first_s=self._settings.retry_first_s,
             max_s=self._settings.retry_max_s,
         )
-        about = f"{self._reader.kind} message {message.message_id}"
+        about = f"{source.reader.kind} message {message.message_id}"
         if plan.delay_s is None:
             _log.error("%s becomes a dead letter: %s", about, plan.reason)
             source.queue.bury(message.receipt, plan.reason)
@@ -257,52 +259,25 @@ class Worker:
         )
 
 
-class _JobEvents:
-    """The events of one run."""
+def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents:
+    return RunEvents(
+        kind=kind,
+        table_id=job.table_id,
+        job_id=job.job_id,
+        run_id=run_id,
+        task_id=task_id,
+        input_files=job.input_files,
+    )
 
-    def __init__(self, reader: JobReader, job: Job, run_id: str, task_id: str) -> None:
-        self._kind = reader.kind
-        self._job = job
-        self.run_id = run_id
-        self.task_id = task_id
 
-    def accepted(self, at: datetime) -> JobEvent:
-        return JobEvent(
-            kind=self._kind,
-            table_id=self._job.table_id,
-            job_id=self._job.job_id,
-            type=JobEventType.ACCEPTED,
-            at=at,
-            input_files=self._job.input_files,
-        )
-
-    def started(self, at: datetime) -> JobEvent:
-        return self._event(JobEventType.STARTED, at, input_files=self._job.input_files)
-
-    def failed(self, at: datetime, reasons: tuple[str, ...], *, is_final: bool = False) -> JobEvent:
-        return self._event(JobEventType.FAILED, at, reasons=reasons, is_final=is_final)
-
-    def finished(self, at: datetime, outcome: JobOutcome) -> JobEvent:
-        return self._event(
-            JobEventType.FINISHED,
-            at,
-            files=outcome.files,
-            rows_read=outcome.rows_read,
-            rows_written=outcome.rows_written,
-            transaction=outcome.transaction,
-            locations=outcome.locations,
-            platform=outcome.platform,
-            is_committed=outcome.is_committed,
-        )
-
-    def _event(self, type_: JobEventType, at: datetime, **details: object) -> JobEvent:
-        return JobEvent(
-            kind=self._kind,
-            table_id=self._job.table_id,
-            job_id=self._job.job_id,
-            type=type_,
-            at=at,
-            run_id=self.run_id,
-            task_id=self.task_id,
-            **details,  # type: ignore[arg-type]
-        )
+def _finished(events: RunEvents, at: datetime, outcome: JobOutcome) -> JobEvent:
+    return events.finished(
+        at,
+        files=outcome.files,
+        rows_read=outcome.rows_read,
+        rows_written=outcome.rows_written,
+        transaction=outcome.transaction,
+        locations=outcome.locations,
+        platform=outcome.platform,
+        is_committed=outcome.is_committed,
+    )

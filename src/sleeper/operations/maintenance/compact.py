@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,13 @@ from datetime import timedelta
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import CommitRefused, SleeperError, StorageFailed
+from sleeper.errors import (
+    CommitRefused,
+    MissingExtra,
+    SleeperError,
+    StorageFailed,
+    TableFunctionFailed,
+)
 from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
@@ -22,6 +28,9 @@ from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
 
 _log = logging.getLogger(__name__)
+
+_FAILURES_MAX = 3
+_FAILURES_OF_THE_TABLE = (TableFunctionFailed, MissingExtra)  # others are of one job's files
 
 Runner = Callable[
     [Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
@@ -48,6 +57,25 @@ class CompactionJobResult:
     rows_written: int = 0
     failure: SleeperError | None = None
     transaction: int
+
+
+def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
+    """Return True when other jobs of a run would fail as its first ones did.
+
+    That is after three jobs, when none was done, and the table's function or the Python of Spark's
+    workers made each of them fail. A damaged file fails its own job only.
+    """
+    stop = len(ended) >= _FAILURES_MAX and all(
+        isinstance(each.failure, _FAILURES_OF_THE_TABLE) for each in ended
+    )
+    if stop:
+        _log.warning(
+            "no more compaction jobs are run: all of the first %d failed, the last in leaf %s: %s",
+            len(ended),
+            ended[-1].job.partition_id,
+            ended[-1].failure,
+        )
+    return stop
 
 
 def compact(

@@ -162,10 +162,11 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> An
     }
     if settings.ca_file:
         options["root_certificate"] = _certificates(settings.ca_file)
-        logger.warning(
-            "certificates in AWS_CA_BUNDLE are trusted, but not by reads of key ranges: set "
-            "SSL_CERT_FILE to the same file"
-        )
+        if not settings.has_ssl_cert_file:
+            logger.warning(
+                "certificates in AWS_CA_BUNDLE are trusted, but reads of key ranges are refused: "
+                "set SSL_CERT_FILE to the same file"
+            )
     if settings.allow_http:
         options["allow_http"] = True
     if bucket.scheme == "gs":
