@@ -33,6 +33,7 @@ class JobServices:
         fleet: The workers.
         timers: What is done now and then.
         stop: Set when everything is to end.
+        note_work: Called at each look that sees workers at work.
         look_s: Seconds between two looks at the queues.
         patience_s: How long to wait for workers that were asked to end.
     """
@@ -43,12 +44,14 @@ class JobServices:
         timers: Timers,
         *,
         stop: threading.Event,
+        note_work: Callable[[], None],
         look_s: float = LOOK_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._fleet = fleet
         self._timers = timers
         self._stop = stop
+        self._note_work = note_work
         self._look_s = look_s
         self._patience_s = patience_s
         self._at_once = threading.Event()
@@ -89,6 +92,8 @@ class JobServices:
 
     def _look(self) -> float:
         self._fleet.look()
+        if any(self._fleet.running.values()):
+            self._note_work()
         return self._look_s
 
     def _forever(self, do: Callable[[], float]) -> None:
@@ -112,6 +117,7 @@ def open_job_services(
     start: Callable[[str], WorkerProcess],
     workers_max: Mapping[str, int],
     stop: threading.Event,
+    note_work: Callable[[], None],
 ) -> JobServices:
     """Return what runs the jobs of an instance. Nothing is started yet.
 
@@ -121,6 +127,7 @@ def open_job_services(
         workers_max: How many workers of each kind may run at once; a kind that is missing or has
             0 is not run.
         stop: Set when everything is to end.
+        note_work: Called at each look that sees workers at work.
 
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
@@ -136,4 +143,5 @@ def open_job_services(
         workers_max={kind: count for kind, count in workers_max.items() if count},
         ticks_s=instance.ticks_s,
     )
-    return JobServices(fleet, Timers(timers_of(jobs), instance.ticks_s), stop=stop)
+    timers = Timers(timers_of(jobs), instance.ticks_s)
+    return JobServices(fleet, timers, stop=stop, note_work=note_work)

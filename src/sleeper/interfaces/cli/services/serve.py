@@ -22,9 +22,9 @@ from sleeper.services.maintenance import run_maintenance
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
 from sleeper.services.serving.job_services import open_job_services
+from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
-_DAY_S = 24 * 60 * 60
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
 
@@ -37,7 +37,7 @@ _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Pause after each round.",
+    help="Pause after each round; longer while nothing changes, up to 15 minutes.",
 )
 @click.option("--once", is_flag=True, help="Stop after one round, for use with a scheduler.")
 @click.option(
@@ -96,31 +96,32 @@ def serve(
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
-
-    def rest() -> None:
-        stop.set() if once else stop.wait(every_s)
-
     opened = connect(instance)
-    steps = []
-    failed = False
-    with nullcontext() if once or only_tables else _services(opened, limits, stop, log_output):
-        for step in run_maintenance(
-            OnlineTables(opened, workers=workers, stopped=stop.is_set),
-            rest=rest,
+    pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
+    with (
+        nullcontext() if once or only_tables else _services(opened, limits, pace, stop, log_output)
+    ):
+        run = run_maintenance(
+            OnlineTables(
+                opened, workers=workers, stopped=stop.is_set, note_change=pace.note_change
+            ),
+            rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
-            sweep_rounds=max(1, _DAY_S // every_s),
-        ):
-            failed = failed or bool(step.failures)
-            if as_json:
-                steps.append(step)
+            sweep_is_due=pace.sweep_is_due,
+        )
+        steps = [step for step in run if once]
     if as_json:
         print_json(steps)
-    if once and failed:
+    if any(step.failures for step in steps):
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
 def _services(
-    opened: Instance, limits: dict[str, int], stop: threading.Event, log_output: LogOutput
+    opened: Instance,
+    limits: dict[str, int],
+    pace: Pace,
+    stop: threading.Event,
+    log_output: LogOutput,
 ) -> AbstractContextManager[object]:
     """Return what runs jobs. An instance that has no place for jobs is maintained all the same."""
 
@@ -131,7 +132,9 @@ def _services(
         return start_logged([*program, "worker", kind, *options], log_output.pass_on)
 
     try:
-        return open_job_services(opened, start=start, workers_max=limits, stop=stop)
+        return open_job_services(
+            opened, start=start, workers_max=limits, stop=stop, note_work=pace.note_change
+        )
     except PropertiesInvalid as missing:
         warn(f"sleeper: no jobs are run: {missing}")
         return nullcontext()
