@@ -13,6 +13,7 @@ from pathlib import Path
 
 BENCHMARKS = {
     "ingest": ["--rows", "10000000", "--leaves", "64"],
+    "first_reads": [],
     "lookup": ["--rows", "10000000", "--leaves", "64"],
     "compaction": ["--files", "11", "--rows", "500000"],
     "a_day": ["--ingests", "150", "--leaves", "16"],

@@ -68,6 +68,7 @@ def spark_block(table: sleeper.Table) -> None:
             buckets=buckets,
             places=range(len(buckets) + 1),
             memory_bytes=1 << 24,
+            new_id=context.new_id,
         ),
         "rows",
     )

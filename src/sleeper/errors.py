@@ -7,7 +7,7 @@ A class says what the caller can do; the message says what happened, and what ne
     │   ├── SchemaInvalid · PropertiesInvalid · SplitPointsInvalid · QueryInvalid · SplitInvalid
     │   └── JobInvalid · UrlInvalid
     ├── NotFound (LookupError)         name something that exists
-    │   ├── InstanceNotFound · TableNotFound · PartitionNotFound · VersionNotFound
+    │   ├── InstanceNotFound · TableNotFound · PartitionNotFound · VersionNotFound · JobNotFound
     ├── AlreadyExists                  choose another name, or use what is there
     │   ├── InstanceAlreadyExists · TableAlreadyExists
     ├── InputRefused                   fix the input data; nothing was written to the table
@@ -120,6 +120,10 @@ class PartitionNotFound(NotFound):
 
 class VersionNotFound(NotFound):
     """The table has no state at this transaction number, or no longer."""
+
+
+class JobNotFound(NotFound):
+    """Nothing is known of a job: it was not sent, or its events have expired."""
 
 
 class AlreadyExists(SleeperError):

@@ -28,6 +28,8 @@ from sleeper.errors import (
     TableNotFound,
     UrlInvalid,
 )
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -45,7 +47,11 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
-from sleeper.operations.create_table import create_table, new_table_record
+from sleeper.operations.create_table import (
+    create_table,
+    named_split_points,
+    new_table_record,
+)
 from sleeper.operations.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -221,6 +227,7 @@ class Instance:
             allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
         )
+        self._jobs: InstanceJobs | None = None
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""
@@ -241,7 +248,7 @@ class Instance:
         *,
         row_keys: Sequence[str] | None = None,
         sort_keys: Sequence[str] = (),
-        split_points: Sequence[Any] = (),
+        split_points: Sequence[Any] | None = None,
         properties: Mapping[str, PropertyValue | None] | None = None,
     ) -> Table:
         """Make a table.
@@ -252,6 +259,7 @@ class Instance:
             row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
             sort_keys: With a `pyarrow.Schema`: the fields that order rows of equal row key.
             split_points: Where leaf partitions meet, values of the first row key, ascending.
+                None takes those of the file that `sleeper.table.splits.file` names, if any.
             properties: Table properties by full name (docs/reference/properties.md); values are
                 str, int or bool.
 
@@ -267,6 +275,8 @@ class Instance:
         record = new_table_record(name, ours, properties or {}, table_id=table_id)
         table = Table(record, context)
         files = context.objects.under(record.table_id)
+        if split_points is None:
+            split_points = named_split_points(table.properties.definition, ours)
         create_table(
             record,
             ours,
@@ -285,6 +295,18 @@ class Instance:
         """
         context = self._context
         delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
+
+    @property
+    def jobs(self) -> InstanceJobs:
+        """The instance's jobs: what workers are asked to do, and what became of it.
+
+        Raises:
+            BadRequest: the instance is in a bucket, and `sleeper.jobs.url` does not say where its
+                queues are.
+        """
+        if self._jobs is None:
+            self._jobs = open_jobs(self._context, sleep=time.sleep)
+        return self._jobs
 
     @property
     def submitted_jobs(self) -> SubmittedJobs:
@@ -308,7 +330,9 @@ class Instance:
         return record
 
     def close(self) -> None:
-        """Let go of what is open. A `memory://` instance ends here."""
+        """Close what is open. A `memory://` instance ends here."""
+        if self._jobs is not None:
+            self._jobs.stores.close()
         if isinstance(self._context.objects, MemoryObjects):
             self._context.objects.close()
 

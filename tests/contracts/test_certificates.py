@@ -70,13 +70,30 @@ def test_ssl_cert_file_is_trusted_by_every_reader(proxy, bucket, certificates, m
 
 
 def test_aws_ca_bundle_is_trusted_too(proxy, bucket, certificates, monkeypatch, caplog):
-    """But for ranges of keys, which DataFusion reads: the log says to set the other variable."""
+    """But not for ranges of keys, which DataFusion reads: these are refused before a request."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
 
     instance = sleeper.connect(f"s3://{bucket}/instance", create=True)
+    table = instance.create_table("t", pa.schema([pa.field("id", pa.int64())]), row_keys=["id"])
+    table.ingest([{"id": n} for n in range(10)])
 
-    assert instance.tables() == ()
     assert "set SSL_CERT_FILE" in caplog.text
+    assert table.query(key=5).to_pylist() == [{"id": 5}]
+    with pytest.raises(StorageFailed, match=r"SSL_CERT_FILE to the file .*AWS_CA_BUNDLE"):
+        table.query().to_arrow()
+
+
+def test_a_bundle_and_ssl_cert_file_are_both_trusted(proxy, bucket, certificates, monkeypatch):
+    """Where the two name different files, ranges of keys go by SSL_CERT_FILE."""
+    shutil.copy(certificates / "ca.pem", certificates / "bundle.pem")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "bundle.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.pem"))
+
+    instance = sleeper.connect(f"s3://{bucket}/instance", create=True)
+    table = instance.create_table("t", pa.schema([pa.field("id", pa.int64())]), row_keys=["id"])
+    table.ingest([{"id": n} for n in range(10)])
+
+    assert table.query().to_arrow().num_rows == 10
 
 
 def test_a_bundle_that_cannot_be_read_is_named(proxy, bucket, tmp_path, monkeypatch):

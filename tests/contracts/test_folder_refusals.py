@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+import sleeper
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
 from sleeper.storage.local.folder import FolderObjects
 
@@ -68,6 +70,47 @@ class TestAFullDisk:
             limited.create("a", TOO_LARGE)
 
         assert limited.create("a", b"small")
+
+
+class TestWhatIsNoFile:
+    """Somebody put it where an entry of the log belongs."""
+
+    @pytest.fixture(
+        params=[lambda path: path.symlink_to("/nowhere/1"), os.mkfifo, Path.mkdir],
+        ids=["link to nothing", "pipe", "folder"],
+    )
+    def path(self, request, objects):
+        objects.create("log/0", b"")
+        path = objects.root / "log/1"
+        request.param(path)
+        return path
+
+    def test_is_named_by_whoever_creates_it(self, objects, path):
+        """Not taken for another writer's entry, which would be awaited for ever."""
+        with pytest.raises(StorageFailed, match=f"{path}.*ove it"):
+            objects.create("log/1", b"entry")
+
+    def test_stops_commits_with_a_message_that_says_what_to_do(self, tmp_path, path):
+        """Once it is gone, commits go on."""
+        table = sleeper.connect(tmp_path / "i", create=True).create_table(
+            "t", pa.schema([("id", pa.int64())]), row_keys=["id"]
+        )
+        entry = next((tmp_path / "i").glob("*/statestore/transactions")) / f"{2:020d}.json"
+        path.rename(entry)
+
+        with pytest.raises(StorageFailed, match=f"{entry}.*ove it"):
+            table.ingest([{"id": 1}])
+        entry.rename(tmp_path / "away")
+        assert table.ingest([{"id": 1}]).transaction == 2
+
+
+def test_a_link_to_an_object_is_followed(objects):
+    """An archive may lie on another disk."""
+    objects.create("log/1", b"entry")
+    (objects.root / "log/2").symlink_to(objects.root / "log/1")
+
+    assert objects.read("log/2") == b"entry"
+    assert not objects.create("log/2", b"another")
 
 
 def test_a_folder_that_may_not_be_written_to_is_told_apart():

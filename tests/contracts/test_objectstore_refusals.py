@@ -163,7 +163,7 @@ class TestFailures:
         ]
 
         for call in calls:
-            with pytest.raises(StorageFailed, match="there is no bucket 'no-such-bucket'"):
+            with pytest.raises(StorageFailed, match="bucket 'no-such-bucket' does not exist"):
                 call()
 
     def test_of_a_dead_store(self, over_line, line):

@@ -22,7 +22,9 @@ VAGUE = {
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 ROOM_ENTRIES_MAX = 13
-ROOMS_MAX = 15  # the package itself: the rooms that docs/design.md draws, and errors
+ROOMS_MAX = (
+    17  # the package itself: the rooms that docs/design.md draws, errors, and deploy to come
+)
 PUBLIC_NAMES_MAX = 25
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -28,7 +28,9 @@ DECLARATIONS = {
     *(SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("maintenance", "table")),
     SOURCE / "model" / "known_properties" / "upstream.py",
 }
-ACCESSORS = SOURCE / "model" / "properties.py"
+ACCESSORS = {
+    SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("typed", "typed_instance")
+}
 
 
 class Module:
@@ -50,7 +52,7 @@ class Module:
 
 
 MODULES = {path: Module(path) for path in SOURCE.rglob("*.py") if path not in DECLARATIONS}
-READERS = [module for path, module in MODULES.items() if path != ACCESSORS]
+READERS = [module for path, module in MODULES.items() if path not in ACCESSORS]
 TEXTS = set().union(*(module.texts for module in READERS))
 ENDINGS = tuple(text for text in TEXTS if text.count(".") and len(text) > len("id.x"))
 

@@ -264,6 +264,8 @@ def ask(process: Process, table: Table, as_of: int | None) -> None:
             number = answer.transaction
             found = answer.to_arrow()
     except (DataDamaged, VersionNotFound) as error:
+        if as_of is not None and isinstance(error, DataDamaged):
+            raise AssertionError(f"deleted version {as_of} counts as damage") from error
         held = number if number is not None else before
         if truth.must_be_readable(held, world.now):
             raise AssertionError(f"version {held} cannot be read: {error}") from error

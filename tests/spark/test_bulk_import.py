@@ -15,14 +15,18 @@ from hypothesis import strategies as st
 
 import sleeper
 from sleeper.errors import (
+    AlreadyExists,
     BadRequest,
+    CommitContended,
     InputNotFound,
+    InputRefused,
     InputSchemaMismatch,
     InputUnreadable,
     InsufficientData,
     NullKeys,
 )
 from sleeper.model.partitions import split_partition
+from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from tests.spark.any_tables import check_files, multiset, rows_of, schemas
 
@@ -279,6 +283,53 @@ def test_rows_without_a_key_may_be_set_aside(spark, instance, tmp_path):
 
     assert (result.rows_read, result.rows_written, result.rows_set_aside) == (15, 13, 2)
     assert pq.read_table(aside)["n"].to_pylist() == [2, 2]
+
+
+def test_rows_set_aside_for_one_job_are_not_replaced_by_another(spark, instance, tmp_path):
+    """A folder with something in it is refused, and nothing is imported."""
+    nullable = pa.schema([pa.field("id", pa.int64()), NUMBERS.field("n")])
+    some = pa.table({"id": [1, None, 3], "n": [1, 2, 3]}, nullable)
+    inputs = written(tmp_path / "in", some)
+    first, second = table_of(instance), table_of(instance)
+    first.bulk_import(inputs, engine="spark", spark=spark, set_aside=tmp_path / "aside")
+
+    with pytest.raises(AlreadyExists, match="name a folder that does not exist yet"):
+        second.bulk_import(inputs, engine="spark", spark=spark, set_aside=tmp_path / "aside")
+
+    assert second.query().count() == 0
+    assert pq.read_table(tmp_path / "aside")["n"].to_pylist() == [2]
+
+
+def test_an_import_that_fails_sets_no_row_aside(spark, instance, tmp_path):
+    """The folder is not there, so the same rows in another number of tasks are there once."""
+    table = table_of(instance)
+    rows = spark.createDataFrame([(None, 1), (None, 2), (3, 3), (4, 4)], "id long, n long")
+    broken = rows.selectExpr("id", "if(n = 4, null, n) AS n").repartition(4)
+
+    with pytest.raises(InputRefused, match="n"):
+        table.bulk_import(broken, set_aside=tmp_path / "aside")
+    left = [path.name for path in tmp_path.iterdir()]
+    result = table.bulk_import(rows.coalesce(1), set_aside=tmp_path / "aside")
+
+    assert left == ["instance"]
+    assert (result.rows_written, result.rows_set_aside) == (2, 2)
+    assert sorted(pq.read_table(tmp_path / "aside")["n"].to_pylist()) == [1, 2]
+
+
+def test_rows_set_aside_go_when_the_import_is_not_committed(spark, instance, tmp_path, monkeypatch):
+    """A commit that is refused leaves neither the rows with a key nor those without."""
+    table = table_of(instance)
+    rows = spark.createDataFrame([(None, 1), (2, 2)], "id long, n long")
+
+    def refuse(*_, **__):
+        raise CommitContended("others were faster")
+
+    with monkeypatch.context() as patched, pytest.raises(CommitContended):
+        patched.setattr(TransactionLogStateStore, "commit", refuse)
+        table.bulk_import(rows, set_aside=tmp_path / "aside")
+
+    assert not (tmp_path / "aside").exists()
+    assert table.query().count() == 0
 
 
 def test_a_column_of_another_type_in_one_of_many_files_names_the_file(spark, instance, tmp_path):

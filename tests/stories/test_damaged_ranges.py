@@ -12,6 +12,7 @@ import pytest
 import sleeper
 from sleeper.engine.scan import read_windows
 from sleeper.errors import DataDamaged
+from sleeper.lookup.parquet import sealed_output
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
 ROWS = [{"key": f"k{number:05}", "n": number} for number in range(5_000)]
@@ -72,14 +73,27 @@ class TestRangesOfDamagedPages:
         table.ingest(rows[1::2])
         return tmp_path, rows
 
+    @pytest.fixture
+    def written_before(self, monkeypatch, request):
+        """The same, as versions wrote them that had no page sums."""
+        monkeypatch.setattr(sealed_output, "page_sums_bytes", lambda *_: b"")
+        return request.getfixturevalue("written")
+
     @pytest.mark.parametrize("window", ["in one go", "window by window"])
     def test_raise_or_give_the_rows_as_they_were(self, written, monkeypatch, window):
         """Of single bits flipped anywhere in a file, none becomes a value."""
         if window == "window by window":
             monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
-        folder, rows = written
+        assert self.flips_found(*written, Random(window)) > 20
+
+    def test_raise_or_give_the_rows_without_page_sums_too(self, written_before):
+        """Files of older versions have checksums in their page headers alone."""
+        assert self.flips_found(*written_before, Random(5)) > 20
+
+    def flips_found(self, folder, rows, pick):
+        """Ask for ranges after each of 60 flipped bits; return how often the answer is an error."""
+        raised = 0
         files = sorted(Path(folder).glob("*/data/*/*.parquet"))
-        pick, raised = Random(window), 0
         for _ in range(60):
             file = pick.choice(files)
             body = file.read_bytes()
@@ -100,8 +114,7 @@ class TestRangesOfDamagedPages:
                 assert file.name in error
                 raised += 1
             file.write_bytes(body)
-
-        assert raised > 20
+        return raised
 
     def test_name_file_row_group_and_column(self, written):
         """Who restores the file learns what is wrong with it."""

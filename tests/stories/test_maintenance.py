@@ -139,7 +139,7 @@ class TestCompaction:
 
         assert again.jobs == ()
         assert again.transaction == first.transaction
-        assert again.plan.leaves[0].reason == "there is no other file to merge its file with"
+        assert again.plan.leaves[0].reason == "it has one file, and no other to merge it with"
 
     def test_what_would_be_done_can_be_asked(self, world):
         """`plan_compaction` changes nothing."""
@@ -592,7 +592,9 @@ class TestMerging:
         """More rows than a leaf may have are refused."""
         table = self.four_leaves(world)
 
-        with pytest.raises(BadRequest, match=r"fewer than 1,001 rows.*from 1,000 rows on"):
+        with pytest.raises(
+            BadRequest, match=r"fewer than 1,001 rows.*a leaf of 1,000 rows is split"
+        ):
             table.merge_partitions(rows_below=1001)
 
     def test_a_file_of_which_one_leaf_has_its_part_stands_in_the_way(self, world):
@@ -609,7 +611,7 @@ class TestMerging:
 
         results = table.merge_partitions(rows_below=6)
 
-        assert at_work == "compaction job one is at work there"
+        assert at_work == "compaction job one is running there"
         assert [result.reason is None for result in results] == [False, True]
         assert reference.filename in results[0].reason
         table.compact(all_files=True)

@@ -99,7 +99,7 @@ class TestInstance:
 
     def test_needs_a_bucket(self, endpoint):
         """A bucket that does not exist is told as such, and is not made."""
-        with pytest.raises(StorageFailed, match="there is no bucket"):
+        with pytest.raises(StorageFailed, match="'no-such-bucket' does not exist"):
             sleeper.connect("s3://no-such-bucket/instance", create=True)
         with pytest.raises(UrlInvalid):
             sleeper.connect("s3://")
@@ -240,7 +240,7 @@ class TestExport:
 
         with pytest.raises(DataDamaged):
             table.export(f"s3://{bucket}/out")
-        with pytest.raises(StorageFailed, match="there is no bucket"):
+        with pytest.raises(StorageFailed, match="'no-such-bucket' does not exist"):
             table.export("s3://no-such-bucket/out")
 
         assert [*raw.listing("out")] == []
@@ -301,7 +301,7 @@ class TestInput:
         ("given", "told"),
         [
             ("s3://{bucket}/none.parquet", "there is no object 's3://.*/none.parquet'"),
-            ("s3://no-such-bucket/a", "no bucket 'no-such-bucket'"),
+            ("s3://no-such-bucket/a", "bucket 'no-such-bucket' does not exist"),
             ("s3://{bucket}/broken.parquet", "s3://.*/broken.parquet' cannot be read"),
             ("s3://{bucket}/empty.parquet", "s3://.*/empty.parquet' cannot be read"),
             ("ftp://host/a.parquet", "ftp://host/a.parquet"),

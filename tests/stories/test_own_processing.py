@@ -41,6 +41,13 @@ def clean(batches):
 def fail(batches):
     next(batches)
     raise ValueError("no lamps today")
+
+
+def fail_after_a(batches):
+    for batch in batches:
+        if batch["house"][0].as_py() != "a":
+            raise ValueError("lamps only in a")
+        yield batch
 '''
 
 
@@ -198,6 +205,43 @@ def test_a_function_that_fails_changes_nothing(instance, tmp_path):
     assert sorted((tmp_path / "instance").rglob("*.parquet")) == files
     table.set_properties({FUNCTION: None})
     assert table.query().count() == len(PARTS[0]) + len(PARTS[1])
+
+
+def crowded(instance, houses):
+    """A table of a leaf for each house, with two files in each leaf."""
+    table = instance.create_table("many", SCHEMA, split_points=[*houses[1:]])
+    for at in (1, 2):
+        table.ingest([reading(house, 1, at) for house in houses])
+    return table
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_function_that_always_fails_stops_a_compaction(instance, workers, caplog):
+    """Three jobs are tried, not all; the leaf is named, and no claim is left."""
+    table = crowded(instance, "abcdefghijkl")
+    table.set_properties({FUNCTION: "our_rows:fail"})
+
+    run = table.compact(all_files=True, workers=workers)
+
+    assert run.stopped
+    assert len(run.jobs) == len(run.failed) == 3
+    assert run.failed[-1].job.partition_id in caplog.text
+    assert table.claims() == ()
+    table.set_properties({FUNCTION: None})
+    assert len(table.compact(all_files=True).jobs) == 12
+
+
+@pytest.mark.usefixtures("functions")
+def test_a_function_that_fails_in_some_leaves_is_tried_in_all(instance):
+    """Where a job was done, others may be done as well."""
+    table = crowded(instance, "abcdefghijkl")
+    table.set_properties({FUNCTION: "our_rows:fail_after_a"})
+
+    run = table.compact(all_files=True)
+
+    assert not run.stopped
+    assert (len(run.jobs), len(run.failed)) == (12, 11)
 
 
 def test_only_the_form_of_a_functions_name_is_checked_when_it_is_set(instance):

@@ -73,6 +73,44 @@ class TestDeletedVersions:
         assert table.query(as_of=kept).to_arrow().num_rows == 3
         assert table.query(as_of=1).to_pylist() == []
 
+    @pytest.mark.parametrize(
+        "read",
+        [
+            lambda table, number: table.query(as_of=number).to_arrow(),
+            lambda table, number: table.query(key="a", as_of=number),
+            lambda table, number: table.query(keys=["a"], as_of=number).to_arrow(),
+            lambda table, number: table.query(range={"id": ("a", "b")}, as_of=number).to_arrow(),
+            lambda table, number: table.export(table._context.url + "-out", as_of=number),
+        ],
+        ids=["all", "key", "keys", "range", "export"],
+    )
+    def test_say_so_before_the_collector_has_recorded_it(self, table, read):
+        """Given a collector that was killed when it had deleted files, one of them or all."""
+        for n in range(2):
+            table.ingest([{"id": "a", "n": n}])
+        compacted = table.compact(all_files=True).transaction
+        files = table._current().files
+        for name in table.garbage(force=True):
+            files.delete([name])
+
+            with pytest.raises(
+                sleeper.NotFound, match=rf"of transaction 3 were deleted.* up to {compacted}"
+            ):
+                read(table, 3)
+        assert table.query(as_of=compacted).to_arrow().num_rows == 2
+
+    def test_are_told_from_damage(self, table):
+        """A file that the newest version needs is missing: nobody deleted it on purpose."""
+        table.ingest([{"id": "a", "n": 1}])
+        number = table.ingest([{"id": "b", "n": 2}]).transaction
+        table._current().files.delete([table.references()[0].filename])
+
+        with pytest.raises(sleeper.DataDamaged, match="is missing"):
+            table.query(as_of=number).to_arrow()
+        table.compact(all_files=True)
+        with pytest.raises(sleeper.DataDamaged, match="is missing"):
+            table.query(as_of=number).to_arrow()
+
     def test_are_those_before_a_table_was_emptied(self, table):
         """Files go at once when a table is reinitialised."""
         table.ingest([{"id": "a", "n": 1}])

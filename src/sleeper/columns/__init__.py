@@ -1,1 +1,1 @@
-"""Values of Python, NumPy and Arrow become columns of exactly a field's type, or are refused."""
+"""Converts values of Python, NumPy and Arrow to columns of a field's type, or refuses them."""

@@ -1,4 +1,4 @@
-"""Values of one field as users hand them in: Arrow, NumPy or pandas arrays, or Python objects."""
+"""Converts values of one field: Arrow, NumPy or pandas arrays, or Python objects."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sleeper.columns.python_values import MISFITS, first_misfit, python_array
 
 
 def checked_column(values: Any, want: pa.DataType) -> pa.ChunkedArray:
-    """Return values as a column of exactly the type wanted, none of them changed.
+    """Return values as a column of exactly the wanted type, without changing any of them.
 
     Raises:
-        TypeError: `values` holds no values one after another.
-        ValueError: a value does not fit; the message has its place, itself, and the reason.
+        TypeError: `values` is not a sequence or an array.
+        ValueError: a value does not fit; the message names its position, the value and the reason.
     """
     arrow = _as_arrow(values)
     if arrow is None:
@@ -39,7 +39,7 @@ def checked_column(values: Any, want: pa.DataType) -> pa.ChunkedArray:
 
 
 def _as_arrow(values: Any) -> pa.ChunkedArray | None:
-    """An array whose type its library says; None where it holds Python objects."""
+    """Return `values` as Arrow if the library knows the type; None if they are Python objects."""
     if isinstance(values, pa.ChunkedArray):
         return values
     if isinstance(values, pa.Array):
@@ -54,7 +54,7 @@ def _as_arrow(values: Any) -> pa.ChunkedArray | None:
     try:
         found = pa.array(values, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise TypeError(f"an array of {given} has no values of Arrow: {error}") from None
+        raise TypeError(f"an array of {given} cannot be converted to Arrow: {error}") from None
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 
 

@@ -22,7 +22,7 @@ _PRIMITIVES = {arrow: kind for kind, arrow in _ARROW_TYPES.items()}
 
 
 def arrow_type(kind: FieldType) -> pa.DataType:
-    """Return the Arrow type of a field type; what lists and maps hold is never null."""
+    """Return the Arrow type of a field type; elements of lists and maps are never null."""
     match kind:
         case Primitive():
             return _ARROW_TYPES[kind]
@@ -35,7 +35,7 @@ def arrow_type(kind: FieldType) -> pa.DataType:
 
 
 def plain_kind(arrow: pa.DataType) -> Primitive | DecimalType:
-    """Return the field type whose Arrow type this is; not of lists and maps."""
+    """Return the field type of an Arrow type that is not a list or a map."""
     if pa.types.is_decimal(arrow):
         return DecimalType(arrow.precision, arrow.scale)
     return _PRIMITIVES[arrow]

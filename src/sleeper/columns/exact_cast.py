@@ -1,4 +1,4 @@
-"""Casts between Arrow types that change no value, or say which one they would change."""
+"""Casts between Arrow types that change no value, and raise an error if one would change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def castable(given: pa.DataType, want: pa.DataType) -> bool:
-    """True when some values of one type are exactly values of another, and mean the same."""
+    """Return whether some values of `given` can be represented exactly in `want`, same meaning."""
     have, is_ = plain_type(given), pa.types
     if have == want or is_.is_null(have):
         return True
@@ -37,7 +37,7 @@ def castable(given: pa.DataType, want: pa.DataType) -> bool:
 
 
 def _pair_types(kind: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
-    """The types of key and value of a map, or of a list of pairs, as polars has maps."""
+    """Return the types of key and value of a map, or of a list of pairs, polars' form of maps."""
     if pa.types.is_map(kind):
         return kind.key_type, kind.item_type
     if not is_list(kind) or not pa.types.is_struct(kind.value_type):
@@ -50,16 +50,16 @@ def exact_cast(chunk: pa.Array, want: pa.DataType) -> pa.Array:
     """Return an array as exactly the wanted type, every value unchanged.
 
     Raises:
-        pa.ArrowInvalid: a value would change, or is no UTF-8; the message shows one.
+        pa.ArrowInvalid: a value would change, or is not UTF-8; the message shows one.
     """
     cast = _cast(chunk, want)
     if _holds_text(want):
-        cast.validate(full=True)  # Arrow reads text from Parquet without looking at it
+        cast.validate(full=True)  # Arrow does not check text that it reads from Parquet
     return cast
 
 
 def outside_years(column: pa.ChunkedArray) -> str | None:
-    """Return which dates or timestamps lie outside the years 1 to 9999, which Python has not."""
+    """Describe dates or timestamps outside the years 1 to 9999, Python's range; None if all fit."""
     if len(column) == column.null_count:
         return None
     if pa.types.is_date(column.type):
@@ -104,7 +104,7 @@ def _decoded(chunk: pa.Array) -> pa.Array:
         return _decoded(pc.run_end_decode(chunk))
     if pa.types.is_dictionary(chunk.type):
         values = _decoded(chunk.dictionary)
-        if values.type == pa.string_view():  # has no take yet
+        if values.type == pa.string_view():  # Arrow cannot take from it yet
             values = values.cast(pa.string())
         if values.type == pa.binary_view():
             values = values.cast(pa.binary())
@@ -145,7 +145,7 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """True for lists of any layout; a map is none."""
+    """True for lists of any layout; a map is not a list."""
     is_ = pa.types
     return bool(
         is_.is_list(kind)
@@ -157,7 +157,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Look through extension types, dictionaries and run ends at the type of the values."""
+    """Return the type of the values inside extension types, dictionaries and run ends."""
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):

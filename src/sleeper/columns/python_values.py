@@ -1,9 +1,9 @@
-"""Python objects become an Arrow array of exactly the type wanted, every value unchanged.
+"""Converts Python objects to an Arrow array of exactly the wanted type, without changing a value.
 
-pyarrow alone changes values in silence, even where the type is given: 1.5 becomes 1, text
-becomes bytes, a `datetime` its day, 1e39 infinity; a clock time is taken for UTC, nanoseconds
-are dropped. Here the classes of all objects are checked first, as a set, then pyarrow converts
-them, then what it may have changed is compared.
+pyarrow silently changes values even if the type is given: 1.5 becomes 1, text becomes bytes, a
+`datetime` its day, 1e39 infinity; a time without a zone is taken as UTC, and nanoseconds are
+dropped. This module first checks the classes of all objects, as a set. Then pyarrow converts
+them, and values that it may have changed are compared.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
     """Return values as an array of type `want`; None, and pandas' NA and NaT, are null.
 
-    A float takes the nearest number that it has. `first_misfit` says which value is refused.
+    A float is rounded to the nearest number of its type. `first_misfit` finds a refused value.
 
     Raises:
-        MISFITS: a value is of another class, or its type cannot hold it.
+        MISFITS: a value has the wrong class, or is out of the type's range.
     """
     classes = set(map(type, values))
     nulls = {cls for cls in classes if is_null_class(cls)}
@@ -68,7 +68,7 @@ def python_array(values: Sequence[Any], want: pa.DataType) -> pa.Array:
 
 
 def first_misfit(values: Sequence[Any], want: pa.DataType) -> tuple[int, Any, str]:
-    """Return place, value and reason of the first value that `python_array` refuses."""
+    """Return index, value and reason of the first value that `python_array` refuses."""
     for place, value in enumerate(values):
         try:
             python_array([value], want)
@@ -83,14 +83,14 @@ def _floats(values: Sequence[Any], want: pa.DataType) -> pa.Array:
     too_large = pc.and_(pc.is_inf(found), pc.invert(pc.is_inf(given)))
     too_small = pc.and_(pc.equal(found, 0), pc.not_equal(given, 0))
     if pc.any(pc.or_(too_large, too_small)).as_py():
-        raise ValueError("it is beyond the range of a float of 32 bits; declare DoubleType")
+        raise ValueError("it is out of the range of a 32-bit float; declare DoubleType")
     return found
 
 
 def _timestamps(
     values: Sequence[Any], classes: Collection[type], want: pa.DataType, kind: Primitive
 ) -> pa.Array:
-    """Convert datetimes; those that pyarrow may misread are made plain by Python first."""
+    """Convert datetimes; those that pyarrow may misread are normalised by Python first."""
     with_zone = kind is Primitive.TIMESTAMP
     present = [value for value in values if value is not None]
     offsets = set(map(methodcaller("utcoffset"), present))
@@ -113,11 +113,11 @@ def _timestamps(
 
 
 _NOT_AWARE = (
-    "it has no time zone, so it is no instant; give it one, such as "
+    "it has no time zone, but TimestampType needs one; add it, for example by "
     "value.replace(tzinfo=datetime.UTC)"
 )
 _AWARE = (
-    "it has a time zone, but a clock time has none; take it away by value.replace(tzinfo=None), "
+    "it has a time zone, but TimestampNtzType has none; remove it by value.replace(tzinfo=None), "
     "or declare TimestampType"
 )
 
@@ -135,7 +135,7 @@ def _lists(values: Sequence[Any], classes: Collection[type], want: pa.DataType) 
 
 
 def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -> pa.Array:
-    """Convert mappings, and lists of pairs as Arrow has maps."""
+    """Convert mappings, and lists of pairs, Arrow's form of maps."""
     for cls in classes:
         if not issubclass(cls, Mapping | list | tuple):
             raise TypeError(f"a {cls.__name__} is not a dict")
@@ -145,7 +145,7 @@ def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -
         if not issubclass(cls, list | tuple):
             raise TypeError(f"a {cls.__name__} is not a pair of key and value")
     if set(map(len, pairs)) - {2}:
-        raise ValueError("a map wants pairs of key and value")
+        raise ValueError("a map needs pairs of key and value")
     keys = python_array([pair[0] for pair in pairs], want.key_type)
     items = python_array([pair[1] for pair in pairs], want.item_type)
     if keys.null_count:
@@ -155,7 +155,7 @@ def _maps(values: Sequence[Any], classes: Collection[type], want: pa.DataType) -
 
 
 def _layout(values: Sequence[Any]) -> tuple[pa.Array, pa.Array | None]:
-    """Where each list begins and ends among all elements, and which lists are null."""
+    """Return the offsets of each list among all elements, and which lists are null."""
     lengths = (0 if value is None else len(value) for value in values)
     offsets = pa.array([0, *accumulate(lengths)], pa.int32())
     nulls = [value is None for value in values]

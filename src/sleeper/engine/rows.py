@@ -60,6 +60,11 @@ class Rows:
         """The columns, with their Arrow types."""
         return self._schema
 
+    @property
+    def in_memory(self) -> bool:
+        """True when all rows are in memory, and not a stream that is yet to be read."""
+        return self._table is not None
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
             return iter(self._table.to_batches())

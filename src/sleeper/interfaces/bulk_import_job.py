@@ -24,6 +24,7 @@ from sleeper.model.formats.bulk_import_job import (
     read_bulk_import_job,
 )
 from sleeper.ports.ids import given_job_id
+from sleeper.services.driver_run import reported_run
 from sleeper.spark.submit.driver_session import driver_session
 
 
@@ -43,14 +44,16 @@ def run_job(
     table = opened.table(_table_name(given, opened))
     session = driver_session(f"sleeper bulk import {given.id}")
     try:
-        result = table.bulk_import(
-            given.paths,
-            given.id,
-            engine="spark",
-            spark=session,
-            ignore_extra_columns=ignore_extra_columns,
-            set_aside=set_aside,
-        )
+        with reported_run(opened, table.table_id, given, job if is_saved else None) as reported:
+            result = table.bulk_import(
+                given.paths,
+                given.id,
+                engine="spark",
+                spark=session,
+                ignore_extra_columns=ignore_extra_columns,
+                set_aside=set_aside,
+            )
+            reported(result)
     finally:
         session.stop()
     if is_saved:

@@ -16,20 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
-from sleeper.lookup.parquet.file_end import ReadRanges, read_file_end
-from sleeper.lookup.parquet.footer import ColumnChunk, Footer
+from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, read_file_end
+from sleeper.lookup.parquet.footer import ColumnChunk
 from sleeper.lookup.parquet.page_index import (
     Ints,
     PageBounds,
     PageLocations,
     bounds_of,
     read_column_index,
-    read_offset_index,
+    read_offset_indexes,
     read_value_counts,
     whole_chunk,
 )
 from sleeper.lookup.parquet.pages import Page
-from sleeper.lookup.parquet.seal import Seal
 from sleeper.lookup.table_columns import (
     BoundColumn,
     DecodePath,
@@ -57,15 +56,15 @@ class ParquetIndex:
             decoded must be validated before it goes out.
     """
 
-    def __init__(
-        self, filename: str, footer: Footer, seal: Seal | None, held: bytes, held_at: int
-    ) -> None:
+    def __init__(self, filename: str, end: FileEnd) -> None:
+        footer, seal = end.footer, end.seal
         self.filename = filename
         self.footer = footer
         self.has_checksums = True
         self._seal = seal
+        self._sums = end.sums
         self._indexes_checked = False
-        self._held, self._held_at = held, held_at
+        self._held, self._held_at = end.held, end.held_at
         self._locations: dict[tuple[int, int], PageLocations] = {}
         self._bounds: dict[tuple[int, int], PageBounds] = {}
         self._value_counts: dict[tuple[int, int], Ints] = {}
@@ -75,9 +74,11 @@ class ParquetIndex:
         self._converted_leaves: frozenset[int] = frozenset()
         self._filters: dict[tuple[int, tuple[int, ...]], tuple[BloomFilter | None, ...]] = {}
         self._filter_sums = seal.filters_by_chunk(footer) if seal is not None else {}
-        self._size_bytes = footer.size_bytes + len(held) + 150 * len(self._filter_sums)
+        self._size_bytes = footer.size_bytes + len(end.held) + 150 * len(self._filter_sums)
         if seal is not None:
             self._size_bytes += 36 * len(seal.parts)
+        if self._sums is not None:
+            self._size_bytes += 40 * len(self._sums.starts)
 
     @property
     def size_bytes(self) -> int:
@@ -190,6 +191,18 @@ class ParquetIndex:
         """
         return self._value_counts.get((group, leaf))
 
+    @property
+    def has_page_sums(self) -> bool:
+        """Whether the file has a checksum for every run of its pages."""
+        return self._sums is not None
+
+    def page_sums(self, chunks: Sequence[tuple[int, int]], read: ReadRanges) -> list[bytes]:
+        """Return the bytes of the page sums of some chunks, given by row group and leaf."""
+        assert self._sums is not None, "this file has none"
+        leaves = len(self.footer.leaves)
+        places = [self._sums.place(group * leaves + leaf) for group, leaf in chunks]
+        return [data or b"" for data in self._blobs(places, read)]
+
     def load(
         self,
         groups: Iterable[int],
@@ -220,9 +233,8 @@ class ParquetIndex:
             useful = leaf in key_leaves or self.footer.leaves[leaf].repetition_max
             places.append(chunk.column_index if useful else None)
         blobs = self._blobs(places, read)
+        self._parse_locations(missing, blobs[::2])
         for number, (group, leaf) in enumerate(missing):
-            if (group, leaf) not in self._locations:
-                self._parse_locations(group, leaf, blobs[2 * number])
             if leaf in key_leaves:
                 self._parse_bounds(group, leaf, blobs[2 * number + 1], first=leaf == key_leaves[0])
             elif (about := blobs[2 * number + 1]) is not None:
@@ -251,17 +263,32 @@ class ParquetIndex:
                 blobs[number] = data
         return blobs
 
-    def _parse_locations(self, group: int, leaf: int, data: bytes | None) -> None:
-        chunk = self.chunk(group, leaf)
-        row_count = self.footer.row_counts[group]
-        if data is None:
-            found = whole_chunk(chunk.offset, chunk.size, row_count)
-        else:
-            self._check_seal(data, group, leaf, 1)
-            found = read_offset_index(data, row_count)
-            _check_tiles(found, chunk)
-        self._locations[group, leaf] = found
-        self._size_bytes += found.size_bytes
+    def _parse_locations(
+        self, places: Sequence[tuple[int, int]], blobs: Sequence[bytes | None]
+    ) -> None:
+        """Parse the offset indexes of chunks whose locations are not known yet."""
+        indexed: list[tuple[int, int]] = []
+        indexes: list[tuple[bytes, int]] = []
+        for (group, leaf), data in zip(places, blobs, strict=True):
+            if (group, leaf) in self._locations:
+                continue
+            row_count = self.footer.row_counts[group]
+            if data is None:
+                chunk = self.chunk(group, leaf)
+                self._remember_locations(
+                    (group, leaf), whole_chunk(chunk.offset, chunk.size, row_count)
+                )
+            else:
+                self._check_seal(data, group, leaf, 1)
+                indexed.append((group, leaf))
+                indexes.append((data, row_count))
+        for place, found in zip(indexed, read_offset_indexes(indexes), strict=True):
+            _check_tiles(found, self.chunk(*place))
+            self._remember_locations(place, found)
+
+    def _remember_locations(self, place: tuple[int, int], locations: PageLocations) -> None:
+        self._locations[place] = locations
+        self._size_bytes += locations.size_bytes
 
     def _parse_bounds(self, group: int, leaf: int, data: bytes | None, *, first: bool) -> None:
         if data is not None:
@@ -350,8 +377,7 @@ def open_file(filename: str, file_size: int, read: ReadRanges) -> ParquetIndex:
     Raises:
         ValueError: the file is no Parquet file, or is damaged.
     """
-    end = read_file_end(file_size, read)
-    return ParquetIndex(filename, end.footer, end.seal, end.held, end.held_at)
+    return ParquetIndex(filename, read_file_end(file_size, read))
 
 
 def _check_tiles(locations: PageLocations, chunk: ColumnChunk) -> None:

@@ -31,14 +31,14 @@ class FileReference:
             it belongs here; False when readers must select by the partition's region.
         job_id: The compaction job that has claimed this reference, if any.
         updated: When the state last changed this reference; set by the state (rule STS-5).
-        size_bytes: Length of the file. None where an older version made the reference, as for
-            all that follow.
-        schema_id: The schema that the file was written by; `TableState.schemas` has it.
-        first_key: The row key of the file's first row, as `key_to_text` writes it; None for a
-            file without rows too, and where the text is too long.
-        last_key: The same of its last row.
+        size_bytes: Length of the file. This and all attributes below are None if an older version
+            made the reference.
+        schema_id: The schema that the file was written with; a key of `TableState.schemas`.
+        first_key: The row key of the file's first row, as `key_to_text` writes it; None also for
+            a file without rows, and if the text is too long.
+        last_key: The same for its last row.
         sequence: The number of the transaction up to which deletions of rows are applied to the
-            file: a later one applies to its rows. For a file with new rows that is the
+            file: later deletions apply to its rows. For a file with new rows this is the
             transaction that adds it; the state sets it.
 
     Raises:
@@ -67,7 +67,7 @@ class FileReference:
             raise ValueError("row_count must be below 2**63: no file can have as many rows")
 
     def about_file(self, other: FileReference) -> FileReference:
-        """Return this with all that `other` says of the file itself, not of the partition."""
+        """Return a copy with the attributes of the file (not of the partition) from `other`."""
         return replace(
             self,
             size_bytes=other.size_bytes,
@@ -79,7 +79,7 @@ class FileReference:
 
 
 def key_to_text(key: Sequence[Any], schema: Schema) -> str | None:
-    """Write a row key as a JSON list; None for no key, or where the text is longer than 1 KiB."""
+    """Return a row key as a JSON list; None for no key, or if the text is longer than 1 KiB."""
     if not key:
         return None
     values = [
@@ -91,10 +91,10 @@ def key_to_text(key: Sequence[Any], schema: Schema) -> str | None:
 
 
 def key_from_text(text: str, schema: Schema) -> Key:
-    """Read what `key_to_text` wrote.
+    """Parse a row key that `key_to_text` wrote.
 
     Raises:
-        QueryInvalid, ValueError: it is no row key of the schema.
+        QueryInvalid, ValueError: it is not a row key of the schema.
     """
     return tuple(
         value_from_json(field, value)

@@ -1,7 +1,8 @@
 """Values of fields: which Python objects fit; how key values are ordered and written as text.
 
-No kind of value becomes another: a float is no integer, bytes are no text, a `datetime` is no
-`date`, and a clock time without a zone is no instant. Rows and keys follow the same rule.
+No kind of value is converted to another: a float does not fit an integer field, bytes do not fit a
+string, a `datetime` does not fit a date, and a time without a zone does not fit a timestamp with
+one. The same rule holds for rows and for keys.
 
 Order is the same everywhere: integers, dates and timestamps by value, strings by code point
 (which is the order of their UTF-8 bytes), bytes unsigned, a shorter prefix first. Python's
@@ -77,10 +78,10 @@ def next_value(kind: Primitive, value: Any) -> Any:
 def checked_value(field: Field, value: object) -> Any:
     """Return `value` as the plain Python value of a key field.
 
-    Integers of other libraries become `int`; an aware timestamp is brought to UTC.
+    Integers of other libraries become `int`; an aware timestamp is converted to UTC.
 
     Raises:
-        QueryInvalid: the value is of another type, or out of the type's limits.
+        QueryInvalid: the value has the wrong type, or is out of the type's range.
     """
     kind = key_type(field)
     try:
@@ -90,7 +91,7 @@ def checked_value(field: Field, value: object) -> Any:
     except (ValueError, OverflowError) as error:
         reason = f" ({error})"
     raise QueryInvalid(
-        f"{value!r} is no value for key field {field.name!r}: it wants {WANTED[kind]}{reason}"
+        f"{value!r} is not a value for key field {field.name!r}: it must be {WANTED[kind]}{reason}"
     )
 
 
@@ -100,7 +101,7 @@ def _plain(kind: Primitive, value: Any) -> Any:
             limit = _INTEGER_LIMITS[kind]
             number = index(value)
             if not -limit <= number < limit:
-                raise ValueError("it is beyond that")
+                raise ValueError("it is out of range")
             return number
         case Primitive.STRING:
             return plain_text(value)
@@ -139,7 +140,7 @@ def wanted_of(kind: Primitive | DecimalType) -> str:
 
 
 def is_null_class(cls: type) -> bool:
-    """Return whether objects of this class mean null: None, and pandas' NA and NaT."""
+    """Return whether objects of this class are null: None, and pandas' NA and NaT."""
     return cls is type(None) or (
         cls.__name__ in ("NAType", "NaTType") and cls.__module__.partition(".")[0] == "pandas"
     )
@@ -167,12 +168,12 @@ def holds(cls: type, kind: Primitive | DecimalType) -> bool:
 
 
 def is_integer(cls: type) -> bool:
-    """Return whether objects of a class are integers; booleans and NumPy's durations are none."""
+    """Return whether a class is an integer type; booleans and NumPy's durations are not."""
     return cls is not bool and issubclass(cls, Integral) and hasattr(cls, "__index__")
 
 
 def _is_float(cls: type) -> bool:
-    """True for float, and for NumPy's floats but those that are longer than 64 bits."""
+    """Return whether a class is float, or a float of NumPy of at most 64 bits."""
     if issubclass(cls, float):
         return True
     return issubclass(cls, Real) and cls.__module__ == "numpy" and cls.__name__ in _NUMPY_FLOATS
@@ -186,10 +187,10 @@ def _is_numpy_bool(cls: type) -> bool:
 
 
 def plain_text(value: str) -> str:
-    """Return the plain text, also of a member of an enum.
+    """Return a string as `str` itself, also for a member of an enum.
 
     Raises:
-        ValueError: UTF-8 cannot hold it: it has half of a surrogate pair.
+        ValueError: UTF-8 cannot encode it: it has half of a surrogate pair.
     """
     text = str.__str__(value)
     if not text.isascii():
@@ -198,11 +199,11 @@ def plain_text(value: str) -> str:
 
 
 def plain_instant(value: datetime) -> datetime:
-    """Return an instant in UTC, as `datetime` itself.
+    """Return a timestamp in UTC, as `datetime` itself.
 
     Raises:
-        ValueError: the value has no time zone, has nanoseconds, or UTC cannot hold it in the
-            years 1 to 9999.
+        ValueError: the value has no time zone, has nanoseconds, or in UTC is outside the years
+            1 to 9999.
     """
     if value.tzinfo is None or value.utcoffset() is None:
         raise ValueError("it has no time zone")
@@ -210,14 +211,14 @@ def plain_instant(value: datetime) -> datetime:
     try:
         return plain.astimezone(UTC)
     except OverflowError:
-        raise ValueError("in UTC it lies outside the years 1 to 9999") from None
+        raise ValueError("in UTC it is outside the years 1 to 9999") from None
 
 
 def plain_clock(value: datetime) -> datetime:
-    """Return a clock time without a time zone, as `datetime` itself.
+    """Return a timestamp without a time zone, as `datetime` itself.
 
     Raises:
-        ValueError: the value has a time zone, has nanoseconds, or a year that Python has not.
+        ValueError: the value has a time zone, has nanoseconds, or a year outside Python's range.
     """
     if value.tzinfo is not None:
         raise ValueError("it has a time zone")
@@ -237,7 +238,7 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
     dates and timestamps are ISO 8601 (rule TBL-8).
 
     Raises:
-        QueryInvalid: the text is no value of the field's type.
+        QueryInvalid: the text is not a value of the field's type.
     """
     kind = key_type(field)
     try:
@@ -253,7 +254,7 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
             value = datetime.fromisoformat(text)
     except (ValueError, binascii.Error) as error:
         raise QueryInvalid(
-            f"{text!r} is no value for key field {field.name!r} of {kind.value}: {error}"
+            f"{text!r} is not a value for key field {field.name!r} of {kind.value}: {error}"
         ) from None
     return checked_value(field, value)
 
@@ -279,10 +280,10 @@ def value_to_json(kind: Primitive, value: Any) -> Any:
 
 
 def value_from_json(field: Field, value: Any) -> Any:
-    """Read what `value_to_json` wrote.
+    """Parse a value that `value_to_json` wrote.
 
     Raises:
-        QueryInvalid: it is no value of the field's type.
+        QueryInvalid: it is not a value of the field's type.
     """
     kind = key_type(field)
     if value is None:

@@ -1,4 +1,4 @@
-"""Settings of object stores: where a bucket is and how to reach it. They can be pickled."""
+"""Settings of object stores: where a bucket is and how to connect to it. They can be pickled."""
 
 from __future__ import annotations
 
@@ -9,28 +9,29 @@ from dataclasses import dataclass
 from sleeper.errors import BadRequest, UrlInvalid
 
 PATIENCE_S = 90
-"""Seconds for which requests to an overloaded object store are repeated, by default."""
+"""Default number of seconds for which requests to an overloaded object store are retried."""
 
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
-"""Schemes of URLs, and the scheme that each one means: Hadoop has two more names for S3."""
+"""Schemes of URLs, and the scheme that each one means: Hadoop has two other names for S3."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStoreSettings:
-    """How to reach object stores. Has no secret, so it may be pickled and logged.
+    """How to connect to object stores. Contains no secret, so it may be pickled and logged.
 
     Credentials come from the environment of the process that uses them, in the order of
     obstore: variables, web identity, the container's role, the machine's.
 
     Attributes:
-        endpoint: URL of an S3 server that is not Amazon's; None for Amazon's own. A user name
-            and a password in it are taken out, and the settings are refused when they are used.
+        endpoint: URL of an S3 server that is not Amazon's; None for Amazon's own. A user name and
+            a password are removed from it; settings that had them are refused at first use.
         region: The region of the buckets; None for `us-east-1`.
         had_credentials: Whether there was a user name or password in the endpoint.
-        patience_s: How long a store is waited for that is overloaded (503), or that fails while
-            a data file is written.
-        ca_file: A file of certificates, in PEM, of authorities to trust beside the usual ones:
-            AWS_CA_BUNDLE. SSL_CERT_FILE is read by what sends requests, and needs no mention.
+        patience_s: For how long requests are retried when a store is overloaded (503), or fails
+            while a data file is written.
+        ca_file: A PEM file of additional certificate authorities to trust: AWS_CA_BUNDLE. The
+            HTTP clients read SSL_CERT_FILE themselves.
+        has_ssl_cert_file: Whether SSL_CERT_FILE is set. Range reads know no other file.
     """
 
     endpoint: str | None = None
@@ -38,6 +39,7 @@ class ObjectStoreSettings:
     had_credentials: bool = False
     patience_s: int = PATIENCE_S
     ca_file: str | None = None
+    has_ssl_cert_file: bool = False
 
     def __post_init__(self) -> None:
         if self.endpoint is None:
@@ -54,7 +56,7 @@ class ObjectStoreSettings:
         """Read the variables that Amazon's own tools read; an empty one counts as missing.
 
         Raises:
-            BadRequest: SLEEPER_STORE_PATIENCE_SECONDS is no number of seconds.
+            BadRequest: SLEEPER_STORE_PATIENCE_SECONDS is not a whole number.
         """
         patience = environment.get("SLEEPER_STORE_PATIENCE_SECONDS") or str(PATIENCE_S)
         if not patience.isascii() or not patience.isdigit():
@@ -67,6 +69,7 @@ class ObjectStoreSettings:
             region=environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"),
             patience_s=int(patience),
             ca_file=_ca_bundle(environment),
+            has_ssl_cert_file=bool(environment.get("SSL_CERT_FILE")),
         )
 
     @property
@@ -111,12 +114,12 @@ def is_bucket_url(url: str) -> bool:
 
 
 def without_credentials(url: str) -> str:
-    """Return `url` as a message may show it: without a user name and a password before a host."""
+    """Return `url` for messages: without a user name and a password before the host."""
     return re.sub(r"//[^/@\s]*@", "//", url)
 
 
 def split_url(url: str) -> tuple[Bucket, str]:
-    """Return bucket and key of an object's URL; the key is taken as it is, nothing unescaped.
+    """Return bucket and key of an object's URL; escapes in the key are not decoded.
 
     >>> split_url("s3a://trades/2026/a b%20.parquet")
     (Bucket(scheme='s3', name='trades'), '2026/a b%20.parquet')
@@ -128,11 +131,11 @@ def split_url(url: str) -> tuple[Bucket, str]:
     name, _, key = rest.partition("/")
     if not is_bucket_url(url) or not name:
         shown = without_credentials(url)
-        raise UrlInvalid(f"{shown!r} names no object store; write s3://bucket/folder")
+        raise UrlInvalid(f"{shown!r} does not name a bucket; write s3://bucket/folder")
     if "@" in name:
         raise UrlInvalid(
             f"{without_credentials(url)!r} was given with a user name or password before the "
-            "bucket, which would appear in messages: take them out, and set AWS_ACCESS_KEY_ID and "
+            "bucket, which would appear in messages: remove them, and set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY"
         )
     return Bucket(_SCHEMES[scheme.lower()], name), key

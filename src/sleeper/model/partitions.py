@@ -1,8 +1,8 @@
 """The partition tree: which leaf a key belongs to, and how leaves are split and merged.
 
 The leaves' regions cover the key space without gap or overlap. A partition that was split
-stays in the tree: files may still be referenced there, so readers look at a leaf's
-ancestors too (rule PRT-13).
+stays in the tree and may still have references to files, so a reader of a leaf also reads the
+files of its ancestors (rule PRT-13).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Partition:
 
     Attributes:
         partition_id: Unique within the table.
-        region: The keys it is responsible for.
+        region: The keys that belong to it.
         parent_id: None for the root.
         child_ids: Empty for a leaf; otherwise (lower, upper).
         dimension: Which row key field it was split on; None for a leaf.
@@ -54,9 +54,9 @@ class PartitionTree:
     Attributes:
         partitions: Partition id to partition.
         root_id: The one without a parent.
-        merged: Id of a leaf that was merged with its sibling, to the parent that is a leaf in
-            their place. References from writers with a stale tree go there. The ids that were
-            merged last, in their order: older ones are forgotten.
+        merged: Maps the id of a leaf that was merged with its sibling to their parent, which is a
+            leaf now. References from writers with a stale tree go to the parent. Holds the ids
+            that were merged last, in their order; older ones are dropped.
     """
 
     partitions: Mapping[str, Partition]
@@ -68,7 +68,7 @@ class PartitionTree:
         """Build a tree and check it.
 
         Raises:
-            SplitInvalid: it is no tree, or one of its splits is wrong (rule PRT-10).
+            SplitInvalid: the partitions are not a tree, or a split is wrong (rule PRT-10).
         """
         by_id = {partition.partition_id: partition for partition in partitions}
         roots = [p.partition_id for p in by_id.values() if p.parent_id is None]
@@ -88,7 +88,7 @@ class PartitionTree:
         """Return one partition.
 
         Raises:
-            PartitionNotFound: the tree has none of this id (rule STS-10).
+            PartitionNotFound: the tree has no partition with this id (rule STS-10).
         """
         try:
             return self.partitions[partition_id]
@@ -102,7 +102,7 @@ class PartitionTree:
 
     @property
     def leaf_count(self) -> int:
-        """How many leaves there are: each split makes one more."""
+        """The number of leaves."""
         return (len(self.partitions) + 1) // 2
 
     def leaves(self) -> Iterator[Partition]:
@@ -140,7 +140,7 @@ class PartitionTree:
             parent_id = parent.parent_id
 
     def with_split(self, parent: Partition, children: Sequence[Partition]) -> PartitionTree:
-        """Return the tree after a split: the leaf is a parent now, and its children are added.
+        """Return the tree after a split: the leaf becomes a parent, and its children are added.
 
         Raises:
             SplitInvalid: the split breaks a rule (rule PRT-11).
@@ -151,7 +151,7 @@ class PartitionTree:
         return tree
 
     def with_merged(self, parent_id: str) -> PartitionTree:
-        """Return the tree after a merge: the parent of two leaves is a leaf, and they are gone.
+        """Return the tree after a merge: two leaves are removed, and their parent becomes a leaf.
 
         Raises:
             PartitionNotFound: the tree has no such partition.
@@ -170,7 +170,7 @@ class PartitionTree:
     def surviving_partition(self, partition_id: str) -> str:
         """Return the partition that has these rows now: itself, or the one it was merged into.
 
-        An id that the tree has never had is returned as it is.
+        An unknown id is returned unchanged.
         """
         while partition_id not in self.partitions and partition_id in self.merged:
             partition_id = self.merged[partition_id]
@@ -203,7 +203,7 @@ class PartitionTree:
                 waiting.extend(children)
         if reached != len(self.partitions):
             raise SplitInvalid(
-                f"{len(self.partitions) - reached} partitions hang on no parent in the tree"
+                f"{len(self.partitions) - reached} partitions have no parent in the tree"
             )
 
 
@@ -217,7 +217,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
     """Check that two children divide their parent's region.
 
     Raises:
-        SplitInvalid: naming the part of rule PRT-11 that is broken.
+        SplitInvalid: they do not; names the part of rule PRT-11 that is broken.
     """
     name = parent.partition_id
     if len(children) != 2:
@@ -227,7 +227,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
     dimension = parent.dimension
     if dimension is None or not 0 <= dimension < len(parent.region.ranges):
         raise SplitInvalid(
-            f"partition {name!r} is split on dimension {dimension}, which is no row key"
+            f"partition {name!r} is split on dimension {dimension}, which is not a row key"
         )
     if parent.child_ids != tuple(child.partition_id for child in children):
         raise SplitInvalid(f"partition {name!r} must list its children lower first")
@@ -237,7 +237,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
     lower, upper = children
     point = lower.region.ranges[dimension].max
     if point is None or upper.region.ranges[dimension].min != point:
-        raise SplitInvalid(f"the children of partition {name!r} do not meet at one point")
+        raise SplitInvalid(f"the children of partition {name!r} do not share one split point")
     low, high = split_range_checked(name, parent.region.ranges[dimension], point)
     if (lower.region, upper.region) != (
         parent.region.with_range(dimension, low),
@@ -247,7 +247,7 @@ def check_split(parent: Partition, children: Sequence[Partition]) -> None:
 
 
 def split_range_checked(name: str, whole: Range, point: Any) -> tuple[Range, Range]:
-    """Split a range; an error names the partition."""
+    """Split a range; an error message names the partition."""
     try:
         return split_range(whole, point)
     except QueryInvalid as error:
@@ -260,7 +260,7 @@ def split_partition(
     """Return (the leaf as a parent, lower child, upper child) of a split at `at` (rule SPL-5).
 
     Raises:
-        SplitInvalid: `at` does not lie inside the leaf, above its minimum.
+        SplitInvalid: `at` is not inside the leaf, above its minimum.
     """
     halves = split_range_checked(leaf.partition_id, leaf.region.ranges[dimension], at)
     lower, upper = (
@@ -278,9 +278,9 @@ def split_partition(
 def tree_from_split_points(
     schema: Schema, split_points: Sequence[Any], *, new_id: Callable[[], str]
 ) -> PartitionTree:
-    """Build a balanced tree whose leaves meet at `split_points`, on the first row key.
+    """Build a balanced tree whose leaves are separated by `split_points`, on the first row key.
 
-    Neighbours are paired left to right, layer by layer, an odd one carried up: N points make
+    Neighbours are paired from left to right, level by level; an odd one moves up. N points make
     N + 1 leaves and 2 N + 1 partitions (rules PRT-6, PRT-7). No points make one leaf, `root`.
 
     Raises:
@@ -314,10 +314,10 @@ def tree_from_split_points(
 
 
 def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[Any]:
-    """Return split points of the first row key as plain values, checked (rule TBL-9).
+    """Check split points of the first row key and return them as plain values (rule TBL-9).
 
     Raises:
-        SplitPointsInvalid: one is of the wrong type, repeated, or below the one before it.
+        SplitPointsInvalid: one has the wrong type, is repeated, or is below the one before it.
     """
     field = schema.row_keys[0]
     kind = key_type(field)
@@ -349,7 +349,7 @@ def checked_split_points(schema: Schema, split_points: Sequence[Any]) -> list[An
 
 
 def split_points_of(tree: PartitionTree) -> list[Any]:
-    """Return the distinct lower limits of the leaves on the first row key, without the least.
+    """Return the distinct lower limits of the leaves on the first row key, except the lowest.
 
     Source: rule TBL-11.
     """
@@ -362,8 +362,8 @@ def split_points_of(tree: PartitionTree) -> list[Any]:
 class LeafGroup:
     """Leaves that share values of the first row key with each other, and with no other leaf.
 
-    While a tree is split on its first row key alone, every group is one leaf, and rows in key
-    order pass from group to group. Leaves of one group interleave in key order.
+    Groups follow each other in key order. The rows of leaves of one group interleave. If a tree is
+    split on its first row key only, every group is one leaf.
 
     Attributes:
         values: The range of the first row key that the group covers.
@@ -375,7 +375,7 @@ class LeafGroup:
 
 
 def leaf_groups(leaves: Iterable[Partition]) -> list[LeafGroup]:
-    """Gather leaves into groups whose ranges of the first row key are disjoint and ascending."""
+    """Group leaves so that the groups' ranges of the first row key are disjoint and ascending."""
     groups: list[LeafGroup] = []
     for leaf in sorted(leaves, key=lambda leaf: leaf.region.ranges[0].min):
         here = leaf.region.ranges[0]

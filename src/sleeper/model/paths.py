@@ -2,11 +2,11 @@
 
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
-    <table id>/statestore/transactions/ · snapshots/            the table's truth
+    <table id>/statestore/transactions/ · snapshots/            the table's state
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
 
-A data file is named by its path inside the table's folder, so an instance may be moved.
+References name a data file by its path inside the table's folder, so an instance can be moved.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 _DATA_FILE = re.compile(r"data/partition_[^/\x00]+/[^/\x00]+\.parquet")
 
 IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,})"
-"""Regular expression of file names that are inside a table's folder, for Python and for Arrow."""
+"""Regular expression for file names inside a table's folder, for Python and for Arrow."""
 
 _IN_TABLE = re.compile(IN_TABLE)
 
@@ -30,14 +30,14 @@ def data_file(partition_id: str, name: str) -> str:
 
 
 def is_data_file(name: str) -> bool:
-    """Return whether `name` is one that `data_file` makes: nothing else is ever deleted."""
+    """Return whether `data_file` makes such a name. Files with other names are never deleted."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
 def may_be_data_file(name: str) -> bool:
     """Return whether `name` is inside a table's folder, or inside a partition's folder.
 
-    This is no more than the log is held to; `is_data_file` is what writers keep to.
+    Log entries are checked by this rule; writers keep to the stricter `is_data_file`.
     """
     return _IN_TABLE.fullmatch(name) is not None
 

@@ -1,8 +1,8 @@
-"""Processing of rows that are read: filters, then aggregations, then a function.
+"""Processing of rows when they are read: filters, then aggregations, then a function.
 
-Filters drop rows and aggregations unite them; both have upstream's syntax (rules PRC-1 to PRC-4),
-with operations of our own: first, last and count. Whitespace around names and brackets is
-ignored. A function is the user's own, and only its name is known here (rule PRC-6).
+Filters drop rows, and aggregations combine rows with equal keys. Both have upstream's syntax (rules
+PRC-1 to PRC-4), with additional operations: first, last and count. Whitespace around names and
+brackets is ignored. A function is written by the user; here only its name is known (rule PRC-6).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class AgeOff:
     """Keeps a row while its `field` is not null and younger than `max_age_ms` (rule PRC-2).
 
     Attributes:
-        field: A long of milliseconds since 1970 in UTC, a date (its midnight in UTC), or a
-            timestamp (one without a zone is taken as UTC). It may be a key field.
-        max_age_ms: A row exactly this old is dropped.
+        field: A long (milliseconds since 1970 in UTC), a date (its midnight in UTC), or a
+            timestamp (UTC if it has no zone). It may be a key field.
+        max_age_ms: The age from which on a row is dropped.
     """
 
     field: str
@@ -68,9 +68,9 @@ class Aggregation:
     """How one field is aggregated when several rows become one.
 
     Attributes:
-        operation: `sum`, `min`, `max`; the `map_` ones work on each entry of a map. `first` and
-            `last` take the value of the row with the least or greatest sort key, `count` tells
-            how many rows had a value when they came in.
+        operation: `sum`, `min`, `max`; the `map_` operations apply to each entry of a map. `first`
+            and `last` take the value of the row with the least or greatest sort key. `count`
+            counts the rows that had a value when they were written.
         field: A value field.
     """
 
@@ -82,12 +82,12 @@ class Aggregation:
 class TableFunction:
     """A user's function over rows in key order, by its name. It is imported when it is needed.
 
-    It is code that whoever may change the table chose, so it runs only where whoever opened the
-    table allows it.
+    Anybody who may change the table's properties can choose this code. So it runs only if the
+    caller who opened the instance allows its module.
 
     Attributes:
         module: The module's full name.
-        name: What the function is called in it.
+        name: The function's name in it.
         allowed: Patterns of modules that may be imported here, such as `my_package.*`.
     """
 
@@ -97,7 +97,7 @@ class TableFunction:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether a pattern fits the module's name."""
+        """Whether a pattern matches the module's name."""
         return any(fnmatchcase(self.module, pattern) for pattern in self.allowed)
 
     def __str__(self) -> str:
@@ -109,9 +109,9 @@ class Processing:
     """A table's filters, then its aggregations, then its function (rule PRC-1).
 
     Attributes:
-        filters: A row is kept when all of them keep it.
+        filters: A row is kept if every filter keeps it.
         aggregations: One for every value field, or none at all.
-        function: What is done to the rows that are left; None for nothing.
+        function: Applied to the remaining rows; None for no function.
     """
 
     filters: tuple[AgeOff, ...] = ()
@@ -119,7 +119,7 @@ class Processing:
     function: TableFunction | None = None
 
     def allowing(self, patterns: Iterable[str]) -> Processing:
-        """Return the same, with a function that may run where a pattern fits its module."""
+        """Return a copy whose function may run if a pattern matches its module."""
         if self.function is None:
             return self
         return replace(self, function=replace(self.function, allowed=tuple(patterns)))
@@ -133,8 +133,8 @@ class Processing:
     def needed_fields(self) -> tuple[str, ...]:
         """The fields that must be read in any case, besides the keys.
 
-        Filters look at theirs. An aggregation needs its own field only when that is asked for. A
-        function may look at all fields, which are not named here (`needs_all_fields`).
+        These are the fields of filters. An aggregation needs its field only if it is requested. A
+        function may read all fields, which are not listed here (`needs_all_fields`).
         """
         return tuple(dict.fromkeys(age_off.field for age_off in self.filters))
 
@@ -147,7 +147,7 @@ class Processing:
     def kept_end(self) -> End | None:
         """Which row of a row key gives its sort keys to the aggregated row: the first, or the last.
 
-        None where rows are united only if their sort keys are equal too.
+        None if only rows with equal sort keys are combined.
         """
         operations = {aggregation.operation for aggregation in self.aggregations}
         return "first" if "first" in operations else "last" if "last" in operations else None
@@ -159,14 +159,14 @@ class Processing:
 
 
 def checked_function_patterns(patterns: object, argument: str) -> tuple[str, ...]:
-    """Return patterns of modules whose functions may run.
+    """Check patterns of modules whose functions may run, and return them.
 
     Args:
         patterns: A list of them, or text with commas between them.
-        argument: What an error calls it.
+        argument: The name of the argument, for errors.
 
     Raises:
-        BadRequest: they are no such list, or one has characters that no module's name has.
+        BadRequest: they are not such a list, or one has characters that no module name has.
     """
     if isinstance(patterns, str):
         patterns = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
@@ -176,7 +176,7 @@ def checked_function_patterns(patterns: object, argument: str) -> tuple[str, ...
     for pattern in checked:
         if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise BadRequest(
-                f"{argument} has {pattern!r}, which is no module: give names such as "
+                f"{argument} has {pattern!r}, which is not a module: give names such as "
                 "'my_package.cleaning', or patterns such as 'my_package.*'"
             )
     return checked
@@ -190,7 +190,7 @@ def parse_processing(
 ) -> Processing:
     """Read the properties `sleeper.table.filters`, `.aggregations` and `.function`.
 
-    Whether there is such a function is not looked at.
+    Whether the function exists is not checked.
 
     >>> from sleeper.model.schema import Field, Primitive
     >>> schema = Schema(
@@ -200,8 +200,8 @@ def parse_processing(
     (Aggregation(operation='sum', field='n'),)
 
     Raises:
-        PropertiesInvalid: they are not written as they should be, or do not fit the schema or
-            each other. All properties are checked before it is raised.
+        PropertiesInvalid: the syntax is wrong, or they do not fit the schema or each other. All
+            three are checked before it is raised.
     """
     failures: dict[str, str] = {}
 
@@ -330,13 +330,12 @@ def _check_ends(found: tuple[Aggregation, ...], schema: Schema) -> None:
     ends = sorted({each.operation for each in found} & {"first", "last"})
     if len(ends) > 1:
         raise ValueError(
-            "first and last cannot both be used in one table: of all rows of a row key one is "
-            "left, and it has one sort key, either the least or the greatest"
+            "first and last cannot both be used in one table: one row is kept for each row key, "
+            "and it has either the least or the greatest sort key"
         )
     if ends and not schema.sort_keys:
         raise ValueError(
-            f"{ends[0]} goes by the order of sort keys, and the schema has none: there is no "
-            f"{ends[0]} row"
+            f"{ends[0]} needs sort keys, which order the rows of a row key, and the schema has none"
         )
 
 
@@ -350,12 +349,12 @@ def _parse_function(text: str) -> TableFunction | None:
 
 
 def _check_together(processing: Processing) -> None:
-    """Check that no field is used by `ageOff` and by `count`: a counted field holds no time."""
+    """Check that no field is used by `ageOff` and by `count`: a count is not a time."""
     counted = processing.counted_fields
     for name in (age_off.field for age_off in processing.filters if age_off.field in counted):
         raise ValueError(
-            f"rows cannot age by field {name!r}, because count({name}) puts a number of rows in "
-            "the place of its times"
+            f"rows cannot age by field {name!r}, because count({name}) replaces its times by a "
+            "number of rows"
         )
 
 

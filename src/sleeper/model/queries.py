@@ -8,8 +8,8 @@ range={"id": ("a", "b")}        [min, max) on any row key fields; None is no lim
 range={"id": ("a", True, "b", True)}   saying whether each end belongs
 regions=[{...}, {...}]          several at once; overlaps are read once
 
-Without any of them all rows are asked for. An empty list asks for no rows. None is refused: it is
-mostly a value that is missing where it was to be, and would read the whole table.
+Without any of them, all rows are returned. An empty list returns no rows. None is refused: usually
+it is a value that is missing by mistake, and it would read the whole table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NotGiven(Enum):
 
 
 NOT_GIVEN: Final = NotGiven.NOT_GIVEN
-"""The value of an argument that was left out, where None would be a mistake."""
+"""The value of an argument that is left out, where None is refused as a mistake."""
 
 _WANTED = {
     "key": "a value, a tuple of values, or {field: value}",
@@ -51,11 +51,11 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class LeafQuery:
-    """The regions that are read of one leaf, and the files that may hold their rows.
+    """The regions to read of one leaf, and the files that may contain their rows.
 
     Attributes:
         leaf_id: The leaf partition.
-        regions: The asked regions, cut to the leaf's own.
+        regions: The requested regions, intersected with the leaf's region.
         filenames: Files that the leaf or one of its ancestors references, ordered.
 
     Source: rule QRY-1.
@@ -68,12 +68,12 @@ class LeafQuery:
 
 @dataclass(frozen=True, slots=True)
 class LeafLookup:
-    """Which of the asked keys belong to one leaf, and the files that may hold them.
+    """Which of the requested keys belong to one leaf, and the files that may contain them.
 
     Attributes:
         leaf_id: The leaf partition.
-        key_indices: Places of its keys in the sorted list of asked keys: a slice's bounds,
-            or the places one by one where leaves interleave.
+        key_indices: Indices of its keys in the sorted list of requested keys: a slice, or a list
+            of indices if leaves interleave.
         filenames: Files that the leaf or one of its ancestors references, ordered.
     """
 
@@ -83,14 +83,14 @@ class LeafLookup:
 
 
 def exact_key(schema: Schema, key: object) -> Key | None:
-    """Return a whole row key as a tuple, or None when `key` is only a part of one.
+    """Return a complete row key as a tuple, or None if `key` is only a part of one.
 
     >>> from sleeper.model.schema import Field, Primitive
     >>> exact_key(Schema(row_keys=[Field("id", Primitive.LONG)]), 7)
     (7,)
 
     Raises:
-        QueryInvalid: an unknown field, a value of the wrong type, or too many values.
+        QueryInvalid: a field is unknown, a value has the wrong type, or there are too many.
     """
     given = key_values(schema, key)
     if len(given) < len(schema.row_keys):
@@ -102,7 +102,7 @@ def key_values(schema: Schema, key: object) -> Mapping[str, Any]:
     """Return the values of a row key, or of a part of it, by field; they are not checked.
 
     Raises:
-        QueryInvalid: an unknown field, or too many values.
+        QueryInvalid: a field is unknown, or there are too many values.
     """
     names = schema.row_key_names
     if isinstance(key, Mapping):
@@ -117,10 +117,10 @@ def key_values(schema: Schema, key: object) -> Mapping[str, Any]:
 
 
 def key_region(schema: Schema, key: object) -> Region:
-    """Return the region of all rows whose row key starts with, or has, the values of `key`.
+    """Return the region of all rows whose row key has the values of `key`.
 
     Raises:
-        QueryInvalid: as for `exact_key`; also when no value is given at all.
+        QueryInvalid: as for `exact_key`; also if no value is given.
     """
     given = key_values(schema, key)
     if not given:
@@ -133,7 +133,8 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
     """Return the canonical region of `{field: (min, max)}` (rules PRT-1, PRT-4, INT-5).
 
     Raises:
-        QueryInvalid: an unknown field, a wrong type, a range in another form, min above max.
+        QueryInvalid: a field is unknown, a type is wrong, a range has the wrong form, or min is
+            above max.
     """
     if not isinstance(request, Mapping):
         raise QueryInvalid(f"a region is a mapping of field to (min, max), not {request!r}")
@@ -160,7 +161,7 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
 
 
 def asked_by(*, key: object, keys: object, range: object, regions: object) -> str | None:  # noqa: A002 - the field's own word
-    """Return which of the four arguments is given; None, for all rows, if none is.
+    """Return which of the four arguments is given; None, which means all rows, if none is.
 
     Raises:
         QueryInvalid: several are given, or one is None.
@@ -184,7 +185,7 @@ def asked_regions(schema: Schema, key_range: object, regions: object) -> list[Re
     """Return the canonical regions of `range` or `regions`; the whole table if neither is given.
 
     Raises:
-        QueryInvalid: as for `region_from_request`; also when `regions` is no list.
+        QueryInvalid: as for `region_from_request`; also if `regions` is not a list.
     """
     if regions is NOT_GIVEN:
         whole: Any = {} if key_range is NOT_GIVEN else key_range
@@ -197,10 +198,10 @@ def asked_regions(schema: Schema, key_range: object, regions: object) -> list[Re
 
 
 def checked_as_of(as_of: object) -> int | None:
-    """Return the transaction number that `as_of` names; None for the newest.
+    """Check `as_of` and return it: a transaction number, or None for the newest.
 
     Raises:
-        QueryInvalid: it is no whole number.
+        QueryInvalid: it is not a whole number.
     """
     if as_of is None:
         return None
@@ -210,7 +211,7 @@ def checked_as_of(as_of: object) -> int | None:
 
 
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of an answer: the requested ones, in that order, or all.
+    """Return the columns of the result: the requested ones, in that order, or all.
 
     Raises:
         QueryInvalid: a name is unknown or repeated, or the list is empty.
@@ -236,7 +237,7 @@ def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str,
 def _check_names(schema: Schema, given: Mapping[str, object]) -> None:
     for name in given:
         if name not in schema.row_key_names:
-            hint = " (a value or sort key field: filter the answer instead)"
+            hint = " (a value or sort key field: filter the result instead)"
             raise QueryInvalid(
                 f'Key "{name}" was not a row key field in the table schema'
                 f"{hint if name in schema.names else ''}; "

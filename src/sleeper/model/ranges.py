@@ -1,7 +1,7 @@
 """Ranges of one row key field, and regions of all of them.
 
-Inside Sleeper every range is canonical, `[min, max)`; a range said otherwise is made canonical
-at the door (rules PRT-1, PRT-2).
+Inside Sleeper every range is canonical, `[min, max)`; a range that includes or
+excludes other ends is converted first (rules PRT-1, PRT-2).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sleeper.model.schema import Field, Schema
 class Range:
     """The values from `min` to `max`; `max` is not included, and None means no limit.
 
-    A range whose `min` equals its `max` holds nothing.
+    A range whose `min` equals its `max` is empty.
 
     >>> 5 in Range(1, 5), 1 in Range(1, 5), "z" in Range("", None)
     (False, True, True)
@@ -33,7 +33,7 @@ class Range:
 
     @property
     def is_empty(self) -> bool:
-        """True when no value lies in the range."""
+        """True when no value is in the range."""
         return self.max is not None and not self.min < self.max
 
     def intersection(self, other: Range) -> Range | None:
@@ -108,7 +108,7 @@ def canonical_range(
     Range(min=1, max=6)
 
     Raises:
-        QueryInvalid: a limit is of the wrong type, or `low` lies above `high`.
+        QueryInvalid: a limit has the wrong type, or `low` is above `high`.
     """
     kind = key_type(field)
     least = smallest_value(kind) if low is None else checked_value(field, low)
@@ -119,18 +119,18 @@ def canonical_range(
         )
     if low is not None and not min_inclusive:
         following = next_value(kind, least)
-        if following is None:  # nothing lies above the largest value
+        if following is None:  # no value is above the largest value
             return Range(least, least)
         least = following
     if most is not None and max_inclusive:
         most = next_value(kind, most)
     if most is not None and least > most:
-        least = most  # both ends excluded and equal, or neighbours: nothing lies between
+        least = most  # both ends are excluded, and are equal or neighbours: the range is empty
     return Range(least, most)
 
 
 def exact_range(field: Field, value: Any) -> Range:
-    """Return the canonical range that holds `value` alone."""
+    """Return the canonical range that contains only `value`."""
     return canonical_range(field, value, value, max_inclusive=True)
 
 
@@ -143,7 +143,7 @@ def region_of(schema: Schema, ranges: Mapping[str, Range]) -> Region:
     """Return a region from ranges by field name; a field left out may have any value.
 
     Raises:
-        QueryInvalid: a name is not that of a row key field.
+        QueryInvalid: a name is not a row key field.
     """
     for name in ranges:
         if name not in schema.row_key_names:

@@ -1,7 +1,7 @@
 """A table's schema: row keys, sort keys and values, with their types.
 
-Row keys partition and sort the rows, sort keys order rows of equal row key, values are
-carried along. The JSON form is upstream's (rule FMT-3) with a few types more.
+Row keys partition and sort the rows, sort keys order rows with equal row keys, values
+are all other fields. The JSON form is upstream's (rule FMT-3) with a few additional types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sleeper.errors import SchemaInvalid
 class Primitive(Enum):
     """A type without parameters; the value is its name in JSON.
 
-    `TimestampType` is an instant in UTC, `TimestampNtzType` a wall clock without a zone; both
+    `TimestampType` is a time in UTC, `TimestampNtzType` a time without a zone; both
     count microseconds. Floats are values only: -0.0 and NaN have no agreed order.
     """
 
@@ -56,7 +56,7 @@ class DecimalType:
     def __post_init__(self) -> None:
         if not 1 <= self.precision <= 38 or not 0 <= self.scale <= self.precision:
             raise SchemaInvalid(
-                f"DecimalType wants 1 <= precision <= 38 and 0 <= scale <= precision, "
+                f"DecimalType needs 1 <= precision <= 38 and 0 <= scale <= precision, "
                 f"not precision {self.precision}, scale {self.scale}"
             )
 
@@ -84,9 +84,9 @@ class Field:
     """One named column.
 
     Attributes:
-        name: Any text but the empty one.
-        type: What its values are.
-        nullable: True when null is a value too; value fields only (rule SCH-5).
+        name: Any text that is not empty.
+        type: The type of its values.
+        nullable: True if values may be null; for value fields only (rule SCH-5).
     """
 
     name: str
@@ -105,7 +105,7 @@ class Schema:
     Attributes:
         row_keys: At least one. They partition the table and sort the rows.
         sort_keys: Order rows whose row keys are equal.
-        values: Carried along.
+        values: All other fields.
 
     Raises:
         SchemaInvalid: one of rules SCH-1 to SCH-6 is broken.
@@ -133,7 +133,7 @@ class Schema:
 
     @property
     def keys(self) -> tuple[Field, ...]:
-        """Row keys, then sort keys: what rows are ordered by."""
+        """Row keys, then sort keys: the fields that order rows."""
         return (*self.row_keys, *self.sort_keys)
 
     @property
@@ -196,7 +196,7 @@ def _check_keys(kind: str, fields: Iterable[Field]) -> None:
             raise SchemaInvalid(
                 f"{kind} key field {field.name!r} cannot be of {type_to_text(field.type)}, which "
                 f"has no order that all engines agree on; keys may be {allowed}. Keep the field as "
-                f"a value, and make a key of it{_KEY_ADVICE.get(type(field.type), '')}"
+                f"a value, and derive a key from it{_KEY_ADVICE.get(type(field.type), '')}"
             )
         if field.nullable:
             raise SchemaInvalid(f"{kind} key fields cannot be nullable: {field.name!r}")
@@ -222,7 +222,7 @@ def type_from_json(value: object) -> FieldType:
     """Read one type of schema JSON.
 
     Raises:
-        SchemaInvalid: the type is unknown (rule SCH-6), or nested where it may not be.
+        SchemaInvalid: the type is unknown (rule SCH-6), or nested where that is not allowed.
     """
     match value:
         case str() if value in Primitive._value2member_map_:

@@ -1,4 +1,4 @@
-"""What an instance knows of a table before it opens it: id, name, online flag, properties."""
+"""The record of a table in the table index: id, name, online flag, properties."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SCHEMA: Final = "sleeper.table.schema"
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """One table as the table index has it.
+    """One table, as the table index records it.
 
     Attributes:
-        table_id: Eight hex characters, made once; a rename never changes it.
+        table_id: Eight hex characters, a rename does not change it.
         name: Unique within the instance.
         online: False stops background operations (rule TBL-6); ingest and queries go on.
         properties: The other values that were set, by full property name (`sleeper.table...`),
-            among them the schema's JSON. Defaults are not stored.
+            including the schema's JSON. Defaults are not stored.
 
     Source: rules TBL-1 to TBL-3, TBL-6.
     """
@@ -35,23 +35,23 @@ class TableRecord:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def all_properties(self) -> dict[str, str]:
-        """Return every value by full property name, id, name and online flag among them."""
+        """Return every value by full property name, including id, name and online flag."""
         online = "true" if self.online else "false"
         return {ID: self.table_id, NAME: self.name, ONLINE: online, **self.properties}
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TableRecord:
-        """Return the record of values that were checked, such as `all_properties` returns."""
+        """Return the record for checked values, such as `all_properties` returns."""
         others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
         online = BOOLEAN.parse(properties.get(ONLINE, "").strip() or "true")
         return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
 
 
 def checked_table_name(name: str) -> str:
-    """Return a table's name if it may be one.
+    """Check a table's name and return it.
 
     Raises:
-        BadRequest: it is empty, starts or ends with a space, or holds a control character.
+        BadRequest: it is empty, starts or ends with a space, or has a control character.
     """
     if type(name) is not str or not name or name != name.strip() or not name.isprintable():
         raise BadRequest(

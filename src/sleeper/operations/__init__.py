@@ -1,4 +1,4 @@
-"""Verbs: each module does one thing to a table, and they are strangers to each other.
+"""Operations: each module does one thing to a table, and operations do not import each other.
 
-An operation reads the state once, commits at most one transaction and returns a value.
+An operation reads the state, commits, and returns a value. It does not print or wait.
 """

@@ -1,7 +1,7 @@
-"""Change what the index knows of a table: its name, its online flag, its properties.
+"""Changes a table's record in the index: its name, its online flag, its properties.
 
-A change is made to the record as it is now and stored only if nobody changed it meanwhile;
-else it is made again to the newer record, so two people who set two properties both succeed.
+A change is applied to the newest record and stored only if the record is unchanged since. Otherwise
+it is applied to the newer record, so two users who set different properties both succeed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
-    """Give a table another name (rule TBL-3).
+    """Rename a table (rule TBL-3).
 
     Raises:
         BadRequest: the name is not allowed.
@@ -38,7 +38,7 @@ def rename_table(table_id: str, name: str, *, index: TableIndex) -> TableRecord:
 
 
 def set_table_online(table_id: str, *, online: bool, index: TableIndex) -> TableRecord:
-    """Let background operations work on a table, or not (rule TBL-6).
+    """Turn background operations on a table on or off (rule TBL-6).
 
     Raises:
         TableNotFound: the table is gone.
@@ -52,11 +52,11 @@ def set_table_properties(
     *,
     index: TableIndex,
 ) -> TableRecord:
-    """Set properties by full name; None takes a value back to its default.
+    """Set properties by full name; None resets a value to its default.
 
     Raises:
-        PropertiesInvalid: every name and value that is not allowed, and every property that is
-            not editable; nothing was changed.
+        PropertiesInvalid: a name or value is not allowed, or a property is not editable; lists
+            every failure. Nothing was changed.
         TableNotFound: the table is gone.
     """
     texts = property_texts(changes)

@@ -1,4 +1,4 @@
-"""Check an instance's properties: those of a new one, and those of a file that is read."""
+"""Checks an instance's properties when it is created, and when its file is read."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 def new_instance_values(
     fixed: Mapping[str, str], given: Mapping[str, PropertyValue | None]
 ) -> dict[str, str]:
-    """Return the properties of an instance that is to be created; `given` overrides `fixed`.
+    """Return the properties of a new instance; `given` overrides `fixed`.
 
     Raises:
-        PropertiesInvalid: every property name and value that is not allowed.
+        PropertiesInvalid: a name or value is not allowed; lists every failure.
     """
     set_now = {name: text for name, text in property_texts(given).items() if text is not None}
     values = {**fixed, **set_now}
@@ -32,9 +32,9 @@ def new_instance_values(
 
 
 def log_mistakes(values: Mapping[str, str], url: str) -> None:
-    """Log each misspelt name and wrong value in an instance's properties that were read.
+    """Log each misspelt name and wrong value in the properties of an instance that is opened.
 
-    The instance opens all the same. A wrong value raises where it is used.
+    The instance opens anyway. A wrong value raises an error when it is used.
     """
     try:
         validate_instance_properties(values, given=values)

@@ -1,13 +1,16 @@
-"""Make a table: check everything, prepare its partitions, then let it be seen (rule TBL-1)."""
+"""Creates a table: checks everything, commits its partitions, then adds it to the index (TBL-1)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from sleeper.errors import TableAlreadyExists
+from sleeper.errors import PropertiesInvalid, TableAlreadyExists
+from sleeper.model.formats.split_points_file import read_split_points
 from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.table import DefinitionProperties
 from sleeper.model.known_properties.typed import (
     SCHEMA,
     table_property_warnings,
@@ -21,26 +24,66 @@ from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
 
+_SPLITS_FILE = "sleeper.table.splits.file"
+
 _log = logging.getLogger(__name__)
 
 
 def new_table_record(
     name: str, schema: Schema, given: Mapping[str, PropertyValue | None], *, table_id: str
 ) -> TableRecord:
-    """Return the record of a table that is to be created, with the properties given for it.
+    """Return the record of a new table with the given properties.
 
     Raises:
-        PropertiesInvalid: every property name and value that is not allowed.
+        PropertiesInvalid: a name or value is not allowed, or disagrees with the table's name or
+            schema; lists every failure.
         BadRequest: the table's name is not allowed.
     """
     texts = property_texts(given)
     set_now = {name: text for name, text in texts.items() if text is not None}
     fixed = {ID: table_id, NAME: checked_table_name(name), SCHEMA: schema.to_json()}
+    _check_agreement(set_now, name, schema)
     values = {**set_now, **fixed}
     validate_table_properties(values, schema, given=set_now)
     for warning in table_property_warnings(set_now):
         _log.warning("%s", warning)
     return TableRecord.of(values)
+
+
+def _check_agreement(set_now: Mapping[str, str], name: str, schema: Schema) -> None:
+    """Check that properties repeat the name and schema of a new table, where they have them."""
+    failures = {}
+    if (named := set_now.get(NAME, name)) != name:
+        failures[NAME] = f"{NAME} is {named!r}, but the table is to be called {name!r}"
+    if ID in set_now:
+        failures[ID] = f"{ID} is {set_now[ID]!r}, but each new table gets an id of its own"
+    if SCHEMA in set_now and Schema.from_json(set_now[SCHEMA]) != schema:
+        failures[SCHEMA] = f"{SCHEMA} is another schema than the one that is given"
+    if failures:
+        raise PropertiesInvalid(
+            {each: f"{text}. Leave the property out." for each, text in failures.items()}
+        )
+
+
+def named_split_points(definition: DefinitionProperties, schema: Schema) -> list[Any]:
+    """Return the split points in the file that a table's properties name; none without one.
+
+    Raises:
+        PropertiesInvalid: the file cannot be read.
+        SplitPointsInvalid: a line is no value of the first row key, or they do not ascend.
+    """
+    if not definition.splits_file:
+        return []
+    try:
+        text = Path(definition.splits_file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PropertiesInvalid(
+            {
+                _SPLITS_FILE: f"{_SPLITS_FILE} is {definition.splits_file!r}, which cannot be read "
+                f"({error}). Name a text file of this machine, with a split point on each line."
+            }
+        ) from error
+    return read_split_points(text, schema, base64_encoded=definition.splits_base64_encoded)
 
 
 def create_table(
@@ -54,11 +97,11 @@ def create_table(
 ) -> None:
     """Initialise the table's partitions, then add it to the index.
 
-    The index entry is what makes a table exist: killed before it, nothing is visible, and the
-    folder under the table's unused id is an orphan.
+    The table exists once the index has it. If the process is killed before, no table is visible,
+    and the folder of the unused table id remains.
 
     Raises:
-        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+        SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
         TableAlreadyExists: the name is taken.
     """
     if index.by_name(record.name) is not None:

@@ -1,4 +1,4 @@
-"""Delete a table: first it can no longer be seen, then its objects go (rule TBL-4)."""
+"""Deletes a table: removes it from the index, then deletes its objects (rule TBL-4)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from sleeper.ports.table_index import TableIndex
 
 
 def delete_table(table_id: str, *, index: TableIndex, objects: Objects) -> int:
-    """Forget a table and delete everything under its id.
+    """Remove a table from the index and delete every object under its id.
 
-    Works whatever the table's properties say. Killed in between, objects are left under an id
-    that no table has.
+    Does not depend on the table's properties. If the process is killed in between, objects of the
+    unused table id remain.
 
     Returns:
-        How many objects were deleted.
+        The number of deleted objects.
 
     Raises:
-        TableNotFound: the table is gone already.
+        TableNotFound: the table is already deleted.
     """
     index.remove(table_id)
     return delete_objects(table_id, objects)
 
 
 def delete_objects(table_id: str, objects: Objects) -> int:
-    """Delete everything under the id of a table that is no longer in the index."""
+    """Delete every object under the id of a table that is no longer in the index."""
     keys = [info.key for info in objects.listing(f"{table_id}/")]
     objects.delete(keys)
     return len(keys)

@@ -1,4 +1,4 @@
-"""Split points that would divide some input evenly, before there is a table (rule TBL-10)."""
+"""Estimates split points that divide input data evenly, for a table to be created (TBL-10)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def estimate_split_points(
     rows_per_file_max: int | None = None,
     remote: InputStore | None = None,
 ) -> list[Any]:
-    """Return values of the first row key that part the rows of `data` into equal shares.
+    """Return values of the first row key that divide the rows of `data` into equal parts.
 
     Args:
-        data: As for `Table.ingest`. Only the first row key is read; nulls are passed over.
-        schema: The schema of the table to be.
-        partitions: How many leaves are wanted, at least 2. Repeated values may make fewer.
-        rows_per_file_max: Read only the first so many rows of each file.
+        data: As for `Table.ingest`. Only the first row key is read; nulls are skipped.
+        schema: The schema of the future table.
+        partitions: The wanted number of leaves, at least 2. Repeated values may give fewer.
+        rows_per_file_max: Maximum number of rows to read from the start of each file.
         remote: Reads files by URL.
 
     Raises:
-        SplitPointsInvalid: fewer than 2 partitions are asked for.
+        SplitPointsInvalid: fewer than 2 partitions are requested.
         InputRefused: the input cannot be read.
     """
     arrow_schema = to_arrow(schema)

@@ -1,4 +1,4 @@
-"""Export by this process alone: one part after the other, each read as it is written."""
+"""Exports rows in this process: one file after the other, as a stream."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def export(
 ) -> Exported:
     """Write the rows of a plan, processed, as Parquet files; `_SUCCESS` comes last.
 
-    Memory is that of a merge of one leaf's files, and 100,000 rows.
+    Needs the memory of a merge of one leaf's files, and of 100,000 rows.
 
     Args:
         reading: The table.
-        plan: What to export.
-        target: Where to.
-        now_ms: The present, in milliseconds since 1970, for filters by age.
-        progress: Called with how many parts are done, and of how many.
+        plan: The rows, columns and files to export.
+        target: Where to write.
+        now_ms: The current time in milliseconds since 1970, for filters by age.
+        progress: Called with the number of files that are done, and the number of all files.
 
     Raises:
-        AlreadyExists: there is something in the target.
+        AlreadyExists: the target is not empty.
         DataDamaged: a file of the table is missing or wrong.
-        StorageFailed: storage failed; what was written is deleted.
+        StorageFailed: storage failed; written files were deleted.
 
     Source: rules EXP-2, EXP-3.
     """

@@ -1,4 +1,4 @@
-"""Splits leaves before a bulk import, until there are enough to write into (rule BLK-10)."""
+"""Splits leaves before a bulk import, until the table has enough of them (rule BLK-10)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sleeper.engine.inputs.key_sample import KeySample
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
 from sleeper.model.schema import Schema
-from sleeper.planning.extend_tree import extend_tree
+from sleeper.planning.partitions.extend_tree import extend_tree
 from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
@@ -18,14 +18,15 @@ from sleeper.state.transactions.partitions import ExtendPartitionTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendSettings:
-    """How far a tree is extended, from the table's properties.
+    """Settings for extending a tree, from the table's properties.
 
     Attributes:
-        min_leaves: How many leaves there must be, or would be good.
-        required: Whether fewer are an error.
-        attempts: How often a commit is tried when others change the tree meanwhile.
+        min_leaves: The wanted number of leaves.
+        required: True if fewer leaves are an error.
+        attempts: Maximum number of commits to try while other writers change the tree.
         min_rows: A leaf with fewer rows of the input is not split.
-        min_distribution_percent: Nor is one with less than this share of an even spread.
+        min_distribution_percent: A leaf with less than this percentage of the mean row count is
+            not split.
     """
 
     min_leaves: int
@@ -37,13 +38,13 @@ class ExtendSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendResult:
-    """What became of the tree.
+    """The result of extending a tree.
 
     Attributes:
-        leaves_before: Leaves it had.
-        leaves_after: Leaves it has; others may have split some too.
-        attempts: How many commits were tried; 0 where there were leaves enough.
-        transaction: The table's transaction number with these leaves in it.
+        leaves_before: Number of leaves before.
+        leaves_after: Number of leaves after; other writers may have split some too.
+        attempts: Number of commits that were tried; 0 if there were enough leaves.
+        transaction: The table's transaction number after the extension.
     """
 
     leaves_before: int
@@ -62,19 +63,21 @@ def extend_partitions(
 ) -> ExtendResult:
     """Extend a table's partition tree to `min_leaves` leaves, in one commit; or do nothing.
 
-    Somebody else may split leaves at the same time: then the tree is read again, and the rest
-    planned anew from the same sample.
+    If another writer changes the tree at the same time, the tree is read again, and the
+    remaining splits are planned again from the same sample.
 
     Args:
-        sample: Takes a sample of the input's row keys. Called once, and only if leaves lack.
-        schema: The table's.
-        settings: How far to go.
+        sample: Takes a sample of the input's row keys. Called once, and only if there are too
+            few leaves.
+        schema: The table's schema.
+        settings: The wanted number of leaves, and limits.
         store: The table's state.
         new_id: Makes ids of partitions.
 
     Raises:
-        InsufficientData: the input is not good for so many leaves. Nothing was changed.
-        SplitAttemptsExceeded: others changed the tree each time.
+        InsufficientData: the input has too few rows or keys for so many leaves. Nothing was
+            changed.
+        SplitAttemptsExceeded: other writers changed the tree in every attempt.
         InputRefused: the input cannot be sampled.
         CommitUnknown, StorageFailed: try again; a tree that was extended is recognised.
     """
@@ -95,7 +98,7 @@ def extend_partitions(
             break
         taken = sample() if taken is None else taken
         transaction = _plan(state, taken, schema, settings, new_id)
-        if not transaction.new:  # only where fewer leaves are no error
+        if not transaction.new:  # only if fewer leaves are not an error
             return ExtendResult(
                 leaves_before=leaves_before,
                 leaves_after=leaves,

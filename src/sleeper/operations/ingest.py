@@ -1,8 +1,8 @@
-"""Standard ingest: rows into a table, in one commit, in bounded memory.
+"""Standard ingest: adds rows to a table in one commit, in bounded memory.
 
-Read, check, sort, cut at leaf boundaries, write, commit. All files of a job become visible
-in one transaction that carries the job's id, so a job that is run twice changes nothing the
-second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
+It reads, checks and sorts rows, cuts them at leaf boundaries, writes files and commits. All files
+of a job become visible in one transaction that contains the job's id, so a job that runs twice
+changes nothing the second time (rules ING-1, ING-2, ING-5, ING-6 and ING-8).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What an ingest did.
+    """The result of an ingest.
 
     Attributes:
-        rows_read: Rows of the input, those set aside included.
-        rows_written: Rows now in the table; fewer than read where rows were set aside, or
-            where the table filters or aggregates.
-        rows_set_aside: Rows without a key, written to the file that was named for them.
+        rows_read: Rows of the input, including rows that were set aside.
+        rows_written: Rows added to the table; fewer than read if rows were set aside, or if
+            the table filters or aggregates.
+        rows_set_aside: Rows without a key, written to the file `set_aside`.
         files: The references that were added.
-        transaction: The table's transaction number with these rows in it.
+        transaction: The table's transaction number after the ingest.
         job_id: The job's id, given or made.
-        already_committed: True when this job had been committed before: nothing was added.
+        already_committed: True if this job was committed before: nothing was added.
         took_s: Seconds from the call to the commit.
     """
 
@@ -66,16 +66,16 @@ class IngestResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
-    """How rows are ingested, from the table's properties.
+    """Settings of an ingest, from the table's properties.
 
     Attributes:
         one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
             that all these leaves reference (rules ING-5, ING-6).
-        sort: Memory and folder of the sort.
-        write: How data files are written.
+        sort: Memory and temp folder of the sort.
+        write: Settings of data files.
         processing: The table's filters and aggregations.
         job_id_kept: How long a job id is remembered.
-        orphan_age: How old a file must be that a sweep deletes.
+        orphan_age: The age from which on a sweep deletes files that no transaction names.
     """
 
     one_file_per_leaf: bool
@@ -88,12 +88,12 @@ class IngestSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestRequest:
-    """How one ingest was asked for.
+    """The options of one ingest.
 
     Attributes:
-        job_id: Names the work, so that it is done once; where it is None or blank, one is made.
-        ignore_extra_columns: Leave out columns that the table does not have.
-        set_aside: Where rows with a null key go, as Parquet; None refuses such input.
+        job_id: Identifies the job, so that it is committed once; made if None or blank.
+        ignore_extra_columns: True to drop columns that the table does not have.
+        set_aside: Parquet file for rows with a null key; None refuses such input.
         progress: Called after each batch with the rows read so far, and their total if known.
     """
 
@@ -115,16 +115,16 @@ def ingest(
     new_id: NewId,
     remote: InputStore | None = None,
 ) -> IngestResult:
-    """Add the rows of `data` to a table, all of them or none; `remote` reads input by URL.
+    """Add all rows of `data` to a table in one commit; `remote` reads input by URL.
 
-    A job that was committed before is recognised before its input is looked for.
+    If the job was committed before, its input is not read.
 
     Raises:
-        InputRefused: the input does not fit; the table is as it was.
-        AlreadyExists: something is where rows are to be set aside; the table is as it was.
-        CommitRefused, CommitContended, ClockTooFarAhead: the table is as it was.
+        InputRefused: the input does not fit; the table is unchanged.
+        AlreadyExists: the file `set_aside` exists; the table is unchanged.
+        CommitRefused, CommitContended, ClockTooFarAhead: the table is unchanged.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
-        StorageFailed: the table is as it was; files already written were deleted if possible.
+        StorageFailed: the table is unchanged; written files were deleted if possible.
     """
     started = now()
     state = store.refresh()
@@ -173,7 +173,7 @@ def _write(
     settings: IngestSettings,
     started: datetime,
 ) -> None:
-    """Write the rows let in, sorted, into the files of their leaves."""
+    """Write the valid rows, sorted, to files of their leaves."""
     groups = sorted_groups(
         intake.batches(),
         leaf_groups(state.tree.leaves()),
@@ -198,7 +198,7 @@ def _commit(
     guard: SweepGuard,
     keep_until: datetime,
 ) -> IngestResult:
-    """Make what was written visible; delete it where it certainly is not."""
+    """Commit the written files; delete them if the commit certainly failed."""
 
     def discard() -> None:
         intake.abandon()
@@ -217,7 +217,7 @@ def _commit(
 
 
 def _delete(leaf_files: LeafFiles) -> None:
-    """Delete files that will not be committed; where that fails too, they are orphans."""
+    """Delete files that will not be committed; if that fails too, they stay as orphans."""
     try:
         leaf_files.delete_written()
     except StorageFailed as failure:

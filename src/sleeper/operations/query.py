@@ -1,7 +1,7 @@
-"""Answer a question from one state of a table.
+"""Runs queries on one state of a table.
 
-Exact keys go to the look-up reader, ranges to DataFusion; both read only the pages that can
-hold an answer. Rows come in key order over the whole answer (rules QRY-1 to QRY-6).
+Exact keys go to the look-up reader, ranges to DataFusion; both read only pages that can contain
+requested rows. Rows are in key order over the whole result (rules QRY-1 to QRY-6).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def query_keys(
     columns: Sequence[str] | None,
     now_ms: int,
 ) -> Rows:
-    """Return the rows of many row keys, in key order whatever the order they were asked in.
+    """Return the rows of many row keys, in key order, whatever the order of `keys`.
 
-    `keys` may be an Arrow array or NumPy array where the table has one row key field.
+    `keys` may be an Arrow or NumPy array if the table has one row key field.
 
     Raises:
         QueryInvalid: a key or the columns do not fit the schema.
@@ -101,7 +101,7 @@ def query_regions(
 
 
 def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:
-    """Tell the reader the sizes of files that it has yet to open: the state knows them."""
+    """Give the reader the sizes of unopened files, which the state records."""
     unopened = reading.lookup.unopened(leaf.filenames)
     if unopened:
         reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
@@ -116,7 +116,7 @@ def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The columns of one answer: those shown, and those that must be read for them."""
+    """The columns of one result: those returned, and those that must be read for them."""
 
     reading: TableReader
     columns: list[str]
@@ -134,7 +134,7 @@ class _View:
         return cls(reading, shown, read, arrow_schema, now_ms)
 
     def look_up(self, leaf: LeafLookup, keys: pa.RecordBatch) -> pa.Table:
-        """The rows of one leaf's keys in all its files, in key order, processed."""
+        """Return the rows of one leaf's keys from all its files, in key order, processed."""
         reading = self.reading
         tables = reading.lookup.look_up(
             leaf.filenames, keys, reading.arrow_schema, self.read_columns
@@ -152,7 +152,7 @@ class _View:
         return pa.Table.from_batches(batches, found.schema)
 
     def merged(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Several tables in key order as one. Mostly one of them has rows, or none."""
+        """Merge several tables in key order. Usually at most one of them has rows."""
         with_rows = [table for table in tables if table.num_rows]
         if tables and len(with_rows) < 2:
             return with_rows[0] if with_rows else tables[0]
@@ -162,5 +162,5 @@ class _View:
         return merge_small(with_rows, names, read)
 
     def shown(self, table: pa.Table) -> pa.Table:
-        """The columns that were asked for, in the order asked."""
+        """Return the requested columns, in the requested order."""
         return table if self.columns == self.read_columns else table.select(self.columns)

@@ -1,4 +1,4 @@
-"""Empty a table, keeping its partitions or giving it new ones (rule TBL-5)."""
+"""Removes all rows of a table; keeps its partitions or makes new ones (rule TBL-5)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ def reinitialise_table(
     new_id: NewId,
     split_points: Sequence[Any] | None = None,
 ) -> int:
-    """Remove all rows in one commit, with new partitions where split points are given.
+    """Remove all rows in one commit, and make new partitions if split points are given.
 
-    Job ids are forgotten with the rows, so a job may run again. The data files that the table
-    tracked are deleted after the commit; files of an ingest that is still writing are not
-    tracked yet and stay.
+    The ids of committed jobs are removed too, so a job may run again. The table's data files are
+    deleted after the commit; files of an ingest that is still running are kept.
 
     Args:
         split_points: None keeps the partitions; an empty list makes one root partition.
@@ -38,7 +37,7 @@ def reinitialise_table(
         The table's new transaction number.
 
     Raises:
-        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+        SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
     """
     transactions: list[Any] = [ClearFiles()]
     if split_points is not None:

@@ -1,4 +1,4 @@
-"""What a table looks like from outside: its partitions and files, counted (rules ADM-5, ADM-6)."""
+"""Reports on a table: its partitions and files, with counts (rules ADM-5, ADM-6)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from sleeper.state.table_state import TableState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
-    """One partition.
+    """The report on one partition.
 
     Attributes:
         partition_id: Its id.
         is_leaf: True without children.
         parent_id: None for the root.
-        region: Each row key's range in words, `[min, max)`; nothing where there is no limit.
+        region: Each row key's range as text, `[min, max)`; a missing limit is left empty.
         files: References on it.
         files_on_jobs: References that a job has claimed.
         rows: Rows of its references.
-        rows_estimated: True when `rows` is in part an estimate.
-        split_field: The row key it was split on, if it was.
-        split_value: Where, as text.
-        will_be_split: True for a leaf that the next run of splits divides.
+        rows_estimated: True if `rows` includes estimates.
+        split_field: The row key it was split on; None for a leaf.
+        split_value: The split point, as text.
+        will_be_split: True for a leaf that the next splitting run splits.
     """
 
     partition_id: str
@@ -47,19 +47,19 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesReport:
-    """A table's files in figures.
+    """Counts of a table's files.
 
     Attributes:
-        transaction: The state that was counted.
+        transaction: The transaction number of the state.
         leaf_partitions: Partitions without children.
         non_leaf_partitions: The others.
         files: Files that are tracked.
-        files_unreferenced: Of these, files that wait for garbage collection.
+        files_unreferenced: Those of them that wait for garbage collection.
         references: References of partitions to files.
         references_per_leaf: min, mean, median, max over leaves with references.
         rows: Rows in the table.
         rows_in_leaves: Rows referenced by leaves.
-        rows_estimated: True when the counts are in part estimates.
+        rows_estimated: True if the counts include estimates.
     """
 
     transaction: int
@@ -82,7 +82,7 @@ def report_partitions(
     Args:
         state: The table.
         schema: The table's.
-        to_split: Ids of the leaves that the next run of splits divides.
+        to_split: Ids of the leaves that the next splitting run splits.
     """
     totals = state.files.totals()
     leaves = list(state.tree.leaves())

@@ -1,1 +1,1 @@
-"""Plans: functions that take a state and settings and return decisions as values. Pure."""
+"""Pure functions that take a state and settings and return plans: what to read or write."""

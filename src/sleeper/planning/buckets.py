@@ -1,8 +1,8 @@
 """Divides the rows of a bulk import into buckets, each written by one task.
 
-A bucket is some neighbouring leaves, or a range of keys of a leaf that has far more rows than
-others. Buckets hold about equally many rows, so no task takes much longer than the rest, and
-small leaves share a task instead of costing one each.
+A bucket is a group of neighbouring leaves, or a range of keys of a leaf that has far more rows
+than others. Buckets have about equal numbers of rows, so no task takes much longer than the
+others, and small leaves share a task.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Protocol
 
 from sleeper.model.partitions import LeafGroup, Partition, leaf_groups
 
-_FAR_MORE = 1.5  # times what a bucket should hold
-_LEAST_SHARE = 0.5  # of it: so many rows are worth a task of their own
+_FAR_MORE = 1.5  # times the wanted rows of a bucket: a larger leaf is cut
+_LEAST_SHARE = 0.5  # of the wanted rows: from here on a group of leaves gets its own task
 
 
 class LeafSample(Protocol):
-    """What is known of the rows that a leaf will get."""
+    """A sample of the rows that a leaf will get."""
 
     @property
     def row_count(self) -> int:
-        """About how many there are."""
+        """Estimated number of rows."""
         ...
 
     def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the value of a row key field that `fraction` of them lie below."""
+        """Return the value of a row key field below which `fraction` of the rows are."""
         ...
 
 
@@ -36,12 +36,12 @@ class LeafSample(Protocol):
 class Buckets:
     """The bucket of each row.
 
-    Rows are first told apart by the range of the first row key that they lie in, and where
-    leaves share such a range, by leaf.
+    A row's bucket follows from the range of the first row key that it is in, and if several
+    leaves share that range, from its leaf.
 
     Attributes:
-        leaves: The leaves of each bucket, in tree order. A leaf cut in ranges is in several.
-        bounds: Where ranges of the first row key meet, ascending; a bound belongs to the range
+        leaves: The leaves of each bucket, in tree order. A leaf cut into ranges is in several.
+        bounds: Bounds between ranges of the first row key, ascending; a bound belongs to the range
             above it.
         range_buckets: The bucket of each range, or the bucket of each leaf id in it.
     """
@@ -54,7 +54,7 @@ class Buckets:
         return len(self.leaves)
 
     def range_of(self, value: Any) -> int:
-        """Return the number of the range that holds a value of the first row key."""
+        """Return the index of the range that contains a value of the first row key."""
         return bisect_right(self.bounds, value)
 
 
@@ -65,8 +65,8 @@ def plan_buckets(
 
     Args:
         leaves: All leaves of the tree.
-        samples: What is known of their rows; a leaf that is not there gets none, it is thought.
-        rows_wanted: Rows that a bucket should hold, at least 1.
+        samples: Samples of their rows, by leaf id; a leaf without a sample is assumed to get none.
+        rows_wanted: Rows that a bucket should have, at least 1.
     """
     planned = _Plan(samples, rows_wanted)
     for group in leaf_groups(leaves):
@@ -82,7 +82,7 @@ def plan_even_buckets(leaves: Iterable[Partition], count: int) -> Buckets:
 
 
 class _OneRow:
-    """The sample of a leaf of which nothing is known."""
+    """The sample of a leaf whose number of rows is unknown."""
 
     row_count = 1
 
@@ -91,7 +91,7 @@ class _OneRow:
 
 
 class _Plan:
-    """Buckets and ranges so far; the last bucket may take more leaves."""
+    """Buckets and ranges planned so far; more leaves may be added to the last bucket."""
 
     def __init__(self, samples: Mapping[str, LeafSample], rows_wanted: int) -> None:
         self._samples = samples
@@ -103,7 +103,7 @@ class _Plan:
 
     def buckets(self) -> Buckets:
         """Return what was planned."""
-        # The first range begins at the least value, which needs no bound.
+        # The first range begins at the least value and needs no bound.
         return Buckets(
             tuple(map(tuple, self._leaves)), tuple(self._bounds[1:]), tuple(self._range_buckets)
         )
@@ -119,14 +119,14 @@ class _Plan:
             self._share(group)
 
     def _put(self, low: Any, bucket: int | Mapping[str, int]) -> None:
-        """Store the bucket of the range from `low` on; unite it with an equal range before."""
+        """Store the bucket of the range from `low` on; merge it with an equal preceding range."""
         if self._range_buckets and self._range_buckets[-1] == bucket:
             return
         self._bounds.append(low)
         self._range_buckets.append(bucket)
 
     def _bucket_for(self, leaves: Sequence[Partition], row_count: int) -> int:
-        """Return the bucket that takes these leaves: the last one, if they fit into it."""
+        """Return the bucket for these leaves: the last one if they fit, else a new one."""
         room = self._open_rows is not None and (
             self._open_rows + row_count <= self._rows_wanted
             or self._open_rows < _LEAST_SHARE * self._rows_wanted
@@ -140,7 +140,7 @@ class _Plan:
         return len(self._leaves) - 1
 
     def _cut(self, leaf: Partition, row_count: int) -> None:
-        """Make several buckets of one leaf, by ranges of the first row key."""
+        """Divide one leaf into several buckets, by ranges of the first row key."""
         parts = ceil(row_count / self._rows_wanted)
         keys = leaf.region.ranges[0]
         sample = self._samples[leaf.partition_id]
@@ -156,7 +156,7 @@ class _Plan:
         self._open_rows = None
 
     def _share(self, group: LeafGroup) -> None:
-        """Add leaves of one range of the first row key."""
+        """Add leaves that share a range of the first row key."""
         self._open_rows = None
         places = {
             leaf.partition_id: self._bucket_for([leaf], self._rows_of(leaf))

@@ -1,7 +1,7 @@
-"""A compaction job that has claimed its inputs, with what it needs from the table's state.
+"""A compaction job whose inputs are claimed, with what it needs from the table's state.
 
-Whoever runs the job then needs no state: what it reads and writes is settled. Two attempts of one
-job write the same file, byte for byte, so it does no harm when a late one replaces an earlier.
+The worker that runs the job needs no state, because everything that it reads and writes is
+fixed. Two attempts of one job write the same bytes, so a late attempt may overwrite an earlier one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedJob:
-    """A compaction job whose inputs are claimed, with everything that decides what it writes.
+    """A compaction job whose inputs are claimed, with everything that determines its output.
 
     Attributes:
         job: The job.
-        partition: Its partition; no longer a leaf where it was split since (rule CMP-16).
-        whole_files: Those of its inputs of which every row belongs to the partition.
-        claimed_ms: When the last input was claimed, in milliseconds since 1970: the present for
-            filters by age. It is the same for every attempt, and so then are the rows.
-        sequence: The number of the transaction that the job was planned after; deletions of rows
-            up to it are applied to what it writes.
-        schema_id: The schema that it writes by.
+        partition: Its partition; no longer a leaf if it was split since (rule CMP-16).
+        whole_files: The inputs of which every row belongs to the partition.
+        claimed_ms: When the last input was claimed, in milliseconds since 1970. Filters by age
+            use it as the current time, so every attempt writes the same rows.
+        sequence: The number of the transaction that the job was planned at; deletions of rows up to
+            it are applied to its output.
+        schema_id: The schema that it writes with.
     """
 
     job: CompactionJob
@@ -41,24 +41,24 @@ class ClaimedJob:
 
 
 def inputs_are_free(state: TableState, job: CompactionJob) -> bool:
-    """Tell whether no job has claimed an input, and all of them are still there."""
+    """Return whether all inputs are still referenced and none is claimed by a job."""
     references = [state.files.reference(name, job.partition_id) for name in job.inputs]
     return all(each is not None and each.job_id is None for each in references)
 
 
 def inputs_are_held(state: TableState, job: CompactionJob) -> bool:
-    """Tell whether a job holds a claim on any of its inputs."""
+    """Return whether a job holds a claim on any of its inputs."""
     references = (state.files.reference(name, job.partition_id) for name in job.inputs)
     return any(each is not None and each.job_id == job.job_id for each in references)
 
 
 def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
-    """Return a job with what the state says of its inputs.
+    """Return a job with what the state records about its inputs.
 
     Raises:
         PartitionNotFound: there is no such partition.
-        FileAlreadyExists: the table has the job's output: it was committed before.
-        FileReferenceNotFound: the partition does not reference an input (any longer).
+        FileAlreadyExists: the table has the job's output: the job is already committed.
+        FileReferenceNotFound: the partition does not reference an input, or no longer.
         FileReferenceNotAssignedToJob: an input is not claimed by this job.
     """
     partition = state.partition(job.partition_id)

@@ -1,7 +1,7 @@
 """Plans compaction jobs: which files of a leaf are merged, and why others are not (CMP-3 to CMP-8).
 
-Sizes are row counts. A strategy looks at one leaf at a time: at the references there that no job
-has claimed, the smallest first. References of partitions that were split are pushed down before.
+Sizes are row counts. A strategy looks at one leaf at a time: at its unclaimed references, the
+smallest first. References of split partitions are pushed down before.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class CompactionSettings:
     Attributes:
         strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.
         batch_files: Files in a job, at most.
-        size_ratio: A job's other files have at least this many times the rows of its largest.
-        partition_jobs_max: Jobs at once on one leaf; for the size ratio strategy.
-        creation_limit: Jobs outstanding in the whole table.
+        size_ratio: A job's other files together have at least so many times its largest one's rows.
+        partition_jobs_max: Maximum number of jobs on one leaf; for the size ratio strategy.
+        creation_limit: Maximum number of outstanding jobs in the whole table.
     """
 
     strategy: str
@@ -54,9 +54,9 @@ class LeafPlan:
     Attributes:
         partition_id: The leaf.
         unclaimed: Its references that no job has claimed.
-        claimed: Those that a job has claimed.
+        claimed: Its references that a job has claimed.
         jobs: Jobs to create, in the order of the strategy.
-        reason: Why these, or why none, as a clause.
+        reason: Why these jobs, or why none, as a clause.
     """
 
     partition_id: str
@@ -68,11 +68,11 @@ class LeafPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What a planning run found.
+    """The compaction jobs to create, and the reasons leaf by leaf.
 
     Attributes:
         leaves: Every leaf that references files, in key order.
-        held_back: Jobs that were left out, as too many are outstanding.
+        held_back: Number of jobs left out because too many are outstanding.
     """
 
     leaves: tuple[LeafPlan, ...]
@@ -96,9 +96,9 @@ def plan_compactions(
     Args:
         state: The table, with its references pushed down.
         settings: How files are chosen.
-        all_files: Merge what the strategy leaves as well, a single part of a file included
-            (CMP-8). Planned again when its jobs have ended, until each leaf has one file.
-        new_id: Makes ids of jobs, at random: where not all jobs may be created, ids decide.
+        all_files: Merge also the files that the strategy leaves out, including a single part of a
+            file (CMP-8). Plan again when the jobs have ended, until each leaf has one file.
+        new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
 
     Source: rules CMP-3 to CMP-8.
     """
@@ -138,9 +138,9 @@ def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple
         return groups, "" if groups else f"fewer than {settings.batch_files} files"
     room = settings.partition_jobs_max - jobs_there
     if room <= 0:
-        return [], f"{jobs_there} jobs run there, as many as may at once"
+        return [], f"{jobs_there} jobs run there, which is the maximum"
     if len(free) == 1:
-        return [], "there is no other file to merge its file with"
+        return [], "it has one file, and no other to merge it with"
     groups = _by_size_ratio(free, settings)
     if not groups:
         return [], f"each file is too large beside those with fewer rows ({_ratio(settings)})"
@@ -153,7 +153,7 @@ def _ratio(settings: CompactionSettings) -> str:
 
 
 def _full_batches(free: Files, batch_files: int) -> list[Files]:
-    """Return consecutive full groups; a smaller rest is left (rule CMP-4)."""
+    """Return consecutive full groups; a smaller remainder is left out (rule CMP-4)."""
     ends = range(batch_files, len(free) + 1, batch_files)
     groups = (free[end - batch_files : end] for end in ends)
     return [group for group in groups if group[-1].row_count]
@@ -188,24 +188,24 @@ def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
 def _with_the_rest(
     groups: list[Files], free: Files, reason: str, batch_files: int
 ) -> tuple[list[Files], str]:
-    """Add groups for the files that are left; one whole file alone is not written again (CMP-8)."""
+    """Add groups for the remaining files; a single whole file is not rewritten (CMP-8)."""
     taken = {ref.filename for group in groups for ref in group}
     rest = [ref for ref in free if ref.filename not in taken]
     batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
     more = [batch for batch in batches if len(batch) > 1 or not batch[0].whole_file]
     if len(free) == 1 and not more:
         return groups, "it has one file already"
-    return [*groups, *more], "all files were asked for" if more else reason
+    return [*groups, *more], "all files were requested" if more else reason
 
 
 def _job(job_id: str, partition_id: str, files: Files) -> CompactionJob:
-    """Files in the order of their names, as queries read them."""
+    """Return a job on files in the order of their names, which is the order queries read them."""
     names = sorted(ref.filename for ref in files)
     return CompactionJob(job_id=job_id, partition_id=partition_id, inputs=tuple(names))
 
 
 def _limited(leaves: list[LeafPlan], allowed: int) -> CompactionPlan:
-    """Keep the allowed number of jobs: those with the least ids, which are random (CMP-7)."""
+    """Keep the allowed number of jobs: those with the smallest ids, which are random (CMP-7)."""
     plan = CompactionPlan(leaves=tuple(leaves))
     jobs = plan.jobs
     if len(jobs) <= allowed:
@@ -215,7 +215,7 @@ def _limited(leaves: list[LeafPlan], allowed: int) -> CompactionPlan:
         replace(
             leaf,
             jobs=tuple(job for job in leaf.jobs if job.job_id in kept),
-            reason="as many jobs as may be are outstanding in this table",
+            reason="this table has the maximum number of outstanding jobs",
         )
         if any(job.job_id not in kept for job in leaf.jobs)
         else leaf

@@ -12,14 +12,14 @@ EngineAsked = Literal["auto", "local", "spark"]
 InputKind = Literal["files", "frame", "memory"]
 
 LOCAL_BYTES_MAX = 64 << 30
-"""Input before compression that one machine does within about half an hour."""
+"""Bytes of input, before compression, that one machine imports in about half an hour."""
 
-_SPILLED = 1.2  # times the input: what sorting needs on local disk
+_SPILLED = 1.2  # local disk that sorting needs, as a multiple of the input
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """The chosen engine, and the reason for one line of output."""
+    """The chosen engine, and the reason as one line of output."""
 
     engine: Engine
     reason: str
@@ -34,18 +34,18 @@ def choose_engine(
     spark_given: bool,
     spark_installed: bool,
 ) -> EngineChoice:
-    """Choose the cheaper engine that can do it, or the one that was asked for.
+    """Choose the requested engine, or with `auto` the cheaper one that can do the import.
 
     Args:
-        asked: `auto` chooses.
+        asked: The requested engine, or `auto`.
         kind: Parquet files; a Spark DataFrame; rows in this process, or a stream into it.
         input_bytes: Size of the input before compression, of files.
-        free_bytes: Free space where sorting spills on this machine.
+        free_bytes: Free space of the folder that sorting spills to.
         spark_given: Whether the caller named a session or a master.
         spark_installed: Whether Spark can be used at all.
 
     Raises:
-        BadRequest: the engine asked for is unknown, or cannot read this input.
+        BadRequest: the requested engine is unknown, or cannot read this input.
     """
     _check_asked(asked)
     if kind == "frame":
@@ -72,10 +72,10 @@ def choose_engine(
             "local", f"{size} fit this machine, which needs half as long without Spark"
         )
     if not spark_installed:
-        return EngineChoice("local", f"{size} would be Spark's, but it is not installed")
+        return EngineChoice("local", f"{size} would need Spark, but it is not installed")
     if input_bytes <= LOCAL_BYTES_MAX:
         return EngineChoice("spark", f"{size} do not fit this machine's temporary folder")
-    return EngineChoice("spark", f"{size} are more than one machine does soon")
+    return EngineChoice("spark", f"{size} are more than one machine imports quickly")
 
 
 def _check_asked(asked: object) -> None:

@@ -1,4 +1,4 @@
-"""Plans an export: which leaves are written into which part. Pure."""
+"""Plans an export: which leaves are written to which file. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
 
 PART_ROWS = 1_000_000
-"""Leaves of fewer rows than this share a part."""
+"""Neighbouring leaves with fewer rows than this are written to one file."""
 
 _DIGITS_MIN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPart:
-    """One file that is to be written.
+    """One file to write.
 
     Attributes:
-        name: Its name; the parts' names sort in key order.
+        name: Its name; names of parts sort in key order.
         groups: Leaves to read, in the groups of `plan_leaf_queries`.
     """
 
@@ -32,13 +32,13 @@ class PlannedPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportPlan:
-    """What is to be exported, and in which parts.
+    """What to export, and in which files.
 
     Attributes:
-        transaction: The number of the state that is exported.
-        columns: What is written, in this order.
-        parts: The files, in key order; one without leaves where there are no rows, so that
-            whoever reads the export finds its columns.
+        transaction: The transaction number of the exported state.
+        columns: The columns to write, in this order.
+        parts: The files, in key order. If there are no rows, one file without leaves, so that a
+            reader of the export finds its columns.
     """
 
     transaction: int
@@ -59,10 +59,10 @@ def plan_export(
     Args:
         state: The state to export.
         schema: The table's schema.
-        regions: Regions of it.
-        columns: What to write, in this order; None for all.
-        part_rows: Neighbouring leaves share a part until it has so many rows, about. What is
-            in one group is never divided.
+        regions: Regions of the table.
+        columns: The columns to write, in this order; None for all.
+        part_rows: Neighbouring leaves are written to one file until it has about this many rows.
+            A group of leaves is never divided.
 
     Raises:
         QueryInvalid: a column is unknown or named twice.
@@ -82,7 +82,7 @@ def plan_export(
 def _packed(
     state: TableState, regions: Sequence[Region], part_rows: int
 ) -> Iterator[tuple[Sequence[LeafQuery], ...]]:
-    """Groups of leaves, neighbours together until they have rows enough for a part."""
+    """Yield groups of leaves for each file; neighbours are joined until they have enough rows."""
     together: list[Sequence[LeafQuery]] = []
     row_count = 0
     for group in plan_leaf_queries(state, regions):
@@ -96,7 +96,7 @@ def _packed(
 
 
 def _rows_of(state: TableState, leaf: LeafQuery) -> int:
-    """About how many rows a leaf has: of its ancestors' rows, half go to each child."""
+    """Estimate the rows of a leaf: half of an ancestor's rows go to each child."""
     ancestors = [partition.partition_id for partition in state.tree.ancestors(leaf.leaf_id)]
     return sum(
         reference.row_count >> depth

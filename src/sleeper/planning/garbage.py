@@ -1,7 +1,7 @@
-"""Plans which stored files may be deleted: garbage, and orphans that no table ever had.
+"""Plans which stored files may be deleted: garbage, and orphans.
 
-Garbage is what no head of a table and no version that is kept reaches. Orphans were left behind by
-jobs that died or were refused.
+Garbage is a data file that the newest state of a table no longer references, and no retained
+version needs. Orphans are files of killed or refused jobs: no transaction names them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from sleeper.state.table_state import TableState
 def collectable(heads: Sequence[TableState], kept_since: datetime) -> Iterator[str]:
     """Yield the files that may be deleted, by name.
 
-    A version is a state that a head had at some time, and it is kept while that time is not
-    before `kept_since`. So a file is needed while a head references it, and while a head has
-    referenced it at `kept_since` or later. A file that a head does not track, it does not need.
+    A file is needed as long as a head references it, or has referenced it at `kept_since` or later:
+    versions from that time on are retained. A head does not need a file that it does not track.
 
     Args:
-        heads: The newest state of each line of versions. A table has one line today.
-        kept_since: Versions from before this time are kept no longer; nor are readers of them.
+        heads: The newest state of each branch of versions. A table has one branch today.
+        kept_since: Older versions are not retained, and their readers are not protected.
     """
     waiting = merge(*([name for name, _ in head.files.unreferenced(kept_since)] for head in heads))
     for name, _ in groupby(waiting):
@@ -45,15 +44,15 @@ def orphans_of(
 ) -> Iterator[str]:
     """Yield the data files and sketches that no version of a table will ever need.
 
-    A file is spared while the state knows it, referenced or waiting for the garbage collector,
-    which waits until no version that is kept needs it; while it is younger than `before`, as a
-    job may still be about to commit it; and while it is the output of a compaction job that has
-    claimed files, as that job may be run again. What has no name of ours is left alone.
+    A file is kept in three cases. The state tracks it, as referenced or as garbage; then the
+    garbage collector deletes it when it may. It is younger than `before`, so a running job may
+    still commit it. It is the output of a compaction job that has claimed files, which may run
+    again. Objects whose names are not those of data files or sketches are ignored.
 
     Args:
-        state: The table, read after `stored` was listed: what was committed meanwhile is known.
+        state: The table, read after `stored` was listed, so that it includes files committed since.
         stored: Names of objects in the table's folder, and when they were last written.
-        before: How old an orphan must be, by the clock of the storage.
+        before: Only files written before this time count, by the clock of the storage.
     """
     unknown = [
         (name, filename)
@@ -62,12 +61,12 @@ def orphans_of(
         and (filename := _data_file_of(name)) is not None
         and not state.files.is_tracked(filename)
     ]
-    outputs = _claimed_outputs(state) if unknown else set()  # it takes a look at every partition
+    outputs = _claimed_outputs(state) if unknown else set()  # it reads every partition
     yield from (name for name, filename in unknown if filename not in outputs)
 
 
 def _data_file_of(name: str) -> str | None:
-    """The data file that an object is, or whose sketch it is; None for what is not ours."""
+    """Return the data file that an object is, or is the sketch of; None for other objects."""
     if not name.startswith("data/partition_"):
         return None
     if name.endswith(".parquet"):
@@ -77,7 +76,7 @@ def _data_file_of(name: str) -> str | None:
 
 
 def _claimed_outputs(state: TableState) -> set[str]:
-    """What the compaction jobs that have claimed files will write."""
+    """Return the output files of the compaction jobs that have claimed files."""
     return {
         CompactionJob(
             job_id=reference.job_id, partition_id=partition_id, inputs=(reference.filename,)

@@ -1,8 +1,8 @@
-"""Conditions on columns, analysed into regions of row keys.
+"""Converts conditions on columns into regions of row keys.
 
-Whoever has conditions (a SQL parser, a DataFrame library) reads only the regions that can hold
-rows that fulfil them all, and checks every row again. So a condition that is not on a row key, or
-that cannot be analysed, may be left out: it changes nothing here.
+A caller that has conditions (a SQL parser, a DataFrame library) reads only the regions that can
+contain matching rows, and evaluates the conditions on every row again. So a condition that is not
+on a row key, or that cannot be converted, is ignored here.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class KeyCondition:
 def narrowed_regions(
     regions: Sequence[Region], conditions: Iterable[KeyCondition], schema: Schema
 ) -> list[Region]:
-    """Return the regions that hold every row of `regions` that fulfils all conditions.
+    """Return the parts of `regions` that contain every row that meets all conditions.
 
     Args:
-        regions: What is read without the conditions.
-        conditions: All of them must hold.
+        regions: The regions to read without the conditions.
+        conditions: Conditions that a row must meet, all of them.
         schema: The table's.
     """
     found = [*regions]
@@ -55,14 +55,14 @@ def narrowed_regions(
 
 
 def _ranges(condition: KeyCondition, field: Field) -> list[Range] | None:
-    """Return the values of a field that fulfil a condition; None when that is not known."""
+    """Return the values of a field that meet a condition; None if that is not known."""
     value = condition.value
     try:
         match condition.operator:
             case "=":
                 return [exact_range(field, value)]
             case "in":
-                present = {each for each in value if each is not None}  # no key is null
+                present = {each for each in value if each is not None}  # keys are never null
                 return [exact_range(field, each) for each in sorted(present)]
             case ">":
                 return [canonical_range(field, value, min_inclusive=False)]
@@ -72,7 +72,7 @@ def _ranges(condition: KeyCondition, field: Field) -> list[Range] | None:
                 return [canonical_range(field, high=value)]
             case "<=":
                 return [canonical_range(field, high=value, max_inclusive=True)]
-    except (QueryInvalid, TypeError):  # not a value of this field: whoever asks knows its meaning
+    except (QueryInvalid, TypeError):  # not a value of this field: the caller checks it
         return None
 
 

@@ -1,8 +1,8 @@
-"""Plans a query: which leaves answer it, and from which files. Pure.
+"""Plans a query: which leaves it reads, and which files for each. Pure.
 
-A leaf is answered from its own references and from those of all its ancestors, because a
-partition that was split may still hold files (rules QRY-1, PRT-13). A file in an ancestor has
-rows of other leaves too, so what is asked of a leaf is always cut to the leaf's region.
+The rows of a leaf are in its own files and in those of all its ancestors, because a partition that
+was split may still have references (rules QRY-1, PRT-13). A file of an ancestor also has rows of
+other leaves, so a request is always intersected with the leaf's region.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list
     """Plan a read of `regions`, as groups of leaves in key order.
 
     Rows of one group come before rows of the next; leaves of one group interleave (there is
-    more than one only where the tree was split on a later row key). Leaves without files are
-    left out.
+    more than one only if the tree was split on a later row key). Leaves without files are left
+    out.
     """
     groups = leaf_groups(state.tree.leaves_overlapping(regions))
     plans = ([_leaf_query(state, leaf, regions) for leaf in group.leaves] for group in groups)
@@ -57,7 +57,7 @@ def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup
 
 
 def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
-    """Return the files that may hold rows of a leaf: its own and its ancestors', ordered."""
+    """Return the files that may contain rows of a leaf: its own and its ancestors', ordered."""
     names = state.files.filenames_on(leaf.partition_id)
     for ancestor in state.tree.ancestors(leaf.partition_id):
         names += state.files.filenames_on(ancestor.partition_id)
@@ -65,7 +65,7 @@ def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
 
 
 def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of a leaf's files, in bytes, as far as the state knows them."""
+    """Return the sizes of a leaf's files, in bytes, if the state records them."""
     ids = [leaf_id, *(ancestor.partition_id for ancestor in state.tree.ancestors(leaf_id))]
     found = {}
     for filename in filenames:

@@ -18,11 +18,11 @@ class HeldClaim:
         job_id: The job.
         partition_id: The partition.
         filenames: The files.
-        owner: Who runs the job; None where it claimed them before claims had owners.
+        owner: The process that runs the job; None if an older version made the claim.
         since: When it claimed them.
         age_s: Seconds since then.
         renewed: When it last renewed the claim.
-        lease_ends: From when on any run of compaction may take the files back.
+        lease_ends: When its lease ends: from then on any compaction run may release the files.
     """
 
     job_id: str
@@ -36,17 +36,17 @@ class HeldClaim:
 
     @property
     def claim(self) -> Claim:
-        """What releases the files."""
+        """The claim, as `ReleaseClaims` takes it."""
         return Claim(job_id=self.job_id, partition_id=self.partition_id, filenames=self.filenames)
 
 
 def held_claims(state: TableState, lease: timedelta, now: datetime) -> tuple[HeldClaim, ...]:
-    """Return all claims by job id: each job once a partition.
+    """Return all claims, ordered by job id: one for each job and partition.
 
     Args:
         state: The table.
-        lease: How long a claim holds without being renewed.
-        now: The time by which ages count.
+        lease: How long a claim is valid without renewal.
+        now: The current time.
     """
     names: dict[tuple[str, str], list[str]] = {}
     claimed: dict[tuple[str, str], datetime] = {}

@@ -1,9 +1,9 @@
 """Plans moving references of split partitions down to the leaves (rules FRF-4, CMP-2).
 
-All the way in one run, and no row is lost on the way: what the leaves get adds up to what the
-partition had. How much each leaf gets is estimated from the file's sketch, or halved where there
-is none. A leaf in which the file certainly has no row gets no reference; whether another has any
-is for readers to find out.
+References move all the way down in one run. The row counts that the leaves get add up to the
+partition's count: each leaf's share is estimated from the file's sketch, or halved if there is no
+sketch. A leaf in which the file certainly has no row gets no reference. Other leaves get one, and
+readers find out whether it has rows there.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sleeper.state.transactions.files import ReferencePush
 
 
 class Ranks(Protocol):
-    """How the row keys of a file are spread: its sketches.
+    """The distribution of the row keys of a file: its sketches.
 
     Attributes:
-        is_exact: True when every row counts, so that a rank is no estimate.
+        is_exact: True if the sketch holds every row, so that a rank is not an estimate.
     """
 
     @property
     def is_exact(self) -> bool:
-        """Whether every row counts, so that a rank is no estimate."""
+        """Whether the sketch holds every row, so that a rank is not an estimate."""
         ...
 
     def rank(self, dimension: int, value: Any) -> float:
-        """Return the share of rows whose key value lies below `value`, from 0 to 1."""
+        """Return the share of rows whose key value is below `value`, from 0 to 1."""
         ...
 
 
@@ -46,8 +46,8 @@ class PushDownPlan:
     """References to move.
 
     Attributes:
-        pushes: As many as one transaction takes.
-        more: True when others wait for the next run.
+        pushes: The moves, as many as fit one transaction.
+        more: True if there are more for the next run.
     """
 
     pushes: tuple[ReferencePush, ...]
@@ -55,7 +55,7 @@ class PushDownPlan:
 
 
 def references_above_leaves(state: TableState) -> Iterator[FileReference]:
-    """Yield unclaimed references of partitions that were split, by partition, then filename."""
+    """Yield unclaimed references of split partitions, ordered by partition, then filename."""
     for partition_id in sorted(state.files.partition_ids()):
         if state.partition(partition_id).is_leaf:
             continue
@@ -69,9 +69,9 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
 
     Args:
         state: The table.
-        ranks_of: Returns a file's sketches, or None where they are not to be had. Called once a
+        ranks_of: Returns a file's sketches, or None if there are none. Called once for each
             reference.
-        references_max: New references after which no further one is moved.
+        references_max: Stop after this many new references.
     """
     pushes: list[ReferencePush] = []
     made = 0
@@ -93,7 +93,7 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
 def _into_leaves(
     reference: FileReference, tree: PartitionTree, known: _FileKeys
 ) -> tuple[FileReference, ...]:
-    """Share a reference's rows out to the leaves below its partition that may have some."""
+    """Distribute a reference's rows to the leaves below its partition that may have some."""
     leaves: list[FileReference] = []
     waiting = [(tree.partition(reference.partition_id), reference.row_count)]
     while waiting:
@@ -117,7 +117,7 @@ def _into_leaves(
         below = round(row_count * _share_below(here, lower, known.ranks))
         waiting += [(upper, row_count - below), (lower, below)]
     if len(leaves) == 1 and reference.whole_file:
-        # All rows of the file lie there, and they were counted.
+        # All rows of the file are there, and they were counted.
         exact = not reference.row_count_estimated
         return (replace(leaves[0], whole_file=True, row_count_estimated=not exact),)
     return tuple(leaves)
@@ -125,12 +125,12 @@ def _into_leaves(
 
 @dataclass(frozen=True, slots=True)
 class _FileKeys:
-    """What is known for sure of the row keys of a file.
+    """What is certain about the row keys of a file.
 
     Attributes:
-        first: The least row key; None where it is not known.
+        first: The least row key; None if it is not known.
         last: The greatest.
-        ranks: How they are spread; None where that is not known.
+        ranks: Their distribution; None if it is not known.
     """
 
     first: Key | None
@@ -146,7 +146,7 @@ class _FileKeys:
         return cls(first, last, ranks)
 
     def may_lie_in(self, region: Region) -> bool:
-        """Return False only where the file certainly has no row in a region."""
+        """Return False only if the file certainly has no row in a region."""
         return not (self._is_outside(region) or self._has_no_rank_in(region))
 
     def _is_outside(self, region: Region) -> bool:
@@ -171,7 +171,7 @@ class _FileKeys:
 
 
 def _share_below(parent: Partition, lower: Partition, ranks: Ranks | None) -> float:
-    """Estimate the share of a partition's rows that lie in its lower half."""
+    """Estimate the fraction of a partition's rows that are in its lower half."""
     assert parent.dimension is not None
     whole, below = (each.region.ranges[parent.dimension] for each in (parent, lower))
     if ranks is None:

@@ -1,1 +1,1 @@
-"""The sockets of the system, one page each: what adapters provide and the rooms above use."""
+"""The interfaces of adapters, one module each: what the packages above need from storage."""

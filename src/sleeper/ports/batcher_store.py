@@ -1,4 +1,4 @@
-"""Files that were submitted to the ingest batcher, and the jobs that are made of them."""
+"""The interface for files submitted to the ingest batcher, and the jobs made of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
 class BatcherStore(Protocol):
     """The files of one instance's batcher. Safe for threads and for several processes.
 
-    A job is made in one durable step: its files are assigned and the job is noted as unsent.
-    Whoever sends it to its queue then notes that. Killed between the two, it is sent once more,
-    which its id makes harmless.
+    A job is created in one durable step: its files are assigned, and the job is marked as unsent.
+    The process that sends it to its queue then marks it as sent. If that process is killed in
+    between, the job is sent again, which is safe because of its id.
 
     Every method raises `StorageFailed` when the store cannot be reached.
     """
 
     def save(self, files: Sequence[SubmittedFile]) -> None:
-        """Add pending files, all or none. One that is pending already is replaced (rule BAT-2)."""
+        """Add pending files, all or none; replace those that are pending already (rule BAT-2)."""
         ...
 
     def pending(self) -> list[SubmittedFile]:
@@ -35,7 +35,7 @@ class BatcherStore(Protocol):
     def assign(
         self, job_id: str, files: Sequence[SubmittedFile], queue: QueueName
     ) -> list[SubmittedFile]:
-        """Put pending files of one table into a new job that is to be sent to `queue`.
+        """Assign pending files of one table to a new job for `queue`.
 
         Args:
             job_id: A fresh id: no job had it before.
@@ -43,17 +43,17 @@ class BatcherStore(Protocol):
             queue: Where the job is to be sent.
 
         Returns:
-            Those that are in the job now: files that are pending no more, or were submitted again
-            since, stay out of it. With none, there is no job.
+            The files of the job, without those that are no longer pending or were submitted again
+            since. If none is left, no job is created.
         """
         ...
 
     def unsent(self) -> list[UnsentJob]:
-        """Return the jobs that were not noted as sent, oldest first."""
+        """Return the jobs that are not marked as sent, oldest first."""
         ...
 
     def note_sent(self, job_id: str) -> None:
-        """Note that a job was sent to its queue."""
+        """Mark a job as sent to its queue."""
         ...
 
     def delete_tables_except(self, table_ids: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""Where fresh ids come from, and what counts as an id that was given."""
+"""Makes unique ids, and checks job ids that callers give."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from sleeper.errors import BadRequest
 
 NewId = Callable[[], str]
-"""Makes an id that nobody else has, a random UUID as text."""
+"""Makes a unique id: a random UUID as text."""
 
 
 def given_job_id(job_id: str | None) -> str | None:
-    """Return the job id that a caller gave; None where it is None, empty or only spaces (ING-9).
+    """Check the job id that a caller gave and return it; None if it is None or blank (ING-9).
 
     Raises:
-        BadRequest: it is no text.
+        BadRequest: it is not a string.
     """
     if job_id is not None and not isinstance(job_id, str):
         raise BadRequest(f"job_id must be a string, not {job_id!r}; leave it out to have one made")

@@ -1,4 +1,4 @@
-"""Input that is not on this machine: what its reader must be able to do."""
+"""The interface for input files that are not on this machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class InputStore(Protocol):
-    """Finds and opens input files by URL. Spark tasks get a copy, so it may be pickled."""
+    """Finds and opens input files by URL. Must be picklable, because Spark tasks get a copy."""
 
     def find(self, url: str) -> list[str]:
         """Return the URL of a file, or of all `*.parquet` below a folder, sorted.
@@ -15,9 +15,9 @@ class InputStore(Protocol):
         Names beginning with `_` or `.` are left out below a folder.
 
         Raises:
-            InputNotFound: there is nothing of this name, or no `*.parquet` below it.
+            InputNotFound: the file or folder does not exist, or has no `*.parquet` below it.
             UrlInvalid: URLs of this kind cannot be read.
-            StorageFailed: the storage does not answer, or denies it.
+            StorageFailed: the storage does not answer, or denies access.
         """
         ...
 
@@ -25,7 +25,7 @@ class InputStore(Protocol):
         """Open a file that `pyarrow.parquet.ParquetFile` can read.
 
         Raises:
-            InputNotFound: there is no such file any longer.
-            StorageFailed: the storage does not answer, or denies it.
+            InputNotFound: the file no longer exists.
+            StorageFailed: the storage does not answer, or denies access.
         """
         ...

@@ -1,4 +1,4 @@
-"""Queues of messages that are delivered at least once, as SQS has them."""
+"""The interface of message queues with at-least-once delivery, like SQS."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, Rece
 
 
 class JobQueue(Protocol):
-    """One queue with its dead letters. Safe for threads, and for processes that open it each.
+    """One queue with its dead letters. Safe for threads and for several processes.
 
-    A message is delivered until it is deleted: to one receiver at a time, then again after its
-    visibility has ended. Whoever handles a message must therefore be safe to repeat. Without
-    FIFO, order is roughly that of sending and promised to nobody.
+    A message is delivered until it is deleted: to one receiver at a time, and again after its
+    visibility timeout. So handling a message must be idempotent. Without FIFO, messages come
+    roughly in the order in which they were sent; the order is not guaranteed.
 
-    Every method raises `StorageFailed` (`StorageFull` where a disk is full) when the queue cannot
-    be reached; what was asked for may then have been done or not.
+    Every method raises `StorageFailed` (`StorageFull` if a disk is full) if the queue cannot be
+    reached; the operation may or may not have been done.
     """
 
     def send(self, messages: Sequence[NewMessage]) -> None:
         """Store messages durably, in order. On failure, some of them may have been stored.
 
         Raises:
-            BadRequest: a body is empty or too large, a delay is too long, or group and queue do
-                not fit. None of them was stored.
+            BadRequest: a body is empty or too large, a delay is too long, or the queue does not
+                accept the message's group. No message was stored.
         """
         ...
 
     def receive(
         self, count_max: int = 1, *, wait_s: float = 0.0, visibility_s: float | None = None
     ) -> list[ReceivedMessage]:
-        """Return messages, hidden from other receivers for a time; none when none is ready.
+        """Return messages, hidden from other receivers for a time; an empty list if none is ready.
 
         Args:
-            count_max: How many at most; 1 to 10.
-            wait_s: How long to wait for a first one; 0 to 20 seconds.
-            visibility_s: How long they are hidden, 12 hours at most; None for the queue's own
-                time.
+            count_max: Maximum number; 1 to 10.
+            wait_s: How long to wait for the first one; 0 to 20 seconds.
+            visibility_s: How long they are hidden, at most 12 hours; None for the queue's
+                default.
 
         Raises:
             BadRequest: an argument is out of its range.
@@ -45,41 +45,41 @@ class JobQueue(Protocol):
         ...
 
     def extend(self, receipt: str, visibility_s: float) -> bool:
-        """Hide a message for so many seconds from now on; False when the receipt is stale."""
+        """Hide a message for a number of seconds from now on; False if the receipt is stale."""
         ...
 
     def release(self, receipt: str, delay_s: float = 0.0) -> bool:
-        """Make a message visible again after a delay; False when the receipt is stale."""
+        """Make a message visible again after a delay; False if the receipt is stale."""
         ...
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
-        """Delete messages that were handled; for each, False when its receipt is stale.
+        """Delete handled messages; return False for each whose receipt is stale.
 
-        A stale receipt deletes nothing: the message was delivered to another since. A receipt
-        whose visibility has ended is not stale before that.
+        A stale receipt deletes nothing: the message was delivered again since. A receipt
+        whose visibility has ended becomes stale only then.
         """
         ...
 
     def bury(self, receipt: str, reason: str) -> bool:
-        """Make a message a dead letter at once; False when the receipt is stale."""
+        """Make a message a dead letter at once; False if the receipt is stale."""
         ...
 
     def dead_letters(self, count_max: int = 100) -> list[DeadLetter]:
-        """Return dead letters, oldest first, and leave them where they are."""
+        """Return dead letters, oldest first, without removing them."""
         ...
 
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
-        """Make dead letters messages again, ready and never received; return how many.
+        """Move dead letters back to the queue, as if never received; return how many.
 
         Args:
-            message_ids: Which; None for all.
+            message_ids: The dead letters to move; None for all.
         """
         ...
 
     def delete_dead_letters(self, message_ids: Sequence[str] | None = None) -> int:
-        """Delete dead letters for ever, and return how many. None names all."""
+        """Delete dead letters permanently; return how many. None deletes all."""
         ...
 
     def depth(self) -> QueueDepth:
-        """Return how many messages there are."""
+        """Return the number of messages."""
         ...

@@ -1,4 +1,4 @@
-"""Where an instance keeps its jobs: queues, tracker and batcher store together."""
+"""The interface for all stores of jobs of an instance: queues, tracker and batcher store."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sleeper.ports.job_tracker import JobTracker
 
 
 class JobStores(Protocol):
-    """Everything that jobs need beside the tables."""
+    """The stores that jobs need in addition to tables."""
 
     @property
     def tracker(self) -> JobTracker:
-        """The events of jobs and tasks."""
+        """The tracker of jobs and tasks."""
         ...
 
     @property
     def batcher(self) -> BatcherStore:
-        """The files that were submitted to the ingest batcher."""
+        """The store of files submitted to the ingest batcher."""
         ...
 
     def queue(self, name: QueueName) -> JobQueue:
@@ -28,5 +28,5 @@ class JobStores(Protocol):
         ...
 
     def close(self) -> None:
-        """Close connections that are open."""
+        """Close open connections."""
         ...

@@ -1,7 +1,7 @@
-"""The tracker: events of jobs and tasks, kept for a time. It is a view, never the truth.
+"""The interface of the job tracker: events of jobs and tasks, kept for a time, for reports only.
 
-A job whose id a table's log has is finished, whatever the tracker says. An adapter may therefore
-lose events in a crash of its machine, but must not invent or change any.
+If a table's log records a job id, the job is finished, whatever the tracker shows. So an adapter
+may lose events when its machine crashes, but must not invent or change any.
 """
 
 from __future__ import annotations
@@ -16,36 +16,37 @@ from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
 class JobTracker(Protocol):
     """Events of one instance's jobs and tasks. Safe for threads and for several processes.
 
-    Every method raises `StorageFailed` when the tracker cannot be reached.
+    Every method raises `StorageFailed` if the tracker cannot be reached.
     """
 
     def record(self, events: Sequence[JobEvent | TaskEvent], *, expires: datetime) -> None:
-        """Keep events until they expire. The same event twice is kept once.
+        """Store events until they expire. An event that is recorded twice is stored once.
 
         Args:
-            events: What happened, in order.
-            expires: When they may be forgotten (aware, UTC): fixed now, whatever is set later.
+            events: The events, in order.
+            expires: When they may be deleted (aware, UTC). Later settings do not change it.
         """
         ...
 
     def events_of_job(self, kind: JobKind, job_id: str) -> list[JobEvent]:
-        """Return what happened to a job, in the order it was recorded; none when unknown.
+        """Return the events of a job, in the order they were recorded; none if it is unknown.
 
-        The same id in two tables is two jobs: their events come together, told by `table_id`.
+        The same id in two tables is two jobs: the events of both are returned, and `table_id`
+        tells them apart.
         """
         ...
 
     def jobs(self, wanted: JobFilter) -> Iterator[list[JobEvent]]:
-        """Yield all events of each job that fits, job by job, that of the newest event first.
+        """Yield the events of each matching job, job by job, the one with the newest event first.
 
-        Memory is bounded by one page of jobs, however many there are.
+        Only one page of jobs is in memory at a time.
         """
         ...
 
     def tasks(self, kind: JobKind | None = None) -> Iterator[list[TaskEvent]]:
-        """Yield the events of each task, that of the newest start first."""
+        """Yield the events of each task, the one that started last first."""
         ...
 
     def delete_expired(self, now: datetime) -> int:
-        """Forget events that expired before `now`, and return how many."""
+        """Delete events that expired before `now`; return how many."""
         ...

@@ -1,6 +1,6 @@
-"""Stored objects: bodies of bytes under keys, as S3 has them.
+"""The interface of object storage: byte bodies under keys, as in S3.
 
-An adapter talks to one outside system, translates its errors into ours and decides nothing.
+An adapter calls one external system and translates its errors into ours. It decides no policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ObjectInfo:
     """One stored object, as a listing shows it.
 
     Attributes:
-        key: Its key, relative to the store it was listed from.
+        key: Its key, relative to the store that was listed.
         size_bytes: Length of its body.
         modified: When it was last written (aware, UTC).
     """
@@ -29,10 +29,10 @@ class ObjectInfo:
 
 
 class Output(Protocol):
-    """A binary stream into one new object, as pyarrow writes to it.
+    """A binary stream into one new object, with the methods that pyarrow calls.
 
-    Nothing is visible under the key before `close` returns; `close` makes the object durable.
-    Leaving a `with` block by an exception aborts: no object, no temporary file left.
+    The object is not visible before `close`, which makes it durable. An exception inside a `with`
+    block aborts: no object and no temp file is left.
     """
 
     @property
@@ -49,7 +49,7 @@ class Output(Protocol):
         ...
 
     def flush(self) -> None:
-        """Pass on what is buffered; readers still see nothing."""
+        """Write buffered data to the system; the object stays invisible."""
         ...
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ class Output(Protocol):
         ...
 
     def abort(self) -> None:
-        """Forget what was written. After `close` this does nothing."""
+        """Discard what was written. After `close` this does nothing."""
         ...
 
     def __enter__(self) -> Self:
@@ -76,26 +76,26 @@ class Output(Protocol):
 
 
 class Objects(Protocol):
-    """Bodies of bytes under keys like `a/b/c`, the way S3 has them, in a folder, bucket or memory.
+    """Byte bodies under keys like `a/b/c`, as in S3: in a folder, a bucket or memory.
 
-    Raises (every method): StorageFailed or a kind of it; the message names the object.
+    Raises (every method): StorageFailed or a subclass; the message names the object.
     """
 
     def create(self, key: str, body: bytes) -> bool:
-        """Store `body` under `key`, durably, only if the key is free. False when it is taken.
+        """Store `body` under `key`, durably, only if the key is free. Return False if it is taken.
 
         Raises:
             StorageFull, StorageReadOnly: nothing was stored.
-            StorageFailed: no answer was to be had; the object may or may not exist.
+            StorageFailed: there was no answer; the object may or may not exist.
         """
         ...
 
     def put(self, key: str, body: bytes) -> None:
-        """Store `body` under `key` durably, in place of what was there: old or new, never torn."""
+        """Store `body` under `key` durably, atomically replacing an existing object."""
         ...
 
     def read(self, key: str) -> bytes | None:
-        """Return a whole object, or None when there is none."""
+        """Return the body of an object, or None if it does not exist."""
         ...
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -103,7 +103,7 @@ class Objects(Protocol):
 
         Raises:
             ObjectNotFound: there is no such object.
-            StorageFailed: a range lies past the object's end.
+            StorageFailed: a range is beyond the object's end.
         """
         ...
 
@@ -124,15 +124,15 @@ class Objects(Protocol):
         ...
 
     def open_output(self, key: str) -> Output:
-        """Open a stream that becomes object `key` when it is closed, replacing what was there."""
+        """Open a stream that creates or replaces object `key` when it is closed."""
         ...
 
     def url(self, key: str) -> str:
-        """Return what a query engine opens the object by: an absolute path, or a URL."""
+        """Return the absolute path or the URL by which a query engine opens the object."""
         ...
 
     def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """Yield the objects whose key starts with `prefix`, in key order, past key `after`."""
+        """Yield the objects whose key starts with `prefix`, in key order, after key `after`."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -140,10 +140,10 @@ class Objects(Protocol):
         ...
 
     def storage_time(self) -> datetime:
-        """Return what time it is by the clock of the storage (aware, UTC).
+        """Return the current time by the clock of the storage (aware, UTC).
 
-        It is the time at which the storage says that a small object was written just now. Costs
-        that write and one look.
+        This is the modification time of a small object that is written for it, so it costs one
+        write and one read of metadata.
 
         Raises:
             StorageFailed: the storage cannot be written.
@@ -151,13 +151,14 @@ class Objects(Protocol):
         ...
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Wait, for a while, until nobody else on this machine is in a turn of this key.
+        """Hold an advisory lock among writers of this machine, by key; wait for it for a while.
 
-        A courtesy and no lock: whoever waited long enough goes ahead, and so does everybody
-        where the storage has no means for it. `pause` waits between looks.
+        It does not exclude other writers: after waiting long enough the caller continues
+        without it, and so does every caller of a storage without locks. `pause` waits between
+        two attempts.
         """
         ...
 
     def under(self, prefix: str) -> Objects:
-        """Return the same store seen from folder `prefix`: its keys are relative to it."""
+        """Return the store of folder `prefix`: its keys are relative to that folder."""
         ...

@@ -1,4 +1,4 @@
-"""Snapshots of a table's state: bodies are bytes, `state.snapshot` gives them meaning."""
+"""The interface for snapshots of a table's state. `state.snapshot` encodes their bodies."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class SnapshotStore(Protocol):
-    """Whole states of one table, each named by the number of its last transaction."""
+    """Snapshots of one table's state, each named by the number of its last transaction."""
 
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
-        """Store `parts` in their order; the last one makes the snapshot count.
+        """Store `parts` in their order; the last part completes the snapshot.
 
         Returns:
-            False when a snapshot of this number exists already: it is as good.
+            False if a snapshot of this number exists already: it holds the same state.
         """
         ...
 
@@ -25,6 +25,6 @@ class SnapshotStore(Protocol):
         """Return one part of snapshot `number`.
 
         Raises:
-            ObjectNotFound: there is no such snapshot or part.
+            ObjectNotFound: the snapshot or part does not exist.
         """
         ...

@@ -1,4 +1,4 @@
-"""The index of tables: which tables an instance has."""
+"""The interface of the table index: the tables of an instance."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sleeper.model.tables import TableRecord
 
 
 class TableIndex(Protocol):
-    """Which tables an instance has, their names and properties. Every change is conditional."""
+    """The tables of an instance, with names and properties. Every change is conditional."""
 
     def add(self, record: TableRecord) -> None:
-        """Make a table known.
+        """Add a table.
 
         Raises:
             TableAlreadyExists: the name (or the id) is taken.
@@ -19,29 +19,29 @@ class TableIndex(Protocol):
         ...
 
     def replace(self, before: TableRecord, after: TableRecord) -> None:
-        """Change a table's record, only if it still is `before`. The ids are equal.
+        """Change a table's record from `before` to `after`, which has the same id.
 
         Raises:
             TableChanged: the record is no longer `before`.
             TableAlreadyExists: the new name is taken by another table.
-            TableNotFound: the table is gone.
+            TableNotFound: the table was deleted.
         """
         ...
 
     def remove(self, table_id: str) -> None:
-        """Forget a table.
+        """Remove a table.
 
         Raises:
-            TableNotFound: there is no such table.
+            TableNotFound: the table does not exist.
         """
         ...
 
     def by_name(self, name: str) -> TableRecord | None:
-        """Return the table of this name, or None."""
+        """Return the table with this name, or None."""
         ...
 
     def by_id(self, table_id: str) -> TableRecord | None:
-        """Return the table of this id, or None."""
+        """Return the table with this id, or None."""
         ...
 
     def all(self) -> tuple[TableRecord, ...]:
@@ -50,10 +50,10 @@ class TableIndex(Protocol):
 
 
 class IndexCheckpoints(Protocol):
-    """All tables after some entries of the index, so that whoever opens it reads few entries."""
+    """Checkpoints of the index: all tables after some entry, so that a reader reads few entries."""
 
     def newest(self) -> tuple[str, bytes] | None:
-        """Return the name and the body of the newest checkpoint; None when there is none."""
+        """Return the name and the body of the newest checkpoint; None if there is none."""
         ...
 
     def save(self, number: int, body: bytes) -> None:

@@ -1,7 +1,6 @@
-"""The transaction log of one table: numbered entries without gaps, 1, 2, 3, ...
+"""The interface of a transaction log: entries numbered 1, 2, 3, ... without gaps.
 
-Bodies are bytes here: `state.transaction_json` gives them meaning, an adapter in `storage` stores
-them.
+Bodies are bytes: `state.transaction_json` encodes them, and an adapter in `storage` stores them.
 """
 
 from __future__ import annotations
@@ -13,31 +12,31 @@ from typing import Protocol
 
 
 class TransactionLog(Protocol):
-    """One table's ordered entries. Creating entry n + 1 only if absent decides every race."""
+    """The ordered entries of one table. An entry is created only if its number is free."""
 
     def append(self, number: int, body: bytes) -> bool:
-        """Make `body` entry `number`, durably, if that number is free.
+        """Store `body` as entry `number`, durably, if that number is free.
 
-        A body carries its writer's fresh entry id, so no two writers have equal bodies.
-        That makes `append` safe to repeat after a lost reply.
+        A body contains its writer's new entry id, so no two writers have equal bodies, and
+        `append` can be repeated after a lost reply.
 
         Returns:
-            True when entry `number` now holds `body`, written by this call or an earlier one;
-            False when it holds another body.
+            True if entry `number` now holds `body`, written by this call or an earlier one;
+            False if it holds another body.
 
         Raises:
-            StorageFailed: no answer was to be had; the entry may or may not exist.
+            StorageFailed: there was no answer; the entry may or may not exist.
         """
         ...
 
     def read(self, number: int) -> bytes | None:
-        """Return the body of entry `number`, or None when there is none."""
+        """Return the body of entry `number`, or None if there is none."""
         ...
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Yield (number, body) of every entry after `number`, in order, without gaps.
 
-        When there is none this costs one look at the storage.
+        If there is none, this costs one read.
         """
         ...
 
@@ -52,9 +51,9 @@ class TransactionLog(Protocol):
         ...
 
     def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Wait for others that are in a turn with this log, for a while; then go ahead.
+        """Hold an advisory lock among writers of this machine; wait for it for a while.
 
-        A courtesy among writers of one machine, so that none loses every race. It locks
-        nothing: a log that cannot do it, or another machine's writer, just goes ahead.
+        It lets writers take turns, so that none loses every race. It does not exclude
+        writers: some logs have no lock, and writers on other machines do not see it.
         """
         ...

@@ -1,1 +1,1 @@
-"""Loops that call verbs: they decide when, never what."""
+"""Loops that run operations: they decide when an operation runs, not what it does."""

@@ -1,7 +1,7 @@
-"""The loop that maintains tables: round after round, each table's verbs one after the other.
+"""The loop that maintains tables: in each round it runs the operations of each table in turn.
 
-One thread does it all, so no table is ever maintained twice at once by one loop. Several loops on
-one instance do no harm: they claim what they work on.
+One loop runs in one thread, so it never maintains a table twice at a time. Several loops on one
+instance are safe, because they claim the files that they work on.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Protocol
 from sleeper.errors import SleeperError
 
 VERBS = ("compact", "split", "merge", "gc", "sweep")
-"""What is done to a table, in this order: compaction first, as it makes the sizes exact."""
+"""The operations on a table, in this order: compaction first, because it makes row counts exact."""
 
 _log = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """The loop was asked to end while a verb was at work."""
+    """The loop was asked to stop while an operation was running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """What became of one verb on one table.
+    """The result of one operation on one table.
 
     Attributes:
-        table: The table's name; empty where the instance itself could not be read.
+        table: The table's name; empty if the instance itself could not be read.
         verb: One of `VERBS`.
-        done: What was done, in a line; None where nothing was.
-        failures: What could not be done, and why; a line for each thing.
+        done: What was done, as one line; None if nothing was done.
+        failures: What failed, and why; one line each.
     """
 
     table: str
@@ -49,10 +49,10 @@ class MaintainedTable(Protocol):
         ...
 
     def maintain(self, verb: str) -> MaintenanceStep | None:
-        """Do one of `VERBS`, and return what was done; None if nothing was to do.
+        """Run one of `VERBS` and return the result; None if there was nothing to do.
 
         Raises:
-            Stopped: it was asked to end.
+            Stopped: the loop was asked to stop.
         """
         ...
 
@@ -64,17 +64,17 @@ def run_maintenance(
     stopped: Callable[[], bool],
     sweep_rounds: int,
 ) -> Iterator[MaintenanceStep]:
-    """Maintain tables until it is stopped; yield and log what was done and what failed.
+    """Maintain tables until `stopped`; yield and log what was done and what failed.
 
-    A verb that fails is reported, and the others go on: the next round tries again. Between rounds
-    it rests, however long the round took.
+    A failed operation is reported and does not stop the others; the next round retries it. The
+    loop waits between rounds, however long the round took.
 
     Args:
-        tables: Returns the tables that are online now. Where even that fails, the round is over.
-        rest: Waits for the next round, or until it is stopped.
-        stopped: Asked before each verb.
-        sweep_rounds: Orphans are looked for in the first round and then in every so many-th: it
-            lists a table's whole folder.
+        tables: Returns the tables that are online now. If that fails, the round ends.
+        rest: Waits for the next round, or until the loop is stopped.
+        stopped: Returns whether to stop; called before each operation.
+        sweep_rounds: How often orphans are swept: in the first round, and in every
+            `sweep_rounds`-th round after it. A sweep lists a table's whole folder.
     """
     number = 0
     while not stopped():

@@ -1,4 +1,4 @@
-"""The tables of an instance that are online, and how each verb of maintenance is done to one."""
+"""The online tables of an instance, and how each operation of maintenance is run on one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sleeper.table.table import Table
 _log = logging.getLogger(__name__)
 
 _Outcome = tuple[str | None, tuple[str, ...]]
-"""What was done, in a line, and what could not be done."""
+"""What was done, as one line, and what failed."""
 
 
 class OnlineTables:
-    """The tables to maintain; their handles are kept from round to round.
+    """The tables to maintain; their handles are reused in every round.
 
     Args:
         instance: Their instance.
-        workers: Compaction jobs at once.
-        stopped: Asked after each compaction job whether to end.
+        workers: Number of compaction jobs that run in parallel.
+        stopped: Returns whether to stop; called after each compaction job.
     """
 
     def __init__(self, instance: Instance, *, workers: int, stopped: Callable[[], bool]) -> None:
@@ -33,7 +33,7 @@ class OnlineTables:
         self._handles: dict[str, Table] = {}
 
     def __call__(self) -> Iterator[OnlineTable]:
-        """Yield the tables that are online, as the instance has them now."""
+        """Yield the tables that are online now."""
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
         for table_id, record in records.items():
@@ -51,12 +51,12 @@ class OnlineTables:
 
 @dataclass(frozen=True, slots=True)
 class OnlineTable:
-    """One table to maintain, by the methods that every user has.
+    """One table to maintain, by public methods of `Table`.
 
     Attributes:
         table: The table.
-        workers: Compaction jobs at once.
-        stopped: Asked after each compaction job whether to end.
+        workers: Number of compaction jobs that run in parallel.
+        stopped: Returns whether to stop; called after each compaction job.
     """
 
     table: Table
@@ -69,10 +69,10 @@ class OnlineTable:
         return self.table.name
 
     def maintain(self, verb: str) -> MaintenanceStep | None:
-        """Do one verb; return what was done, or None if nothing was to do.
+        """Run one of `VERBS` and return the result; None if there was nothing to do.
 
         Raises:
-            Stopped: it was asked to end between two compaction jobs.
+            Stopped: the loop was asked to stop between two compaction jobs.
         """
         verbs: dict[str, Callable[[], _Outcome]] = {
             "compact": self._compact,
@@ -90,7 +90,10 @@ class OnlineTable:
         run = self.table.compact(workers=self.workers, progress=self._check_stopped)
         ended = [job for job in run.jobs if job.failure is None]
         files = sum(len(job.job.inputs) for job in ended)
-        failures = (f"compaction job {job.job.job_id}: {job.failure}" for job in run.failed)
+        failures = (
+            f"compaction job {job.job.job_id} of leaf {job.job.partition_id[:8]}: {job.failure}"
+            for job in run.failed
+        )
         return f"{_counted(files, 'file')} became {len(ended):,}" if ended else None, (*failures,)
 
     def _check_stopped(self, done: int, total: int) -> None:

@@ -39,6 +39,7 @@ from sleeper.spark.block_shuffle.reduce_tasks import (
     references_of,
     write_buckets,
 )
+from sleeper.spark.block_shuffle.set_aside_folder import SetAsideFolder, set_aside_folder
 from sleeper.spark.block_shuffle.shuffle import (
     BLOCK_COLUMNS,
     MapTaskReport,
@@ -128,11 +129,12 @@ def import_files(
         samples: About how many rows each leaf will get, and where they lie.
         target: Where they go.
         ignore_extra_columns: Leave out columns that the table does not have.
-        set_aside: A folder for rows with a null key; None refuses them.
+        set_aside: A folder to make for rows with a null key; None refuses them.
         progress: Called now and then with about how many rows are done, and their total.
 
     Raises:
         InputRefused: the input does not fit. Files may be left that nothing references.
+        AlreadyExists: there is something where rows are to be set aside.
         StorageFailed: a worker could not read or write, in every attempt of its task.
         DataDamaged: what Spark brought back is not what it was given.
     """
@@ -142,18 +144,20 @@ def import_files(
     buckets = plan_buckets(target.leaves, samples, wanted)
     tasks = plan_map_tasks(groups)
     places = shuffle_keys_for(spark, len(buckets) + 1)
-    settings = _map_settings(
-        target, buckets, places, set_aside, ignore_extra_columns=ignore_extra_columns
-    )
     numbers = spark.range(0, len(tasks), 1, len(tasks))
-    blocks = numbers.mapInArrow(encode_errors(cut_files(tasks, settings)), BLOCK_COLUMNS)
     watch = stage_progress(spark, _rows_done(row_count, progress), labels=_STAGES)
-    imported = _import(blocks, buckets, target, watch, notes_expected=len(tasks))
-    if imported.rows_read != row_count:
-        raise DataDamaged(
-            f"the input's footers promise {row_count:,} rows, but {imported.rows_read:,} were "
-            "read. Nothing was imported; look whether files are being replaced, and run it again"
+    with set_aside_folder(set_aside, target.new_id) as aside:
+        settings = _map_settings(
+            target, buckets, places, aside, ignore_extra_columns=ignore_extra_columns
         )
+        blocks = numbers.mapInArrow(encode_errors(cut_files(tasks, settings)), BLOCK_COLUMNS)
+        imported = _import(blocks, buckets, target, watch, aside, notes_expected=len(tasks))
+        if imported.rows_read != row_count:
+            raise DataDamaged(
+                f"the input's footers promise {row_count:,} rows, but {imported.rows_read:,} were "
+                "read. Nothing was imported; check whether files are being replaced, and run it "
+                "again"
+            )
     return imported
 
 
@@ -173,6 +177,7 @@ def import_frame(
 
     Raises:
         InputRefused: the rows do not fit. Files may be left that nothing references.
+        AlreadyExists: there is something where rows are to be set aside.
         StorageFailed: a worker could not read or write, in every attempt of its task.
         DataDamaged: what Spark brought back is not what it was given.
     """
@@ -182,23 +187,24 @@ def import_frame(
     else:
         buckets = plan_buckets(target.leaves, samples, _BUCKET_ROWS_MAX // 2)
     places = shuffle_keys_for(rows.sparkSession, len(buckets) + 1)
-    settings = _map_settings(
-        target, buckets, places, set_aside, ignore_extra_columns=ignore_extra_columns
-    )
     name = "the DataFrame"
     fitting = checked_frame(
         rows, target.schema, ignore_extra_columns=ignore_extra_columns, name=name
     )
-    blocks = fitting.mapInArrow(encode_errors(cut_rows(settings, name)), BLOCK_COLUMNS)
     watch = stage_progress(rows.sparkSession, _rows_done(row_count, progress), labels=_STAGES)
-    return _import(blocks, buckets, target, watch, notes_expected=None)
+    with set_aside_folder(set_aside, target.new_id) as aside:
+        settings = _map_settings(
+            target, buckets, places, aside, ignore_extra_columns=ignore_extra_columns
+        )
+        blocks = fitting.mapInArrow(encode_errors(cut_rows(settings, name)), BLOCK_COLUMNS)
+        return _import(blocks, buckets, target, watch, aside, notes_expected=None)
 
 
 def _map_settings(
     target: Target,
     buckets: Buckets,
     places: Sequence[int],
-    set_aside: Path | None,
+    aside: SetAsideFolder,
     *,
     ignore_extra_columns: bool,
 ) -> MapSettings:
@@ -208,8 +214,9 @@ def _map_settings(
         buckets=buckets,
         places=places,
         memory_bytes=min(target.memory_bytes, _PIECE_BYTES_MAX),
+        new_id=target.new_id,
         ignore_extra_columns=ignore_extra_columns,
-        set_aside=set_aside,
+        set_aside=aside.tasks,
     )
 
 
@@ -218,6 +225,7 @@ def _import(
     buckets: Buckets,
     target: Target,
     watch: AbstractContextManager[str],
+    aside: SetAsideFolder,
     *,
     notes_expected: int | None,
 ) -> Imported:
@@ -252,6 +260,7 @@ def _import(
             f"them aside and wrote {rows_in:,}. Nothing was imported; run it again"
         )
     _check_files(imported.references, target)
+    aside.keep(name for note in notes for name in note.files_set_aside)
     return imported
 
 

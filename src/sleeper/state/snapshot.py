@@ -213,11 +213,12 @@ def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime 
 
 
 def _files_of(table: pa.Table) -> tuple[FileReferences, dict[str, ClaimRecord]]:
-    names = table.column("filename")
+    files = FileReferences.from_arrow(table)
+    names = files.to_arrow().column("filename")  # decoding it twice would cost twice the memory
     if not pc.all(pc.match_substring_regex(names, rf"\A{IN_TABLE}\z"), min_count=0).as_py():
         raise ValueError("it names data files outside the table's folder")
     claims = dict(json.loads(table.schema.metadata.get(_CLAIMS_KEY, b"{}")))
-    return FileReferences.from_arrow(table), claims_from_json(claims)
+    return files, claims_from_json(claims)
 
 
 def _schemas_of(table: pa.Table) -> dict[int, Schema]:

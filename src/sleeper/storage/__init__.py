@@ -1,1 +1,1 @@
-"""Where records live: one adapter for each outside system, behind the sockets of `ports`."""
+"""Adapters for external systems: they implement the interfaces in `ports`."""

@@ -1,4 +1,4 @@
-"""A transaction log that does not trust its store to create an entry only if it is absent."""
+"""A transaction log for stores that are not trusted to create an entry only if it is absent."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ logger = logging.getLogger(__name__)
 
 
 def _trust() -> None:
-    """Check nothing."""
+    """Do nothing: the default check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChecks:
-    """What is checked where a store is not trusted.
+    """The checks on a store that is not trusted.
 
     Attributes:
-        before_append: Called before each append; raises where the store must not be used.
-        read_back: Read each entry again: right after it was appended, and at the next look.
+        before_append: Called before each append; raises an error if the store must not be used.
+        read_back: Whether each entry is read again, after it was appended and at the next read.
     """
 
     before_append: Callable[[], None] = _trust
@@ -40,7 +40,7 @@ NO_CHECKS = CommitChecks()
 def open_log(
     objects: Objects, prefix: str = TABLE_LOG, checks: CommitChecks = NO_CHECKS
 ) -> TransactionLog:
-    """Return the log whose entries' keys start with `prefix`, with checks if there are any."""
+    """Return the log whose entries' keys start with `prefix`, with checks if any are set."""
     log = ObjectTransactionLog(objects, prefix)
     return log if checks == NO_CHECKS else CheckedTransactionLog(log, checks)
 
@@ -55,9 +55,9 @@ class _Entry:
 class CheckedTransactionLog:
     """A `TransactionLog` that reads entries back, and reports one that was replaced.
 
-    A server that looks first and writes later may let two writers create one entry: both are
-    told that it is theirs, and the second one's stays. So the last entry that was appended or
-    read is read again twice: at once, and when the log is next looked at.
+    A server that checks before it writes, and not atomically, may let two writers create one
+    entry: it reports success to both, and the second one's entry stays. So the last entry that was
+    appended or read is read again twice: at once, and when the log is next read.
 
     Args:
         log: The log.
@@ -73,7 +73,7 @@ class CheckedTransactionLog:
         """Append an entry, then read it back.
 
         Raises:
-            CommitOverwritten: it is not what was appended, or the one before was replaced.
+            CommitOverwritten: the entry is not what was appended, or the one before was replaced.
         """
         self._checks.before_append()
         if not self._checks.read_back:
@@ -90,7 +90,7 @@ class CheckedTransactionLog:
         return self._log.read(number)
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Read entry after entry until there is none; first the last one again, once.
+        """Read entries until there is none; first read the last known one again, once.
 
         Raises:
             CommitOverwritten: the last entry that was appended or read has been replaced.
@@ -106,7 +106,7 @@ class CheckedTransactionLog:
         return self._log.stored_at(number)
 
     def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Queue up with other writers of this machine (the port says the rest)."""
+        """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self._log.writer_lock(pause)
 
     def _remember(self, entry: _Entry) -> None:
@@ -132,8 +132,8 @@ class CheckedTransactionLog:
             f"{url}, entry {entry.number} of the log, {what} after it was committed: the store "
             "lets two writers create one object, or somebody changed it by hand. What this "
             "process committed by it is not in the log. Stop all writers of this instance and "
-            "move it to a store that keeps If-None-Match on PUT (`sleeper init` checks it); then "
-            "run the jobs again with the same job ids, which adds what is missing and no more."
+            "move it to a store that honours If-None-Match on PUT (`sleeper init` checks it); then "
+            "run the jobs again with the same job ids, which adds only what is missing."
         )
 
 

@@ -1,4 +1,4 @@
-"""Deletes many objects, so that one that cannot be deleted does not keep the others."""
+"""Deletes many objects; a failure on one does not prevent the deletion of others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 def delete_data_files(names: Iterable[str], objects: Objects) -> dict[str, str]:
     """Delete data files of a table with their sketches; return what failed, and why.
 
-    A name that no data file has is not deleted: names come from the log, and one that was put
-    there on purpose could be that of a log entry.
+    Only files with the name of a data file are deleted: names come from the log, and a malicious
+    entry could name a log entry.
 
     Args:
         names: Data files, by their paths in the table's folder.
@@ -35,18 +35,18 @@ def delete_data_files(names: Iterable[str], objects: Objects) -> dict[str, str]:
 
 
 def delete_groups(groups: Mapping[str, Sequence[str]], objects: Objects) -> dict[str, str]:
-    """Delete groups of objects all together, or else group by group; return what failed, and why.
+    """Delete groups of objects together, and on failure one by one; return what failed, and why.
 
     Args:
-        groups: Keys of objects that go together, by the name of the group.
-        objects: Where they are.
+        groups: Keys of objects that are deleted together, by the name of the group.
+        objects: The objects.
     """
     if not groups:
         return {}
     try:
         objects.delete([key for keys in groups.values() for key in keys])
     except StorageFailed as error:
-        logger.warning("%d deletions are tried one by one, after: %s", len(groups), error)
+        logger.warning("%d deletions are retried one by one, after: %s", len(groups), error)
         return _delete_one_by_one(groups, objects)
     for name in groups:
         logger.info("deleted %s", name)

@@ -1,4 +1,4 @@
-"""Which strings may be an object's key: the same ones in a folder, in a bucket and in memory."""
+"""Checks keys of objects: the same keys are valid in a folder, in a bucket and in memory."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from collections.abc import Sequence
 from sleeper.errors import BadRequest
 
 TEMPORARY = ".tmp-"
-"""What the name of an unfinished file starts with, so no key has a name that does."""
+"""Prefix of the names of temp files. No part of a key may start with it."""
 
-# An empty name, ".", "..", a name reserved for unfinished files, NUL, or half a character
-# (which UTF-8 cannot hold).
+# An empty name, ".", "..", a name reserved for temp files, NUL, or half of a surrogate
+# pair (which UTF-8 cannot encode).
 _FORBIDDEN = re.compile(r"(?:^|/)(?:\.{0,2}(?:/|\Z)|\.tmp-)|[\0\ud800-\udfff]")
 
 
 def is_key(text: str) -> bool:
-    """Say whether `text` may be a key."""
+    """Return whether `text` is a valid key."""
     return _FORBIDDEN.search(text) is None
 
 
 def check_key(key: str) -> None:
-    """Make sure that `key` may be a key, and so stays inside the store.
+    """Check that `key` is valid, so that it stays inside the store.
 
     Raises:
-        BadRequest: it may not.
+        BadRequest: it is not valid.
     """
     if not is_key(key):
         raise BadRequest(
             f"{key!r} cannot be an object's key. A key is names joined by '/'; none of them may be "
-            f"empty, '.', '..' or start with {TEMPORARY!r}, hold a NUL, or be unfit for UTF-8."
+            f"empty, '.', '..', start with {TEMPORARY!r}, contain NUL, or be invalid in UTF-8."
         )
 
 
 def check_prefix(prefix: str) -> None:
-    """Make sure that `prefix` is whole names, then any start of a name.
+    """Check that `prefix` is a valid folder, followed by the start of a name or nothing.
 
     Raises:
-        BadRequest: its folder may not be a key.
+        BadRequest: its folder is not a valid key.
     """
     folder, slash, _ = prefix.rpartition("/")
     if slash:
@@ -45,10 +45,10 @@ def check_prefix(prefix: str) -> None:
 
 
 def folder_prefix(folder: str) -> str:
-    """Return what every key in `folder` starts with: `a/b` and `a/b/` both give `a/b/`.
+    """Return the prefix of every key in `folder`: `a/b/` for `a/b` and for `a/b/`.
 
     Raises:
-        BadRequest: `folder` may not be a key.
+        BadRequest: `folder` is not a valid key.
     """
     name = folder.removesuffix("/")
     if not name:
@@ -58,7 +58,7 @@ def folder_prefix(folder: str) -> str:
 
 
 def check_ranges(key: str, ranges: Sequence[tuple[int, int]]) -> None:
-    """Make sure that no (offset, length) is negative.
+    """Check that no offset or length is negative.
 
     Raises:
         BadRequest: one is.

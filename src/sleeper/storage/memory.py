@@ -1,4 +1,4 @@
-"""Objects in the memory of one process: a complete adapter, for tests and for trying things out."""
+"""Objects in the memory of one process: a complete adapter, for tests and experiments."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_range
 class MemoryObjects:
     """Objects in a dictionary, safe for many threads. Views made by `under` share it.
 
-    A query engine opens objects by path. So `url` writes the object once into a private
-    temporary folder and every later change goes there too; the folder disappears with the
-    last view, or with `close`.
+    A query engine opens objects by path. So `url` writes the object to a private temp folder, and
+    later changes are written there too. The folder is deleted with the last view, or by `close`.
 
     Args:
-        now: The time that a write is stamped with (aware, UTC).
+        now: The clock for modification times (aware, UTC).
     """
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -34,7 +33,7 @@ class MemoryObjects:
         self._prefix = ""
 
     def create(self, key: str, body: bytes) -> bool:
-        """Keep `body` if nothing has its key."""
+        """Store `body` if its key is free."""
         with self._bodies.lock:
             if self._find(key) is not None:
                 return False
@@ -42,24 +41,23 @@ class MemoryObjects:
             return True
 
     def put(self, key: str, body: bytes) -> None:
-        """Keep `body` in place of whatever has its key."""
+        """Store `body`, replacing the object with its key."""
         check_key(key)
         self._bodies.store(self._prefix + key, bytes(body))
 
     def read(self, key: str) -> bytes | None:
-        """Return the body itself."""
+        """Return the body."""
         return self._find(key)
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Copy parts of a body, all of one write."""
+        """Copy parts of a body; all are of the same version."""
         check_ranges(key, ranges)
         body = self._get(key)
         for offset, length in ranges:
             if offset + length > len(body):
                 raise StorageFailed(
                     f"object {self._prefix + key} ends before byte {offset + length}, up to which "
-                    "it was to be read. It is shorter than its reader believes: truncated, or "
-                    "replaced."
+                    "it should be read. It is shorter than expected: truncated, or replaced."
                 )
         return [body[offset : offset + length] for offset, length in ranges]
 
@@ -74,17 +72,17 @@ class MemoryObjects:
         return stored
 
     def open_output(self, key: str) -> MemoryOutput:
-        """Collect what is written; closing it puts the whole."""
+        """Return a stream that stores the object when it is closed."""
         check_key(key)
         return MemoryOutput(lambda body: self.put(key, body))
 
     def url(self, key: str) -> str:
-        """Write the object to a file of its own, once, and return that file's path."""
+        """Write the object to a file, once, and return the file's path."""
         check_key(key)
         return self._bodies.path(self._prefix + key)
 
     def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """Return what was there at the time of the call."""
+        """Return the objects that exist at the time of the call."""
         check_prefix(prefix)
         start = self._prefix + prefix
         with self._bodies.lock:
@@ -96,17 +94,17 @@ class MemoryObjects:
         return iter(sorted(found, key=lambda info: info.key))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Forget bodies."""
+        """Delete bodies."""
         for key in keys:
             check_key(key)
             self._bodies.remove(self._prefix + key)
 
     def storage_time(self) -> datetime:
-        """Return the time that a write would be stamped with."""
+        """Return the current time."""
         return self._bodies.now()
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Go ahead at once (the port says the rest)."""
+        """Continue at once, without a lock (see the port)."""
         return nullcontext()
 
     def under(self, prefix: str) -> MemoryObjects:
@@ -117,7 +115,7 @@ class MemoryObjects:
         return view
 
     def close(self) -> None:
-        """Remove the temporary folder, if `url` has made one."""
+        """Delete the temp folder, if `url` made one."""
         self._bodies.close()
 
     def __reduce__(self) -> NoReturn:
@@ -134,12 +132,12 @@ class MemoryObjects:
     def _get(self, key: str) -> bytes:
         body = self._find(key)
         if body is None:
-            raise ObjectNotFound(f"there is no object {self._prefix + key}")
+            raise ObjectNotFound(f"object {self._prefix + key} does not exist")
         return body
 
 
 class MemoryOutput(Output):
-    """A stream that hands everything written to `keep` when it is closed."""
+    """A stream that passes everything written to `keep` when it is closed."""
 
     def __init__(self, keep: Callable[[bytes], None]) -> None:
         self._keep = keep
@@ -159,22 +157,22 @@ class MemoryOutput(Output):
         return self._written.tell()
 
     def flush(self) -> None:
-        """Do nothing: nothing is on its way."""
+        """Do nothing: there is no buffer."""
         self._written.flush()
 
     def close(self) -> None:
-        """Keep what was written as the object."""
+        """Store what was written as the object."""
         if not self.closed:
             self._keep(self._written.getvalue())
             self._written.close()
 
     def abort(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._written.close()
 
 
 class _Bodies:
-    """What all views share: bodies with the time of their last write, by full key."""
+    """The state that all views share: bodies and modification times, by full key."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.lock = RLock()
@@ -185,20 +183,20 @@ class _Bodies:
         self._folder = Path()
 
     def store(self, key: str, body: bytes) -> None:
-        """Keep a body, and bring its file up to date if it has one."""
+        """Store a body, and update its file if it has one."""
         with self.lock:
             self.by_key[key] = body, self.now()
             if key in self._paths:
                 _write_file(self._paths[key], body)
 
     def remove(self, key: str) -> None:
-        """Forget a body and the content of its file."""
+        """Delete a body and the content of its file."""
         with self.lock:
             if self.by_key.pop(key, None) is not None and key in self._paths:
                 self._paths[key].unlink()
 
     def path(self, key: str) -> str:
-        """Return the file that from now on holds whatever `key` holds."""
+        """Return the path of a file that is kept equal to the object `key`."""
         with self.lock:
             if key not in self._paths:
                 self._paths[key] = self._new_path(key)
@@ -207,7 +205,7 @@ class _Bodies:
             return str(self._paths[key])
 
     def close(self) -> None:
-        """Remove the folder of files; `path` makes another."""
+        """Delete the folder of files; `path` makes another."""
         with self.lock:
             self._paths.clear()
             if self._remove_folder is not None:
@@ -216,7 +214,7 @@ class _Bodies:
 
     def _new_path(self, key: str) -> Path:
         # A folder each, because keys `a` and `a/b` can both be objects but not both be files.
-        # The last name is kept: engines look at its ending.
+        # The last name is kept, because engines look at its suffix.
         if self._remove_folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="sleeper-memory-"))
             self._remove_folder = weakref.finalize(
@@ -228,7 +226,7 @@ class _Bodies:
 
 
 def _write_file(path: Path, body: bytes) -> None:
-    # Replaced, not rewritten, so that whoever has the old file open still reads it whole.
+    # Replaced, not rewritten, so that a reader of the old file still reads all of it.
     new = path.with_name(f"{TEMPORARY}new")
     new.write_bytes(body)
     new.replace(path)

@@ -1,4 +1,4 @@
-"""The table index as objects: a log of small entries, and a checkpoint now and then."""
+"""The table index as objects: a log of small entries, and checkpoints."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def object_table_index(
 
     Args:
         objects: The instance's objects.
-        new_id: Makes an id that no other entry has.
-        pause: Waits after a lost race; called with how many were lost before.
-        checks: What is checked when an entry is committed.
+        new_id: Makes a unique id for each entry.
+        pause: Waits after a lost race; called with the number of races lost before.
+        checks: The checks when an entry is committed.
     """
     return LogTableIndex(
         open_log(objects, _ENTRIES, checks),
@@ -46,11 +46,11 @@ def object_table_index(
 
 @dataclass(frozen=True, slots=True)
 class ObjectIndexCheckpoints:
-    """`IndexCheckpoints` with one object for each; the newest two are kept.
+    """`IndexCheckpoints` with one object for each checkpoint; the newest two are kept.
 
     Attributes:
         objects: The instance's objects.
-        prefix: What the checkpoints' keys start with; twenty digits and `.json` follow.
+        prefix: Prefix of the checkpoints' keys; twenty digits and `.json` follow.
     """
 
     objects: Objects
@@ -62,12 +62,12 @@ class ObjectIndexCheckpoints:
         keys = [info.key for info in self.objects.listing(self.prefix)]
         for key in reversed([key for key in keys if name.fullmatch(key)]):
             body = self.objects.read(key)
-            if body is not None:  # else it was deleted since the listing: a newer one was saved
+            if body is not None:  # else a newer one was saved since the listing
                 return key, body
         return None
 
     def save(self, number: int, body: bytes) -> None:
-        """Create the object, then delete the one that is outdated by it."""
+        """Create the object, then delete the one that is outdated."""
         outdated = number - _CHECKPOINTS_KEPT * ENTRIES_PER_CHECKPOINT
         try:
             self.objects.create(self._key(number), body)

@@ -15,7 +15,7 @@ from sleeper.ports.objects import Objects
 logger = logging.getLogger(__name__)
 
 TABLE_LOG = "statestore/transactions/"
-"""What the keys of a table's log entries start with, in the table's folder."""
+"""Prefix of the keys of a table's log entries, in the table's folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +24,26 @@ class ObjectTransactionLog:
 
     Attributes:
         objects: The table's objects.
-        prefix: What the entries' keys start with; twenty digits and `.json` follow.
+        prefix: Prefix of the entries' keys; twenty digits and `.json` follow.
     """
 
     objects: Objects
     prefix: str = TABLE_LOG
 
     def append(self, number: int, body: bytes) -> bool:
-        """Create the object of entry `number`, if there is none.
+        """Create the object of entry `number`, if it is absent.
 
-        A client may repeat a request by itself when the reply is lost, and is then told that the
-        number is taken: by us. So an entry that equals ours counts as appended.
+        If a reply is lost, the client library may repeat the request, and then gets the answer that
+        our own entry has the number. So an entry that equals ours counts as appended.
         """
         key = self.key(number)
         try:
             appended = self.objects.create(key, body) or self.objects.read(key) == body
         except StorageFailed as error:
-            logger.warning("no answer says whether %s was appended: %s", key, error)
+            logger.warning("it is unknown whether %s was appended: %s", key, error)
             raise
         if not appended:
-            logger.info("%s was taken by another writer; the commit is tried again", key)
+            logger.info("%s was taken by another writer; the commit is retried", key)
         return appended
 
     def read(self, number: int) -> bytes | None:
@@ -51,7 +51,7 @@ class ObjectTransactionLog:
         return self.objects.read(self.key(number))
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Read object after object until there is none."""
+        """Read objects one after the other until there is none."""
         while (body := self.read(number + 1)) is not None:
             number += 1
             yield number, body
@@ -61,7 +61,7 @@ class ObjectTransactionLog:
         return self.objects.stored_at(self.key(number))
 
     def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Queue up with other writers of this machine (the port says the rest)."""
+        """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self.objects.writer_lock(f"{self.prefix}turn", pause)
 
     def key(self, number: int) -> str:
@@ -73,13 +73,13 @@ class ObjectTransactionLog:
 class ObjectSnapshotStore:
     """A `SnapshotStore` with one object for each part.
 
-    Two writers of one number hold the same state, so a part that is there already, even from
-    a writer that died half-way, is as good as one's own.
+    Two writers of one number hold the same state. So a part that exists already, even from a
+    writer that died before the last part, is not written again.
 
     Attributes:
         objects: The table's objects.
-        prefix: What the parts' keys start with; twenty digits, `-` and the part's name follow.
-        last_part: The part that is written last and makes a snapshot count.
+        prefix: Prefix of the parts' keys; twenty digits, `-` and the part's name follow.
+        last_part: The part that is written last and completes a snapshot.
     """
 
     objects: Objects
@@ -87,7 +87,7 @@ class ObjectSnapshotStore:
     last_part: str = "files.parquet"
 
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
-        """Create each part in its order; one that is there already stays."""
+        """Create each part in its order; an existing part is kept."""
         if not parts or list(parts)[-1] != self.last_part:
             raise BadRequest(
                 f"the last part of a snapshot must be {self.last_part!r}; these are {list(parts)}"
@@ -101,7 +101,7 @@ class ObjectSnapshotStore:
         return created[-1]
 
     def numbers(self) -> tuple[int, ...]:
-        """List the last parts."""
+        """List the last parts; they show which snapshots are complete."""
         name = re.compile(rf"(\d{{20}})-{re.escape(self.last_part)}")
         keys = (info.key.removeprefix(self.prefix) for info in self.objects.listing(self.prefix))
         return tuple(int(found[1]) for key in keys if (found := name.fullmatch(key)))
@@ -111,7 +111,7 @@ class ObjectSnapshotStore:
         key = self.key(number, part)
         body = self.objects.read(key)
         if body is None:
-            raise ObjectNotFound(f"snapshot {number} has no part {part!r}: there is no {key}")
+            raise ObjectNotFound(f"snapshot {number} has no part {part!r}: {key} does not exist")
         return body
 
     def key(self, number: int, part: str) -> str:

@@ -36,13 +36,13 @@ from sleeper.storage.objectstore.objects import BucketObjects
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an instance is.
+    """The location of an instance, with its adapter.
 
     Attributes:
         scheme: `file`, `memory`, `s3` or `gs`.
-        url: The URL as messages name it; for a folder its absolute path.
+        url: The URL for messages; for a folder its absolute path.
         objects: The adapter that reads and writes there.
-        stores: How buckets are reached.
+        stores: How to connect to buckets.
     """
 
     scheme: str
@@ -52,14 +52,14 @@ class Place:
 
     @property
     def default_id(self) -> str:
-        """An instance id from the folder's name (rule INS-1: at most 20 characters)."""
+        """An instance id made from the folder's name (rule INS-1: at most 20 characters)."""
         name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
         return name[:20] or "sleeper"
 
     def enclosing_instance(self) -> str | None:
-        """Return the URL of an instance that this place lies inside of; None where it does not.
+        """Return the URL of an instance whose folder contains this place; None if there is none.
 
-        Parents that may not be read are passed over.
+        Parents that cannot be read are skipped.
         """
         if self.scheme == "file":
             for parent in Path(self.url).resolve().parents:
@@ -84,9 +84,9 @@ def place_of(
 
     Args:
         url: The path of a folder, `file://` and a path, `s3://bucket/folder`, or `memory://`.
-        stores: How buckets are reached.
-        now: The clock (aware, UTC): objects in memory are stamped by it, and before its first
-            write to a folder a process deletes unfinished files that are a day old by it.
+        stores: How to connect to buckets.
+        now: The clock (aware, UTC), for modification times of objects in memory and for the
+            age of temp files, which are deleted before the first write to a folder.
 
     Raises:
         UrlInvalid: the URL is empty, or its scheme is not known.
@@ -113,12 +113,12 @@ def place_of(
 
 
 def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:
-    """Return what is checked when entries are committed among `objects`.
+    """Return the checks for commits to `objects`.
 
     Args:
         objects: The instance's objects.
         read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
-        new_id: Makes an id that no other process uses for its scratch objects.
+        new_id: Makes a unique id for scratch objects.
     """
     if not isinstance(objects, BucketObjects) or objects.client.is_amazon:
         return CommitChecks(read_back=read_back == "always")
@@ -129,7 +129,8 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
 
 
 def job_stores_of(
-    place: Place,
+    objects: Objects,
+    instance_url: str,
     url: str | None,
     settings: Mapping[QueueName, QueueSettings],
     *,
@@ -140,7 +141,8 @@ def job_stores_of(
     """Return where the jobs of an instance are kept. Nothing is read; those in memory are new.
 
     Args:
-        place: Where the instance is.
+        objects: The instance's objects.
+        instance_url: Where the instance is.
         url: The property `sleeper.jobs.url`: `sqlite://` and an absolute path, or None for
             `services/jobs.sqlite` in a folder, and memory for an instance in memory.
         settings: How queues deliver; one that is missing has the default settings.
@@ -153,17 +155,17 @@ def job_stores_of(
     """
     if url is not None:
         path = Path(url.removeprefix("sqlite://"))
-    elif place.scheme == "memory":
-        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
-    elif place.scheme == "file":
-        path = Path(place.url) / paths.JOBS
-    else:
+    elif isinstance(objects, BucketObjects):
         raise PropertiesInvalid(
             {
-                "sleeper.jobs.url": f"{place.url} is in a bucket, which cannot hold queues: set "
+                "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
                 "sleeper.jobs.url to sqlite:///and/an/absolute/path on the machine that runs jobs."
             }
         )
+    elif isinstance(objects, FolderObjects):
+        path = Path(instance_url) / paths.JOBS
+    else:
+        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
     return SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id)
 
 

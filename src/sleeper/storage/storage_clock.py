@@ -1,7 +1,7 @@
-"""What time it is by the clock of the storage: one clock that all writers of an instance share.
+"""The time by the clock of the storage, which all writers of an instance share.
 
-Leases, garbage, orphans and job ids are judged by this time, because the clocks of machines differ
-and the clock of one machine may jump.
+The age of leases, garbage, orphans and job ids is measured by this clock, because the clocks of
+machines differ, and the clock of one machine may jump.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sleeper.ports.objects import Objects
 
 _LOG = getLogger(__name__)
 _ASKED_EVERY = timedelta(minutes=10)
-_DRIFT_MAX = timedelta(seconds=2)  # between the local clock and the ticks, since storage was asked
+_DRIFT_MAX = timedelta(seconds=2)  # between local clock and ticks, since the storage was asked
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What the storage said, and the local clock and ticks when it did."""
+    """The time of the storage, with the local clock and ticks of that moment."""
 
     storage_time: datetime
     local_time: datetime
@@ -30,15 +30,15 @@ class _Answer:
 
 
 class StorageClock:
-    """The time of the storage, asked once and counted on from there. Safe for many threads.
+    """The time of the storage: asked once, then advanced by ticks. Safe for many threads.
 
-    The storage is asked again when its answer is ten minutes old, and when the local clock and
-    the ticks disagree about how old it is: the clock was set, or the machine slept.
+    The storage is asked again when its answer is ten minutes old, and when local clock and ticks
+    disagree about its age, because the clock was set or the machine slept.
 
     Args:
-        objects: The instance's objects; a small one is written to learn the time.
+        objects: The instance's objects; a small one is written to find out the time.
         now: The local clock (aware, UTC).
-        ticks_s: Seconds since any moment, by a clock that is never set.
+        ticks_s: Seconds of a monotonic clock.
         ahead_max: How far the local clock may be ahead of the storage.
     """
 
@@ -58,7 +58,7 @@ class StorageClock:
         self._answer: _Answer | None = None
 
     def time(self) -> datetime:
-        """Return the storage's time, at most two seconds wrong.
+        """Return the storage's time; the error is at most two seconds.
 
         Raises:
             ClockTooFarAhead: the local clock is further ahead of it than is allowed.
@@ -72,7 +72,7 @@ class StorageClock:
             return counted
 
     def _counted_on(self) -> datetime | None:
-        """Return the time by the last answer; None where that cannot be relied on."""
+        """Return the time from the last answer; None if it is no longer reliable."""
         answer = self._answer
         if answer is None:
             return None
@@ -90,9 +90,9 @@ class StorageClock:
         if ahead > self._ahead_max:
             raise ClockTooFarAhead(
                 f"this machine's clock says {answer.local_time:%Y-%m-%d %H:%M:%S} UTC, the "
-                f"storage's {storage_time:%Y-%m-%d %H:%M:%S} UTC: {ahead} ahead, where "
-                f"{self._ahead_max} are allowed. Nothing was written. Set the clock of this "
-                "machine (or that of the storage) right, or raise "
-                "sleeper.clock.skew.max.minutes of the instance."
+                f"storage's {storage_time:%Y-%m-%d %H:%M:%S} UTC. It is {ahead} ahead; at most "
+                f"{self._ahead_max} is allowed. Nothing was written. Correct the clock of this "
+                "machine (or of the storage), or increase the instance's property "
+                "sleeper.clock.skew.max.minutes."
             )
         return answer

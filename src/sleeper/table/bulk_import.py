@@ -25,7 +25,7 @@ from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
-from sleeper.planning.extend_tree import leaves_wanted
+from sleeper.planning.partitions.extend_tree import leaves_wanted
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.frame_sample import sample_frame
@@ -88,8 +88,8 @@ def bulk_import(
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Its settings.
         ignore_extra_columns: As for `ingest`.
-        set_aside: For rows whose key is null; without it such input is refused. A Parquet
-            file for the local engine, a folder that all workers reach for Spark.
+        set_aside: For rows whose key is null; without it such input is refused. A new Parquet
+            file for the local engine, a new folder that driver and workers reach for Spark.
         progress: Called now and then with about how many rows are done, and of how many.
 
     Raises:
@@ -355,7 +355,7 @@ def _commit(
             job,
             store=opened.store,
             guard=guard,
-            discard=partial(_delete_files, imported.references, opened.files),
+            discard=partial(_delete_files, imported.references, opened.files, request.set_aside),
         )
     if isinstance(number, JobRecord):
         return done_before(job.job_id, number, choice, extended.leaves_after)
@@ -375,8 +375,13 @@ def _commit(
     )
 
 
-def _delete_files(references: Sequence[FileReference], files: Objects) -> None:
-    """Delete data files and their sketches. What stays is referenced by nobody."""
+def _delete_files(
+    references: Sequence[FileReference], files: Objects, set_aside: Path | None
+) -> None:
+    """Delete data files, their sketches and rows set aside. What stays is referenced by nobody."""
+    if set_aside is not None:
+        _log.info("deleting the rows set aside in %s: the import was not committed", set_aside)
+        shutil.rmtree(set_aside, ignore_errors=True)
     names = [reference.filename for reference in references]
     try:
         files.delete([*names, *map(paths.sketch_file, names)])

@@ -16,7 +16,12 @@ from sleeper.errors import BadRequest
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
-from sleeper.operations.maintenance.compact import CompactionJobResult, Runner, write_output
+from sleeper.operations.maintenance.compact import (
+    CompactionJobResult,
+    Runner,
+    should_stop,
+    write_output,
+)
 from sleeper.operations.maintenance.compact import compact as run_compactions
 from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
 from sleeper.operations.maintenance.release_jobs import (
@@ -46,6 +51,8 @@ class CompactionSummary:
         plan: What was decided for each leaf.
         jobs: What became of each job, in the order they ran.
         pushed_down: References of split partitions that were moved to leaves before.
+        stopped: True when jobs were not run, because the first ones failed for a reason that all
+            share: the table's function, or a Python of Spark's workers that cannot run Sleeper.
         released: Ids of jobs that had claimed files and did not end in time.
         transaction: The table's transaction number afterwards.
     """
@@ -53,6 +60,7 @@ class CompactionSummary:
     plan: CompactionPlan
     jobs: tuple[CompactionJobResult, ...]
     pushed_down: int
+    stopped: bool = False
     released: tuple[str, ...]
     transaction: int
 
@@ -97,13 +105,12 @@ def compact(
         progress: Called with how many jobs have ended, and of how many.
 
     Returns:
-        What was done. Jobs that failed are told in it; the table is readable all the same.
+        What was done, and which jobs failed; the table is readable all the same.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
-        BadRequest: workers and a session are both given, or the instance is in memory and Spark
-            cannot reach it.
+        BadRequest: workers and a session are both given, or Spark cannot reach the instance.
 
     Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
@@ -115,17 +122,21 @@ def compact(
     plan = partial(_plan, self, opened, all_files=all_files)
     first = plan(opened.store.refresh())
     ended: list[CompactionJobResult] = []
+    stopped = False
     jobs_max = 2 * workers if spark is None else SPARK_JOBS_AT_ONCE
     with JobClaims(opened.store, _claim_settings(self, lease, jobs_max)) as held:
-        for jobs in held.rounds(first.jobs, (lambda at: plan(at).jobs) if all_files else None):
-            with closing(_run_jobs(opened, jobs, reading, run)) as results:
-                for result in results:
-                    ended.append(result)
-                    progress(len(ended), held.planned)
+        rounds = held.rounds(first.jobs, (lambda at: plan(at).jobs) if all_files else None)
+        with closing(_results(opened, rounds, reading, run)) as results:
+            for result in results:
+                ended.append(result)
+                progress(len(ended), held.planned)
+                if stopped := len(ended) < held.planned and should_stop(ended):
+                    break
     return CompactionSummary(
         plan=first,
         jobs=tuple(ended),
         pushed_down=moved,
+        stopped=stopped,
         released=tuple(sorted({claim.job_id for claim in released.claims})),
         transaction=opened.store.state().number,
     )
@@ -195,23 +206,27 @@ def _runner(
     return partial(cached_table_reader, files), compaction_runner(spark, files.files, title=title)
 
 
-def _run_jobs(
+def _results(
     opened: OpenedTable,
-    jobs: Iterable[CompactionJob],
+    rounds: Iterable[Iterable[CompactionJob]],
     reading: Callable[[], TableReader],
     run: Runner,
 ) -> Generator[CompactionJobResult, None, None]:
+    """Run the jobs of each round, and yield what became of each as it ends."""
     write = partial(
         write_output,
         reading=reading,
         files=opened.files,
         settings=write_settings(opened.properties.parquet),
     )
-    return run_compactions(
-        jobs,
-        store=opened.store,
-        files=opened.files,
-        write=write,
-        run=run,
-        orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
-    )
+    for jobs in rounds:
+        results = run_compactions(
+            jobs,
+            store=opened.store,
+            files=opened.files,
+            write=write,
+            run=run,
+            orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
+        )
+        with closing(results):
+            yield from results

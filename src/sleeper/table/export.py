@@ -16,6 +16,7 @@ from sleeper.errors import DataDamaged, UrlInvalid
 from sleeper.model.object_stores import is_bucket_url, split_url
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.operations.export import export as write_parts
+from sleeper.operations.old_versions import deletions_reported
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
 from sleeper.storage.local.folder import FolderObjects
@@ -75,7 +76,7 @@ def export(
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema.
-        VersionNotFound: there is no transaction `as_of`.
+        VersionNotFound: there is no transaction `as_of`, or its files were deleted.
         AlreadyExists: something is at the target already.
         UrlInvalid: the target is neither a folder nor in a bucket.
         DataDamaged: a file of the table is missing or wrong.
@@ -93,7 +94,9 @@ def export(
     store = opened.store
     state = store.refresh() if number is None else store.at(number)
     plan = plan_export(state, self.schema, asked, columns=columns)
-    exported = _write_to(self, place, _writer(self, opened, plan, spark, progress))
+    write = _writer(self, opened, plan, spark, progress)
+    with deletions_reported(state, store=store, files=opened.files):
+        exported = _write_to(self, place, write)
     return ExportResult(
         files=tuple(part.name for part in exported.parts),
         rows=exported.row_count,

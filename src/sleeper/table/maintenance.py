@@ -14,10 +14,10 @@ from sleeper.operations.maintenance.push_down_references import push_down_refere
 from sleeper.operations.maintenance.split_leaf import SplitResult, sized_leaves, split_leaf
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans as sweep
-from sleeper.planning.merges import SiblingLeaves, merging_threshold
-from sleeper.planning.merges import small_siblings as plan_merges
-from sleeper.planning.splits import LeafSize
-from sleeper.planning.splits import leaf_sizes as plan_splits
+from sleeper.planning.partitions.merges import SiblingLeaves, merging_threshold
+from sleeper.planning.partitions.merges import small_siblings as plan_merges
+from sleeper.planning.partitions.splits import LeafSize
+from sleeper.planning.partitions.splits import leaf_sizes as plan_splits
 from sleeper.table.handle import OpenedTable, TableHandle
 
 _NO_WAIT = datetime.max.replace(tzinfo=UTC)

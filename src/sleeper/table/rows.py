@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sleeper.model.queries import (
 from sleeper.model.schema import Schema
 from sleeper.operations import ingest as standard_ingest
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
+from sleeper.operations.old_versions import read_version
 from sleeper.operations.query import query_key, query_keys, query_regions
 from sleeper.table.handle import TableHandle
 from sleeper.table.instance_context import InstanceContext
@@ -114,7 +116,7 @@ def query(
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema.
-        VersionNotFound: there is no transaction `as_of`.
+        VersionNotFound: there is no transaction `as_of`, or its files were deleted.
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
@@ -125,12 +127,17 @@ def query(
     opened = self._current()
     state = opened.store.refresh() if number is None else opened.store.at(number)
     now_ms = int(self._context.now().timestamp() * 1000)
+    reader = opened.reader
     if asked == "key":
-        return query_key(opened.reader, state, key, columns, now_ms)
-    if asked == "keys":
-        return query_keys(opened.reader, state, keys, columns, now_ms)
-    found = asked_regions(self.schema, range, regions)
-    return query_regions(opened.reader, state, found, columns, now_ms)
+        answer = partial(query_key, reader, state, key, columns, now_ms)
+    elif asked == "keys":
+        answer = partial(query_keys, reader, state, keys, columns, now_ms)
+    else:
+        found = asked_regions(self.schema, range, regions)
+        answer = partial(query_regions, reader, state, found, columns, now_ms)
+    if number is None:
+        return answer()
+    return read_version(answer, state, store=opened.store, files=opened.files)
 
 
 def path_aside(set_aside: object) -> Path | None:

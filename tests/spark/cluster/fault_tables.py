@@ -50,6 +50,16 @@ class Scene:
         rows = spark.range(0, ROWS.num_rows, 1, 4).selectExpr("id", "2 * id AS n")
         return rows.mapInArrow(noted(marks), rows.schema)
 
+    def add_rows_without_a_key(self, values: list[int]) -> None:
+        """Add a file that is read first, of rows whose key is null."""
+        nulls = pa.table({"id": pa.nulls(len(values), pa.int64()), "n": values})
+        pq.write_table(nulls, self.inputs / "0-nulls.parquet")
+
+    def frame_of_inputs(self, spark, marks: Path):
+        """The input files as a DataFrame; a mark is left for each time a part of it is read."""
+        rows = spark.read.parquet(str(self.inputs))
+        return rows.mapInArrow(noted(marks), rows.schema)
+
     def files(self) -> set[str]:
         """The table's data files and sketches, and all hidden files but for locks."""
         root = self.folder / "instance"

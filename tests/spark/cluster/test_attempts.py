@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import StorageFailed, StorageFull
@@ -71,6 +72,37 @@ def test_an_executor_that_is_killed_takes_its_blocks_along_and_no_row(cluster, s
     assert len(readers(faults.marks)) > 4  # each of the four partitions, and some again
     scene.check_all_there()
     assert sorted(scene.orphans().elements()) == [DATA, SKETCH]
+
+
+AGAIN = {
+    "a worker is killed while it reads": (Fault("read", "kill process", "/1.parquet"), "files"),
+    "a task that writes fails": (Fault("open", "raise", DATA), "files"),
+    "an executor is killed with its blocks": (
+        Fault("close", "kill executor", DATA, after=True),
+        "a DataFrame",
+    ),
+}
+
+
+@pytest.mark.parametrize(("fault", "source"), AGAIN.values(), ids=AGAIN.keys())
+def test_rows_set_aside_are_there_once(cluster, scene, tmp_path, fault, source):
+    """Tasks that are run again set the same rows aside again; the folder has each of them once."""
+    scene.add_rows_without_a_key([11, 12])
+    table, faults = scene.with_faults(fault)
+    files = source == "files"
+    data = f"faulty://{scene.inputs}" if files else scene.frame_of_inputs(cluster, faults.marks)
+
+    result = table.bulk_import(
+        data, engine="spark", spark=cluster, set_aside=tmp_path / "aside" / "rows"
+    )
+
+    assert faults.happened() == 1
+    assert result.rows_set_aside == 2
+    aside = tmp_path / "aside"
+    names = [str(path.relative_to(aside)) for path in aside.rglob("*")]
+    assert sorted(names) == ["rows", "rows/part-00000.parquet"]
+    assert sorted(pq.read_table(aside / "rows")["n"].to_pylist()) == [11, 12]
+    scene.check_all_there()
 
 
 def test_a_disk_that_stays_full_is_told_as_such(cluster, scene):

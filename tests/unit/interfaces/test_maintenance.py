@@ -47,6 +47,19 @@ def test_files_are_merged(url):
     assert count(url) == 5 * len(ROWS)
 
 
+def test_a_job_that_fails_names_its_leaf_and_the_function(url):
+    """Each line on stderr says which leaf; the exit code says that not all was done."""
+    table = sleeper_package.connect(url).table("trips")
+    table.set_properties({"sleeper.table.function": "no_such_module:clean"})
+    leaves = {reference.partition_id[:8] for reference in table.references()}
+
+    done = sleeper("compact", "trips", "--instance", url)
+
+    assert done.exit_code == 1
+    for leaf in leaves:
+        assert f"of leaf {leaf} failed: sleeper.table.function is 'no_such_module:" in done.stderr
+
+
 def test_a_plan_says_why(url):
     """Nothing is changed by `--explain`."""
     assert sleeper("compact", "trips", "--instance", url).exit_code == 0
@@ -56,7 +69,7 @@ def test_a_plan_says_why(url):
         sleeper("compact", "trips", "--explain", "--all-files", "--json", "--instance", url)
     )
 
-    assert "there is no other file to merge its file with" in shown.stdout
+    assert "it has one file, and no other to merge it with" in shown.stdout
     assert [leaf["reason"] for leaf in plan["leaves"]] == 2 * ["it has one file already"]
 
 

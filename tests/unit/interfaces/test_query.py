@@ -208,7 +208,7 @@ class TestOutput:
     @pytest.mark.parametrize(
         ("options", "complaint"),
         [
-            (["--key", "day=soon"], "'soon' is no value for key field 'day'"),
+            (["--key", "day=soon"], "'soon' is not a value for key field 'day'"),
             (["--key", "fare=1"], "was not a row key field"),
             (["--range", "day=3,2"], "minimum 3 above its maximum 2"),
             (["--columns", "taxi,price"], "no column 'price'; it has taxi, day, at, fare"),

@@ -19,7 +19,7 @@ from xxhash import xxh64_intdigest
 from sleeper.lookup.parquet import compact_protocol as thrift
 from sleeper.lookup.parquet.bloom import filter_key, hash_array, read_filter
 from sleeper.lookup.parquet.footer import read_footer
-from sleeper.lookup.parquet.seal import SealedOutput
+from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 from sleeper.lookup.values import comparable_array
 

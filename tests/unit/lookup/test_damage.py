@@ -14,7 +14,8 @@ import pytest
 
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.footer import read_footer
-from sleeper.lookup.parquet.seal import SEAL_MAGIC, SealedOutput, seal_size
+from sleeper.lookup.parquet.seal import SEAL_MAGIC, seal_size
+from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 
 SCHEMA = pa.schema(

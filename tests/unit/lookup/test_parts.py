@@ -23,7 +23,7 @@ from sleeper.lookup.parquet.page_index import (
     read_offset_index,
 )
 from sleeper.lookup.parquet.pages import decompress, usual_header
-from sleeper.lookup.parquet.seal import SealedOutput
+from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 from sleeper.lookup.values import positions
 
@@ -289,7 +289,9 @@ class TestSeal:
         assert context.sql("select v from t where k = 4321").to_pydict() == {"v": ["4321"]}
 
     def test_it_is_a_few_bytes_an_index(self, tmp_path):
-        """Eight bytes for each column of each row group, and twenty for the whole."""
+        """Eight bytes for each column of each row group, and twenty for the whole; page sums take
+        four for each page, and eight for each column of a row group, and sixteen.
+        """
         table = pa.table(
             {"k": pa.array(range(100), pa.int64()), "v": pa.array(range(100), pa.int64())}
         )
@@ -302,7 +304,7 @@ class TestSeal:
             writer.write_table(table, row_group_size=50)
             output.hold()
 
-        assert sealed.stat().st_size - plain.stat().st_size == 2 * 2 * 8 + 20
+        assert sealed.stat().st_size - plain.stat().st_size == 2 * 2 * 8 + 20 + 4 * (4 * 2 + 8) + 16
 
 
 class TestIndexCache:

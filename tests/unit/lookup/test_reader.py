@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
-from sleeper.lookup.parquet.seal import SealedOutput
+from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 
 TEXTS = ("", "a", "a\0", "a\0\0", "b", "é", "￿", "\U0001f600", "k" * 300, "zz", "z\x7f")

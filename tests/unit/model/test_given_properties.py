@@ -63,12 +63,12 @@ class TestValues:
     @pytest.mark.parametrize("name", [5, None, b"sleeper.id", "", " ", "\ud800"])
     def test_a_name_that_is_no_text_is_refused(self, name):
         """Also an empty one."""
-        with pytest.raises(PropertiesInvalid, match="is no name of a property"):
+        with pytest.raises(PropertiesInvalid, match="is not a property name"):
             property_texts({name: "x"})
 
     def test_text_that_no_file_can_hold_is_refused(self):
         """Half of a surrogate pair is no Unicode text."""
-        with pytest.raises(PropertiesInvalid, match="no Unicode text"):
+        with pytest.raises(PropertiesInvalid, match="not valid Unicode"):
             property_texts({"sleeper.id": "\ud800"})
 
     def test_every_wrong_value_is_reported(self):

@@ -166,14 +166,14 @@ class TestCheckedValue:
     )
     def test_other_values_are_refused(self, kind, wrong):
         """The message names the field, the value and what is wanted."""
-        with pytest.raises(QueryInvalid, match=r"no value for key field 'k': it wants"):
+        with pytest.raises(QueryInvalid, match=r"not a value for key field 'k': it must be"):
             checked_value(field(kind), wrong)
 
     def test_an_instant_that_utc_cannot_hold_is_refused(self):
         """One hour into year 1 east of Greenwich is year 0 in UTC."""
         too_early = datetime.min.replace(tzinfo=timezone(timedelta(hours=2)))
 
-        with pytest.raises(QueryInvalid, match="no value for key field 'k'"):
+        with pytest.raises(QueryInvalid, match="not a value for key field 'k'"):
             checked_value(field(Primitive.TIMESTAMP), too_early)
 
 
@@ -230,7 +230,7 @@ class TestText:
     )
     def test_what_is_no_value_is_refused(self, kind, text, base64_encoded):
         """Base64 that is none, or holds no UTF-8, a timestamp that lacks its zone."""
-        with pytest.raises(QueryInvalid, match="no value for key field 'k'"):
+        with pytest.raises(QueryInvalid, match="not a value for key field 'k'"):
             value_from_text(field(kind), text, base64_encoded=base64_encoded)
 
 

@@ -236,7 +236,7 @@ class TestChecks:
         parent, lower, upper = self.valid()
         stray = replace(lower, partition_id="stray")
 
-        with pytest.raises(SplitInvalid, match="1 partitions hang on no parent"):
+        with pytest.raises(SplitInvalid, match="1 partitions have no parent"):
             PartitionTree.of([parent, lower, upper, stray])
 
     @pytest.mark.parametrize(
@@ -263,11 +263,11 @@ class TestChecks:
                     p,
                     [lower, replace(upper, region=upper.region.with_range(0, Range(1, None)))],
                 ),
-                "do not meet at one point",
+                "do not share one split point",
             ),
             (
                 lambda p, lower, upper: (p, [replace(lower, region=p.region), upper]),
-                "do not meet at one point",
+                "do not share one split point",
             ),
             (
                 lambda p, lower, upper: (

@@ -106,7 +106,7 @@ class TestProcessing:
 
         assert refused.value.failures == {
             FILTERS: f"{FILTERS} is 'ageOff(a,1)': rows cannot age by field 'a', because count(a) "
-            "puts a number of rows in the place of its times."
+            "replaces its times by a number of rows."
         }
 
 
@@ -350,8 +350,8 @@ class TestFirstLastAndCount:
     def test_first_and_last_exclude_each_other(self):
         """One row has one sort key."""
         assert refusal("first(a),last(b)") == (
-            "first and last cannot both be used in one table: of all rows of a row key one is "
-            "left, and it has one sort key, either the least or the greatest."
+            "first and last cannot both be used in one table: one row is kept for each row "
+            "key, and it has either the least or the greatest sort key."
         )
 
     @pytest.mark.parametrize("operation", ["first", "last"])
@@ -360,8 +360,8 @@ class TestFirstLastAndCount:
         schema = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("a", Primitive.LONG)])
 
         assert refusal(f"{operation}(a)", schema) == (
-            f"{operation} goes by the order of sort keys, and the schema has none: there is no "
-            f"{operation} row."
+            f"{operation} needs sort keys, which order the rows of a row key, and the schema has "
+            "none."
         )
 
 

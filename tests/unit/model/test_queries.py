@@ -39,7 +39,7 @@ class TestExactKeys:
             (("a", 1, 2), "a row key has 2 values"),
             (("a", "1"), "integer of 64 bits"),
             ({"v": "x"}, 'Key "v" was not a row key field'),
-            ((None, 1), "wants a string"),
+            ((None, 1), "must be a string"),
         ],
     )
     def test_a_wrong_key_is_refused_with_what_would_be_right(self, key, says):

@@ -145,7 +145,7 @@ def test_a_worker_that_ends_by_itself_is_not_taken_for_killed():
     """Memory is not blamed, and the message says where to look."""
     done = dict(run_pieces([7, 8], os._exit, workers=2))
 
-    assert "it ended by itself with code 7. What it wrote to stderr" in str(done[7])
+    assert "it exited with code 7. See its output on stderr" in str(done[7])
 
 
 def test_pieces_are_taken_when_a_worker_is_free_for_them():

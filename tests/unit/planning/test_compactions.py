@@ -130,7 +130,7 @@ class TestSizeRatio:
         assert len(plan(state, batch_files=4).jobs) == 3
         assert merged(planned) == [[2, 3, 4, 5]]
         assert planned.leaves[0].reason == "2 more wait for jobs that run there"
-        assert full.leaves[0].reason == "1 jobs run there, as many as may at once"
+        assert full.leaves[0].reason == "1 jobs run there, which is the maximum"
         assert full.jobs == ()
 
 
@@ -171,7 +171,7 @@ class TestLimit:
 
         assert [len(leaf.jobs) for leaf in planned.leaves] == [1, 0]
         assert planned.held_back == 1
-        assert "as many jobs as may be" in planned.leaves[1].reason
+        assert "maximum number of outstanding jobs" in planned.leaves[1].reason
 
     def test_none_are_created_while_too_many_are_outstanding(self):
         """A limit that was lowered meanwhile is no error."""
@@ -222,7 +222,7 @@ def test_every_leaf_with_files_says_why_it_has_no_job():
     reasons = [leaf.reason for leaf in plan(state).leaves]
 
     assert reasons == [
-        "there is no other file to merge its file with",
+        "it has one file, and no other to merge it with",
         "each file is too large beside those with fewer rows (3 times its rows are more than theirs)",
         "jobs have claimed all of its files",
     ]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
 from sleeper.model.files import ClaimOwner
+from sleeper.state import snapshot
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
@@ -99,6 +100,22 @@ class TestSnapshot:
                 continue
 
         assert contents(read_back(table, schema)) == contents(table)
+
+
+def test_names_of_files_are_decoded_once(table, monkeypatch):
+    """Those of a million files are 104 MB: twice would be too much."""
+    parts = snapshot_parts(table, SCHEMA)
+    decoded = []
+    column = snapshot._Columns.column
+    monkeypatch.setattr(
+        snapshot._Columns,
+        "column",
+        lambda columns, name: decoded.append(name) or column(columns, name),
+    )
+
+    state_from_parts(table.number, parts.__getitem__, SCHEMA)
+
+    assert decoded.count("filename") == 1
 
 
 class TestDamage:

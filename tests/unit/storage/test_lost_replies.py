@@ -107,7 +107,7 @@ class TestTransactionLog:
         log.append(1, b"mine")
 
         lost, taken = [record.getMessage() for record in caplog.records]
-        assert lost.startswith(f"no answer says whether {log.key(1)} was appended")
+        assert lost.startswith(f"it is unknown whether {log.key(1)} was appended")
         assert taken.startswith(f"{log.key(1)} was taken by another writer")
 
 

@@ -22,6 +22,14 @@ BUGS = (
         tests=UPKEEP,
     ),
     Bug(
+        name="deleted-versions-are-damage",
+        breaks="A version whose files the collector has deleted is reported as damaged.",
+        module="table/rows.py",
+        right="    return read_version(answer, state, store=opened.store, files=opened.files)\n",
+        wrong="    return answer()\n",
+        tests=("tests/stories/test_time_travel.py",),
+    ),
+    Bug(
         name="dates-believed",
         breaks="The collector takes an entry's date for the time at which it was stored.",
         module="operations/maintenance/collect_garbage.py",
@@ -156,10 +164,10 @@ BUGS = (
     Bug(
         name="most-rows-of-the-least-key",
         breaks="A leaf whose least key is its median is never split.",
-        module="planning/splits.py",
+        module="planning/partitions/splits.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
-        tests=("tests/unit/planning/test_splits.py",),
+        tests=("tests/unit/planning/partitions/test_splits.py",),
     ),
     Bug(
         name="collectors-race-once",

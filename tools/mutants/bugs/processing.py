@@ -55,4 +55,12 @@ BUGS = (
         wrong='_reduce(pc.is_valid(column).cast(column.type), "sum", groups.starts)',
         tests=PROCESSING,
     ),
+    Bug(
+        name="failing-function-run-in-every-leaf",
+        breaks="A compaction goes on through all leaves, though the function always fails.",
+        module="operations/maintenance/compact.py",
+        right="    stop = len(ended) >= _FAILURES_MAX and all(\n",
+        wrong="    stop = len(ended) > 1000 and all(\n",
+        tests=("tests/stories/test_own_processing.py",),
+    ),
 )

@@ -12,6 +12,14 @@ UNFINISHED = ("tests/unit/storage/test_unfinished_files.py",)
 
 BUGS = (
     Bug(
+        name="link-to-nothing-is-an-entry",
+        breaks="What is no file counts as another writer's entry, and commits fail for ever.",
+        module="storage/local/folder.py",
+        right="        if os.path.lexists(path) and not os.path.isfile(path):\n",
+        wrong="        if os.path.isdir(path):\n",
+        tests=("tests/contracts/test_folder_refusals.py",),
+    ),
+    Bug(
         name="entry-not-read-back",
         breaks="An entry that another writer replaces at once counts as committed.",
         module="storage/checked_log.py",

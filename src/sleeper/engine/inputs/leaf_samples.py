@@ -1,4 +1,4 @@
-"""A sample of row keys, leaf by leaf, as planning asks for it (`planning/extend_tree`)."""
+"""A sample of row keys, leaf by leaf, as planning asks for it (`planning.partitions`)."""
 
 from __future__ import annotations
 

@@ -19,21 +19,18 @@ class SetAside:
     With no rows there is no file. `keep` makes it appear; `drop` leaves nothing, even after that.
 
     Args:
-        path: The file to make.
-        replace: Replace a file of this name, as a task of Spark that is tried again does;
-            otherwise what is there is never touched.
+        path: The file to make. A file that is there is never touched.
 
     Raises:
         AlreadyExists: something is at `path`, such as the input itself, or another job's rows.
     """
 
-    def __init__(self, path: Path, *, replace: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._replace = replace
         self._unfinished: UnfinishedFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._kept = False
-        if not replace and os.path.lexists(path):
+        if os.path.lexists(path):
             raise taken(path)
 
     def add(self, rows: pa.Table) -> None:
@@ -66,7 +63,7 @@ class SetAside:
             self._writer.close()
         except OSError as error:
             raise self._failure(error) from error
-        self._unfinished.appear(replace=self._replace)
+        self._unfinished.appear(replace=False)
         self._kept = True
 
     def drop(self) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.parquet.file_end import ReadRanges, range_reader
@@ -71,7 +72,11 @@ def verify_pages(files: Objects, filename: str) -> VerifiedFile:
         size_bytes = files.size(filename)
         index = open_file(filename, size_bytes, read)
         index.check_indexes(read)
-        flags = _verify_chunks(index.footer, read)
+        if index.has_page_sums:
+            check_all_runs(index, read)
+            flags = {True}
+        else:
+            flags = _verify_chunks(index.footer, read)
         if len(flags) > 1:
             raise ValueError("some of its pages have checksums and others have none")
     except ObjectNotFound as error:
@@ -91,37 +96,33 @@ def verify_pages(files: Objects, filename: str) -> VerifiedFile:
     )
 
 
-def verify_some_pages(
-    index: ParquetIndex, wanted: Iterable[tuple[int, int, Sequence[int]]], read: ReadRanges
-) -> None:
+def verify_some_pages(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> None:
     """Check some pages of a file, whose locations the index has loaded.
 
     Args:
         index: The file's.
-        wanted: Row group, leaf, and ascending numbers of its pages. A dictionary is checked with
-            the pages that need it.
+        runs: The pages. A dictionary is checked with the pages that need it.
         read: Reads the file.
 
     Raises:
         ValueError: a page is damaged, or has no checksum in a file that is sealed.
     """
-    pieces = (
-        piece for group, leaf, pages in wanted for piece in _pieces_of(index, group, leaf, pages)
-    )
-    flags = _verify_all(pieces, read)
+    if index.has_page_sums:
+        check_runs(index, runs, read)
+        return
+    flags = _verify_all((piece for run in runs for piece in _pieces_of(index, run)), read)
     if len(flags) > 1 or (index.is_sealed and False in flags):
         raise ValueError("some of its pages have no checksums, as all should")
 
 
-def _pieces_of(
-    index: ParquetIndex, group: int, number: int, pages: Sequence[int]
-) -> Iterator[_Piece]:
-    """Cut a chunk into runs of adjacent pages; its dictionary comes first."""
+def _pieces_of(index: ParquetIndex, run: PageRun) -> Iterator[_Piece]:
+    """Cut a run between pages; the dictionary of its chunk comes first."""
+    group, number = run.group, run.leaf
     about, leaf = index.chunk(group, number), index.footer.leaves[number]
     locations = index.locations(group, number)
     counts = index.value_counts(group, number) if leaf.repetition_max else locations.row_counts
     chunk = _Chunk(
-        place=_place(group, leaf),
+        place=place_of(group, leaf),
         about=about,
         leaf=leaf,
         locations=locations,
@@ -129,18 +130,15 @@ def _pieces_of(
     )
     starts = [about.offset, *(locations.offsets[1:].tolist())]
     ends = (locations.offsets + locations.sizes).tolist()
-    if pages[0] and locations.offsets[0] > about.offset:
+    if run.first and locations.offsets[0] > about.offset:
         size = int(locations.offsets[0]) - about.offset
         yield _Piece(chunk=chunk, offset=about.offset, length=size, first=0, last=0)
-    first = last = pages[0]
-    for page in [*pages[1:], None]:
-        if page == last + 1 and ends[page] - starts[first] <= _READ_BYTES:
-            last = page
-            continue
-        size = ends[last] - starts[first]
-        yield _Piece(chunk=chunk, offset=starts[first], length=size, first=first, last=last + 1)
-        if page is not None:
-            first = last = page
+    first = run.first
+    for page in range(run.first + 1, run.end + 1):
+        if page == run.end or ends[page] - starts[first] > _READ_BYTES:
+            size = ends[page - 1] - starts[first]
+            yield _Piece(chunk=chunk, offset=starts[first], length=size, first=first, last=page)
+            first = page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +224,7 @@ def _indexed(
     blobs = dict(zip(places, read(places) if places else (), strict=True))
     for group, number in chosen:
         chunk, leaf = footer.chunks[group][number], footer.leaves[number]
-        place = _place(group, leaf)
+        place = place_of(group, leaf)
         with _told(place):
             locations, counts = _expected(chunk, leaf, footer.row_counts[group], blobs)
         yield _Chunk(place=place, about=chunk, leaf=leaf, locations=locations, value_counts=counts)
@@ -250,10 +248,6 @@ def _expected(
         repetition_max=leaf.repetition_max,
     )
     return locations, None if counts is None else counts[0].tolist()
-
-
-def _place(group: int, leaf: Leaf) -> str:
-    return f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
 
 
 def _pieces(chunk: _Chunk) -> Iterator[_Piece]:

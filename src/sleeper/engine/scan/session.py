@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.errors import BadRequest
+from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
@@ -186,6 +186,12 @@ def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -
 def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> Any:
     from datafusion import object_store  # noqa: PLC0415 - as in `datafusion`
 
+    if settings.ca_file and not settings.has_ssl_cert_file and not settings.allow_http:
+        raise StorageFailed(
+            f"key ranges of {scheme}://{bucket} are read by DataFusion, which does not know "
+            "AWS_CA_BUNDLE and would not trust the store: set SSL_CERT_FILE to the file that "
+            f"AWS_CA_BUNDLE names, {settings.ca_file}"
+        )
     if scheme == "gs":
         return object_store.GoogleCloud(bucket)
     return object_store.AmazonS3(

@@ -7,8 +7,9 @@ chooses them, or some more.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -17,11 +18,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from sleeper.engine.scan.page_checksums import verify_some_pages
-from sleeper.lookup.page_ranges import as_ranges, cover_rows, covered
+from sleeper.engine.scan.page_runs import PageRun
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
@@ -31,7 +31,8 @@ from sleeper.model.ranges import Region
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-Flags = npt.NDArray[np.bool_]
+Limits = Sequence[tuple[Any, Any]]
+"""Ranges of the first row key, comparable with the limits of pages, by their least values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +41,16 @@ class UncheckedPages:
 
     Attributes:
         filename: The file.
-        pages: Row group, leaf, and ascending numbers of its pages.
+        runs: The pages.
         group_bytes: What each row group has of them, in the order of the file.
         group_minimums: The least first row key of these row groups, as their limits say; None
             where they do not.
     """
 
     filename: str
-    pages: tuple[tuple[int, int, list[int]], ...]
+    runs: tuple[PageRun, ...]
     group_bytes: tuple[int, ...]
     group_minimums: tuple[Any, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """How large they are together."""
-        return sum(self.group_bytes)
 
 
 class VerifiedPages:
@@ -124,11 +120,11 @@ class VerifiedPages:
         """
 
         def verify(index: ParquetIndex, read: ReadRanges) -> dict[tuple[int, int], int]:
-            verify_some_pages(index, wanted.pages, read)
-            counts = {}
-            for group, leaf, _ in wanted.pages:
-                counts[group, leaf] = len(index.locations(group, leaf).offsets)
-            return counts
+            verify_some_pages(index, wanted.runs, read)
+            return {
+                (run.group, run.leaf): len(index.locations(run.group, run.leaf).offsets)
+                for run in wanted.runs
+            }
 
         page_counts = self._lookup.inspect(wanted.filename, verify)
         self._remember(wanted, page_counts)
@@ -140,13 +136,12 @@ class VerifiedPages:
                 checked = _CheckedFile()
                 self._bytes += _ENTRY_BYTES
             self._files[wanted.filename] = checked
-            for group, leaf, pages in wanted.pages:
+            for group, leaf, first, end in wanted.runs:
                 flags = checked.flags.get((group, leaf))
                 if flags is None:
-                    flags = np.zeros(page_counts[group, leaf], np.bool_)
-                    checked.flags[group, leaf] = flags
-                    self._bytes += _ENTRY_BYTES + flags.nbytes
-                flags[pages] = True
+                    flags = checked.flags[group, leaf] = bytearray(page_counts[group, leaf])
+                    self._bytes += _ENTRY_BYTES + len(flags)
+                flags[first:end] = b"\1" * (end - first)
             while self._bytes > self._bytes_max and len(self._files) > 1:
                 _, dropped = self._files.popitem(last=False)
                 self._bytes -= dropped.size_bytes
@@ -164,117 +159,126 @@ class VerifiedPages:
         leaves = tuple(leaf for name in columns for leaf in bound[name].column.leaves)
         limits = _first_key_limits(regions) if regions else None
         bounds = index.group_bounds(key_leaf)
+        row_counts = index.footer.row_counts
         groups = [
             group
-            for group in _places_between(bounds, limits)
-            if index.footer.row_counts[group] and not checked.has_all(group, leaves)
+            for low, high in _places_between(bounds, limits)
+            for group in range(low, high)
+            if row_counts[group] and not checked.has_all(group, leaves)
         ]
         if not groups:
             return None
         index.load(groups, leaves, (key_leaf,), read)
-        chosen: list[tuple[int, int, list[int]]] = []
+        runs: list[PageRun] = []
         sizes, minimums = [], []
         for group in groups:
-            before = len(chosen)
-            size = 0
-            for leaf, pages in _pages_of_rows(index, group, leaves, key_leaf, limits):
-                left = checked.left_of(group, leaf, pages)
-                if len(left):
-                    chosen.append((group, leaf, left.tolist()))
-                    size += int(index.locations(group, leaf).sizes[left].sum())
-            if len(chosen) > before:
-                sizes.append(size)
+            before = len(runs)
+            runs += checked.left_of(_runs_of_rows(index, group, leaves, key_leaf, limits))
+            if len(runs) > before:
+                sizes.append(sum(_size_of(index, run) for run in runs[before:]))
                 minimums.append(bounds.minimums[group])
-        if not chosen:
+        if not runs:
             return None
-        return UncheckedPages(index.filename, tuple(chosen), tuple(sizes), tuple(minimums))
+        return UncheckedPages(index.filename, tuple(runs), tuple(sizes), tuple(minimums))
 
 
-_ENTRY_BYTES = 250  # of a flag array and its place in a dict, beside the flags
+_ENTRY_BYTES = 250  # of the flags of a column chunk and their place in a dict, beside the flags
 
 
 class _CheckedFile:
-    """The pages of one file that were checked: a flag for each, by row group and leaf."""
+    """The pages of one file that were checked: a byte for each, by row group and leaf."""
 
     __slots__ = ("flags",)
 
     def __init__(self) -> None:
-        self.flags: dict[tuple[int, int], Flags] = {}
+        self.flags: dict[tuple[int, int], bytearray] = {}
 
     @property
     def size_bytes(self) -> int:
-        return _ENTRY_BYTES + sum(_ENTRY_BYTES + flags.nbytes for flags in self.flags.values())
+        return _ENTRY_BYTES + sum(_ENTRY_BYTES + len(flags) for flags in self.flags.values())
 
     def has_all(self, group: int, leaves: Sequence[int]) -> bool:
         """True when all pages of a row group's leaves were checked."""
-        return all(
-            (flags := self.flags.get((group, leaf))) is not None and flags.all() for leaf in leaves
-        )
+        known = self.flags
+        return all((flags := known.get((group, leaf))) and 0 not in flags for leaf in leaves)
 
-    def left_of(self, group: int, leaf: int, pages: Any) -> Any:
-        """Return those of some pages that were not checked."""
-        flags = self.flags.get((group, leaf))
-        return pages if flags is None else pages[~flags[pages]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """Ranges of the first row key, comparable with the limits of pages: `lows[i]` to `highs[i]`."""
-
-    lows: Any
-    highs: Any
+    def left_of(self, runs: Iterable[PageRun]) -> Iterator[PageRun]:
+        """Yield what was not checked of some runs, each from its first such page to its last."""
+        for run in runs:
+            flags = self.flags.get(run[:2])
+            if flags is None:
+                yield run
+            elif (first := flags.find(0, run.first, run.end)) >= 0:
+                yield PageRun(run.group, run.leaf, first, flags.rfind(0, first, run.end) + 1)
 
 
-def _first_key_limits(regions: Sequence[Region]) -> _Limits:
+def _first_key_limits(regions: Sequence[Region]) -> Limits:
     sides = [region.ranges[0] for region in regions]
-    lows = [_as_bound(side.min) for side in sides]
-    open_end = _HIGHEST_BYTES if isinstance(lows[0], bytes) else np.iinfo(np.int64).max
-    highs = [open_end if side.max is None else _as_bound(side.max) for side in sides]
-    kind: Any = np.bytes_ if isinstance(lows[0], bytes) else np.int64
-    return _Limits(np.array(lows, kind), np.array(highs, kind))
+    limits = [
+        (_as_bound(side.min), None if side.max is None else _as_bound(side.max)) for side in sides
+    ]
+    open_end = _HIGHEST_BYTES if isinstance(limits[0][0], bytes) else np.iinfo(np.int64).max
+    return sorted((low, open_end if high is None else high) for low, high in limits)
 
 
 _HIGHEST_BYTES = b"\xff" * BOUND_WIDTH_MAX
 
 
 def _as_bound(value: Any) -> int | bytes:
-    """Return a key value as files store it, cut to the width in which limits are compared."""
+    """Return a key value as bounds hold it: bytes of a limited width, without zeros at the end."""
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, bytes):
-        return value[:BOUND_WIDTH_MAX]
+        return value[:BOUND_WIDTH_MAX].rstrip(b"\0")
     if isinstance(value, datetime):
         return (value - _EPOCH.replace(tzinfo=value.tzinfo)) // _MICROSECOND
     return (value - _EPOCH.date()).days if isinstance(value, date) else int(value)
 
 
-def _places_between(bounds: PageBounds, limits: _Limits | None) -> list[int]:
-    """Return which row groups or pages may hold first row keys of some range."""
-    count = len(bounds.minimums)
+def _places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int, int]]:
+    """Return which row groups or pages may hold first row keys of some range, as disjoint runs."""
     if limits is None:
-        return [*range(count)]
-    low = bounds.maximums.searchsorted(limits.lows, "left")
-    high = bounds.minimums.searchsorted(limits.highs, "right")
-    places: list[int] = covered(low, high, count).tolist()
-    return places
+        return [(0, len(bounds.minimums))]
+    found: list[tuple[int, int]] = []
+    for low, high in limits:
+        first = bisect_left(bounds.maximums, low)
+        _join(found, first, bisect_right(bounds.minimums, high, first))
+    return found
 
 
-def _pages_of_rows(
+def _join(runs: list[tuple[int, int]], first: int, end: int) -> None:
+    """Add a run behind others, none of which begins later; join it with the last if they meet."""
+    if runs and first <= runs[-1][1]:
+        runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+    elif first < end:
+        runs.append((first, end))
+
+
+def _runs_of_rows(
     index: ParquetIndex,
     group: int,
     leaves: Sequence[int],
     key_leaf: int,
-    limits: _Limits | None,
-) -> Iterator[tuple[int, Any]]:
+    limits: Limits | None,
+) -> Iterator[PageRun]:
     """Yield the pages of each leaf that hold rows between the limits."""
     if limits is None:
         for leaf in leaves:
-            yield leaf, np.arange(len(index.locations(group, leaf).offsets))
+            yield PageRun(group, leaf, 0, len(index.locations(group, leaf).offsets))
         return
-    pages = np.array(_places_between(index.bounds(group, key_leaf), limits), np.int64)
-    first, end, _ = as_ranges(pages, np.zeros(len(pages), np.int64))
-    first_rows = index.locations(group, key_leaf).first_rows
-    if len(pages):
-        for leaf in leaves:
-            own_first_rows = index.locations(group, leaf).first_rows
-            yield leaf, cover_rows(own_first_rows, first_rows[first], first_rows[end]).pages
+    places = _places_between(index.bounds(group, key_leaf), limits)
+    key_rows = index.locations(group, key_leaf).first_rows
+    rows = [(int(key_rows[first]), int(key_rows[end])) for first, end in places]
+    for leaf in leaves:
+        own_rows, runs = index.locations(group, leaf).first_rows, list[tuple[int, int]]()
+        for start, end in rows:
+            first = bisect_right(own_rows, start) - 1
+            _join(runs, first, bisect_left(own_rows, end, first))
+        for first, last in runs:
+            yield PageRun(group, leaf, first, last)
+
+
+def _size_of(index: ParquetIndex, run: PageRun) -> int:
+    locations = index.locations(run.group, run.leaf)
+    last = run.end - 1
+    return int(locations.offsets[last] + locations.sizes[last] - locations.offsets[run.first])

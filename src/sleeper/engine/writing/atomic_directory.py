@@ -63,14 +63,20 @@ def _rename(unfinished: Path, folder: Path) -> None:
     try:
         for hidden in unfinished.glob(".*"):
             shutil.rmtree(hidden)
+        _sync(unfinished)
         unfinished.rename(folder)
-        descriptor = os.open(folder.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)  # so that the name survives a power cut
-        finally:
-            os.close(descriptor)
+        _sync(folder.parent)
     except OSError as error:
         raise (_taken(folder) if error.errno in _TAKEN else _failed(folder, error)) from error
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -81,9 +87,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
 
 
 def _taken(folder: Path) -> AlreadyExists:
-    return AlreadyExists(
-        f"{folder} is there already: name a folder for the export that does not exist yet"
-    )
+    return AlreadyExists(f"{folder} is there already: name a folder that does not exist yet")
 
 
 def _failed(folder: Path, error: OSError) -> StorageFailed:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.column_statistics import columns_with_statistics, parquet_paths
 from sleeper.engine.writing.sketch import SketchBuilder
-from sleeper.lookup.parquet.seal import SealedOutput
+from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties

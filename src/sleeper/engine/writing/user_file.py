@@ -19,7 +19,7 @@ from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.column_statistics import columns_with_statistics
 from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
 from sleeper.errors import QueryInvalid
-from sleeper.lookup.parquet.seal import ByteStream
+from sleeper.lookup.parquet.sealed_output import ByteStream
 
 if TYPE_CHECKING:
     import polars as pl

@@ -38,7 +38,10 @@ _COMMANDS = {
     "merge": ("maintenance", "Merge leaf partitions that have become small."),
     "gc": ("maintenance", "Delete files that are not referenced any more."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
-    "serve": ("serve", "Maintain all tables, until it is stopped."),
+    "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
+    "queue": ("services.queues", "See queues and dead letters."),
+    "worker": ("services.worker", "Run the jobs of one kind, until it is stopped."),
+    "serve": ("services.serve", "Maintain all tables, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 

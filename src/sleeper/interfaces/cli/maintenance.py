@@ -22,7 +22,7 @@ from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
-from sleeper.planning.merges import SiblingLeaves
+from sleeper.planning.partitions.merges import SiblingLeaves
 from sleeper.table.compaction import CompactionSummary
 from sleeper.table.maintenance import GcSummary
 
@@ -136,7 +136,9 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         f"transaction {run.transaction}"
     )
     for job in run.failed:
-        warn(f"job {job.job.job_id} failed: {job.failure}")
+        warn(f"job {job.job.job_id} of leaf {job.job.partition_id[:8]} failed: {job.failure}")
+    if run.stopped:
+        warn("the other jobs were not run: they would fail for the same reason")
 
 
 @click.command()

@@ -24,6 +24,7 @@ from sleeper.model.known_properties.typed import (
     SCHEMA,
 )
 from sleeper.model.schema import Schema, type_to_text
+from sleeper.model.tables import NAME
 from sleeper.operations.estimate_split_points import estimate_split_points
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -65,7 +66,8 @@ def add(
     """Make the table NAME.
 
     Without --splits-file, split points come from the file that the property
-    sleeper.table.splits.file names, if it is set.
+    sleeper.table.splits.file names, if it is set. NAME goes before a name in the
+    file of --properties.
 
     \b
     Example:
@@ -73,13 +75,11 @@ def add(
     """
     schema = Schema.from_json(text_of(schema_file))
     properties = read_properties(text_of(properties_file)) if properties_file else {}
+    properties.pop(NAME, None)
     properties |= dict(split_pairs(settings, "--set"))
-    if splits_file is None and (named := properties.get("sleeper.table.splits.file", "").strip()):
-        encoded = properties.get("sleeper.table.splits.base64.encoded", "")
-        splits_file, splits_base64 = Path(named), encoded.strip().lower() == "true"
-    points = _split_points(splits_file, schema, base64_encoded=splits_base64) or []
+    points = _split_points(splits_file, schema, base64_encoded=splits_base64)
     made = connect(instance).create_table(name, schema, split_points=points, properties=properties)
-    leaves = counted(len(points) + 1, "leaf partition")
+    leaves = counted(made.report_files().leaf_partitions, "leaf partition")
     say(f"made table {made.name} ({made.table_id}) with {leaves}")
 
 

@@ -8,6 +8,12 @@ from dataclasses import dataclass
 
 from sleeper.errors import StorageFailed
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
+from sleeper.lookup.parquet.page_sums import (
+    PAGE_SUMS_END_BYTES,
+    PageSums,
+    page_sums_size,
+    read_page_sums,
+)
 from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
 
 ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
@@ -26,12 +32,14 @@ class FileEnd:
     Attributes:
         footer: The footer.
         seal: The seal; None where the file has none.
+        sums: Where the page sums are; None where the file has none.
         held: The bytes of the page indexes from `held_at` on, up to the seal.
         held_at: Where in the file they begin.
     """
 
     footer: Footer
     seal: Seal | None
+    sums: PageSums | None
     held: bytes
     held_at: int
 
@@ -79,12 +87,19 @@ def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
     if seal is not None and zlib.crc32(tail[at:-4]) != seal.footer:
         raise ValueError("its footer does not match its seal")
     footer = read_footer(tail[at:-TAIL_BYTES], footer_start)
+    tail_bytes = TAIL_BYTES + length + seal_length
+    sums, tail = None, _extended(tail, tail_bytes + PAGE_SUMS_END_BYTES, file_size, read)
+    sums_length = page_sums_size(tail[:-tail_bytes], footer) if seal_length else 0
+    if sums_length:
+        tail = _extended(tail, tail_bytes + sums_length, file_size, read)
+        at = len(tail) - tail_bytes
+        sums = read_page_sums(tail[max(0, at - sums_length) : at], file_size - tail_bytes, footer)
     index_start = _index_start(footer, footer_start)
     if file_size - index_start <= HELD_BYTES_MAX:
         tail = _extended(tail, file_size - index_start, file_size, read)
     held_at = max(index_start, file_size - len(tail))
-    held = tail[held_at - (file_size - len(tail)) : -TAIL_BYTES - length - seal_length]
-    return FileEnd(footer, seal, held, held_at)
+    held = tail[held_at - (file_size - len(tail)) : -tail_bytes]
+    return FileEnd(footer, seal, sums, held, held_at)
 
 
 def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:

@@ -9,6 +9,7 @@ Source: parquet-format, PageIndex.md and parquet.thrift (OffsetIndex, ColumnInde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,21 +88,47 @@ def read_offset_index(data: bytes, row_count: int) -> PageLocations:
     Raises:
         ValueError: it is not one, or its rows do not ascend from 0 to `row_count`.
     """
-    if not data or data[0] != (1 << 4 | LIST):
-        raise ValueError("an offset index does not start with its pages")
-    kind, count, at = read_list_header(data, 1)
-    if kind != STRUCT or count == 0:
-        raise ValueError("an offset index has no pages")
-    table = _plain_locations(data, at, count)
+    (found,) = read_offset_indexes([(data, row_count)])
+    return found
+
+
+def read_offset_indexes(indexes: Sequence[tuple[bytes, int]]) -> list[PageLocations]:
+    """Parse several OffsetIndexes, each with its number of rows; many pages cost little more.
+
+    Raises:
+        ValueError: as `read_offset_index`.
+    """
+    counts, starts, at = [], [], 0
+    for data, _ in indexes:
+        if not data or data[0] != (1 << 4 | LIST):
+            raise ValueError("an offset index does not start with its pages")
+        kind, count, first = read_list_header(data, 1)
+        if kind != STRUCT or count == 0:
+            raise ValueError("an offset index has no pages")
+        counts.append(count)
+        starts.append(at + first)
+        at += len(data)
+    blobs = [data for data, _ in indexes]
+    if not counts:
+        return []
+    table = None if sum(counts) < _FEW_PAGES else _plain_locations(blobs, starts, counts)
     if table is None:
-        table = _any_locations(data)
-    offsets, sizes, first = table
-    first_rows = np.append(first, np.int64(row_count))
-    if first_rows[0] != 0 or not (first_rows[1:] > first_rows[:-1]).all():
-        raise ValueError("an offset index has rows out of order")
-    if offsets[0] < 4 or not (sizes > 0).all():
+        table = np.concatenate([_any_locations(data) for data in blobs], axis=1)
+    offsets, sizes, first_rows = table
+    if not (sizes > 0).all() or offsets.min() < 4:
         raise ValueError("an offset index has impossible offsets")
-    return PageLocations(offsets, sizes, first_rows, page_each=True)
+    found, page = [], 0
+    for (_, row_count), count in zip(indexes, counts, strict=True):
+        own = slice(page, page + count)
+        rows = np.append(first_rows[own], np.int64(row_count))
+        if rows[0] != 0 or not (rows[1:] > rows[:-1]).all():
+            raise ValueError("an offset index has rows out of order")
+        found.append(PageLocations(offsets[own], sizes[own], rows, page_each=True))
+        page += count
+    return found
+
+
+_FEW_PAGES = 5  # are parsed sooner in Python
 
 
 def whole_chunk(offset: int, size: int, row_count: int) -> PageLocations:
@@ -114,42 +141,51 @@ def whole_chunk(offset: int, size: int, row_count: int) -> PageLocations:
     )
 
 
-def _plain_locations(data: bytes, at: int, count: int) -> tuple[Ints, Ints, Ints] | None:
+def _plain_locations(
+    blobs: Sequence[bytes], starts: Sequence[int], counts: Sequence[int]
+) -> Ints | None:
     """Read all page locations at once, if each is written in the usual way.
 
     Usual: offset, size, first row, stop; each one behind a one-byte field header. Such a list is a
     stream of seven varints a page, whatever their lengths, so numpy can cut it without a loop.
+
+    Args:
+        blobs: The indexes.
+        starts: Where the first page of each begins, in the bytes of all.
+        counts: How many pages each has.
     """
-    codes = np.frombuffer(data, np.uint8, offset=at)
-    ends = np.flatnonzero(codes < 128)[: 7 * count]
-    if len(ends) < 7 * count:
+    codes = np.frombuffer(b"".join(blobs), np.uint8)
+    last_bytes = np.flatnonzero(codes < 128)
+    firsts = last_bytes.searchsorted(starts)  # which varint each list begins with
+    ends = firsts + 7 * np.array(counts)
+    if ends[-1] > len(last_bytes) or (ends[:-1] > firsts[1:]).any():
         return None
-    starts = np.empty_like(ends)
-    starts[0] = 0
-    starts[1:] = ends[:-1] + 1
-    lengths = ends - starts + 1
-    used = int(ends[-1]) + 1
-    if int(lengths.max()) > 9:
+    numbers = np.concatenate([np.arange(*run) for run in zip(firsts, ends, strict=True)])
+    at = last_bytes[numbers - 1] + 1
+    at[numbers.searchsorted(firsts)] = starts
+    length = last_bytes[numbers] - at + 1
+    at, length = at.reshape(-1, 7), length.reshape(-1, 7)
+    heads = codes[at[:, ::2]]
+    if (length[:, ::2] != 1).any() or not (heads == (0x16, 0x15, 0x16, 0)).all():
         return None
-    place = np.arange(used) - np.repeat(starts, lengths)
-    parts = (codes[:used] & 127).astype(np.int64) << (7 * place)
-    numbers = np.add.reduceat(parts, starts).reshape(count, 7)
-    if not (numbers[:, (0, 2, 4, 6)] == (0x16, 0x15, 0x16, 0)).all():
+    at, length = np.ascontiguousarray(at[:, 1::2].T), np.ascontiguousarray(length[:, 1::2].T)
+    longest = int(length.max())
+    if longest > 9:
         return None
-    values = numbers[:, (1, 3, 5)]
+    values = (codes[at] & 127).astype(np.int64)
+    for place in range(1, longest):
+        more = length > place
+        values[more] |= (codes[at[more] + place] & 127).astype(np.int64) << (7 * place)
     if (values & 1).any():  # An odd zigzag number is negative.
         return None
-    table = np.ascontiguousarray((values >> 1).T)
-    return table[0], table[1], table[2]
+    table: Ints = values >> 1
+    return table
 
 
-def _any_locations(data: bytes) -> tuple[Ints, Ints, Ints]:
+def _any_locations(data: bytes) -> Ints:
     pages = read_struct(data)[0].get(1) or []
     rows = [(page[1], page[2], page[3]) for page in pages]
-    table = np.array(rows, np.int64).reshape(-1, 3).T
-    if table.shape[1] == 0:
-        raise ValueError("an offset index has no pages")
-    return table[0], table[1], table[2]
+    return np.array(rows, np.int64).reshape(-1, 3).T
 
 
 def read_column_index(data: bytes, *, physical_type: int, pages: int, ordered: bool) -> PageBounds:

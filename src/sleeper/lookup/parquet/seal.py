@@ -5,7 +5,7 @@ hide a row without anybody noticing, so our writer adds a seal. It stands betwee
 the footer, where no Parquet reader looks: indexes and filters are found by absolute offsets that
 all lie before it, and the footer is found from the end of the file.
 
-    pages | Bloom filters | column indexes | offset indexes | seal | footer | its length, PAR1
+    pages | Bloom filters | column indexes | offset indexes | page sums | seal | footer | its end
 
     seal = payload | length of payload | CRC-32 of payload | magic
 
@@ -19,10 +19,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
 
-from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
+from sleeper.lookup.parquet.footer import Footer
 
 SEAL_MAGIC = b"SLPRSEL1"
 _END = struct.Struct("<II8s")
@@ -83,19 +81,19 @@ def read_seal(data: bytes) -> Seal:
     return Seal(footer, tuple(parts))
 
 
-def seal_bytes(tail: bytes, tail_start: int) -> bytes:
+def seal_bytes(footer: Footer, footer_start: int, tail: bytes, tail_start: int) -> bytes:
     """Return the seal for a file.
 
     Args:
+        footer: The file's footer.
+        footer_start: Where it begins in the tail.
         tail: The file's last bytes: all filters and page indexes, the footer, its length and the
             magic.
         tail_start: Where they begin in the file.
 
     Raises:
-        ValueError: the tail is no end of a Parquet file, or an index or a filter lies before it.
+        ValueError: an index or a filter lies before the tail.
     """
-    footer_start = len(tail) - TAIL_BYTES - footer_length(tail, tail_start + len(tail))
-    footer = read_footer(tail[footer_start:-TAIL_BYTES], tail_start + footer_start)
     checksums = [zlib.crc32(tail[footer_start:-4])]
     filters = [footer.chunks[group][leaf].bloom_filter for group, leaf in _filtered_chunks(footer)]
     for place in (*_index_places(footer), *filters):
@@ -127,83 +125,3 @@ def _filtered_chunks(footer: Footer) -> list[tuple[int, int]]:
         for leaf, chunk in enumerate(group)
         if chunk.bloom_filter is not None
     ]
-
-
-class ByteStream(Protocol):
-    """A binary stream to write to."""
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Write all of `data` and return its length in bytes."""
-
-    def flush(self) -> None:
-        """Pass on what is buffered."""
-
-    def close(self) -> None:
-        """End the stream."""
-
-
-class SealedOutput:
-    """A stream for `pyarrow.parquet.ParquetWriter` that puts a seal into the file.
-
-    Call `hold` just before the writer is closed: from then on bytes are kept in memory (the
-    filters, the indexes, the footer, and the last row group if it is not flushed yet). `close`
-    writes them with the seal and closes the stream below. The writer must have been closed by then.
-    """
-
-    def __init__(self, output: ByteStream) -> None:
-        self._output = output
-        self._position = 0
-        self._held: bytearray | None = None
-        self._held_start = 0
-        self.closed = False
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        """Pass bytes on, or keep them after `hold`."""
-        size = memoryview(data).nbytes
-        self._position += size
-        if self._held is None:
-            self._output.write(data)
-        else:
-            self._held += data
-        return size
-
-    def tell(self) -> int:
-        """How many bytes were written, without the seal."""
-        return self._position
-
-    def flush(self) -> None:
-        """Pass on what is not kept."""
-        self._output.flush()
-
-    def hold(self) -> None:
-        """Keep what comes from now on, until `close`."""
-        if self._held is None:
-            self._held, self._held_start = bytearray(), self._position
-
-    def close(self) -> None:
-        """Write what was kept, with the seal, and close the stream below."""
-        if self.closed:
-            return
-        self.closed = True
-        if self._held is not None:
-            tail, self._held = bytes(self._held), None
-            self._write_sealed(tail)
-        self._output.close()
-
-    def _write_sealed(self, tail: bytes) -> None:
-        footer_start = len(tail) - TAIL_BYTES - footer_length(tail, self._position)
-        self._output.write(tail[:footer_start])
-        self._output.write(seal_bytes(tail, self._held_start))
-        self._output.write(tail[footer_start:])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()

@@ -1,1 +1,1 @@
-"""Texts and messages that arrive from outside or leave, as upstream writes them."""
+"""Reads and writes text formats of upstream: jobs, properties files, regions, split points."""

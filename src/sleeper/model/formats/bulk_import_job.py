@@ -2,7 +2,7 @@
 
     {"id": "june", "tableName": "trips", "files": ["s3://bucket/june/"], "sparkConf": {...}}
 
-An ingest job, with settings for whoever runs it.
+An ingest job, with settings for the cluster that runs it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ID = re.compile(r"[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkImportJob(IngestJob):
-    """What a bulk import job says; read it with `read_bulk_import_job`.
+    """The content of a bulk import job; read it with `read_bulk_import_job`.
 
     Attributes:
-        class_name: Upstream's choice of algorithm. There is one here: kept, not looked at.
-        platform_spec: `sleeper.table.bulk.import.emr.*` for this job alone (rule BLK-4).
-        spark_conf: Spark settings that win over those of the instance (rule BLK-4).
+        class_name: Upstream's choice of algorithm. Kept but not used: there is only one here.
+        platform_spec: `sleeper.table.bulk.import.emr.*` for this job only (rule BLK-4).
+        spark_conf: Spark settings that override those of the instance (rule BLK-4).
     """
 
     class_name: str | None = None
@@ -40,11 +40,11 @@ class BulkImportJob(IngestJob):
 
 
 def read_bulk_import_job(text: str) -> BulkImportJob:
-    """Return the job in a message. Whether it makes sense is for `check_bulk_import_job`.
+    """Parse a job from a message. `check_bulk_import_job` checks whether it can run.
 
     Raises:
-        JobInvalid: the text is no JSON object, or values are of the wrong type; with every reason
-            (rule ING-10).
+        JobInvalid: the text is not a JSON object, or values have the wrong type; lists every
+            reason (rule ING-10).
     """
     message = MessageFields(text)
     return BulkImportJob(
@@ -57,7 +57,7 @@ def read_bulk_import_job(text: str) -> BulkImportJob:
 
 
 def write_bulk_import_job(job: BulkImportJob) -> str:
-    """Return a job as JSON, in upstream's form: one line, nothing for what is not set.
+    """Return a job as JSON, in upstream's form: one line, without fields that are not set.
 
     >>> write_bulk_import_job(BulkImportJob(id="june", table_name="trips", files=("june/",)))
     '{"id":"june","tableName":"trips","files":["june/"]}'
@@ -68,15 +68,15 @@ def write_bulk_import_job(job: BulkImportJob) -> str:
 def check_bulk_import_job(
     job: BulkImportJob, *, table_found: bool, missing_paths: Sequence[str] = ()
 ) -> None:
-    """Make sure that a job can be run.
+    """Check that a job can be run.
 
     Args:
-        job: With an id: choose one first where it has none.
+        job: The job, with an id: choose one first if it has none.
         table_found: Whether its table exists.
-        missing_paths: Those of its files that were looked for and not found.
+        missing_paths: Its files that do not exist.
 
     Raises:
-        JobInvalid: every reason why it cannot, together (rules ING-10, BLK-2).
+        JobInvalid: the job cannot be run; lists every reason (rules ING-10, BLK-2).
     """
     failures = bulk_import_job_failures(job, table_found=table_found, missing_paths=missing_paths)
     if failures:

@@ -1,8 +1,8 @@
-"""Compaction jobs: which files of a partition are to become one, in upstream's form (rule CMP-9).
+"""Compaction jobs: which files of a partition are merged into one, in upstream's form (CMP-9).
 
-The message of upstream also carries the table's filters and aggregations as they were when the
-job was made. They are written for those who read them, and not read: rows are processed by the
-table's properties, which is what queries do as well.
+Upstream's message also contains the table's filters and aggregations at the time when the job was
+created. They are written for upstream's readers and not read here: compaction processes rows by
+the table's current properties, as queries do.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sleeper.model import paths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionJob:
-    """What a compaction job says.
+    """The content of a compaction job.
 
     Attributes:
-        job_id: Names the work. It has claimed its inputs under this id.
+        job_id: Identifies the job. Its inputs are claimed under this id.
         partition_id: The partition that references the inputs, and will reference the output.
-        inputs: Files to read, in the order in which rows with equal keys are to come.
+        inputs: Files to read. Rows with equal keys are written in the order of their files.
 
     Raises:
-        JobInvalid: there is no input, or one of them twice (rule CMP-9); or the job has no id.
+        JobInvalid: there is no input, an input occurs twice (rule CMP-9), or the job has no id.
 
     Source: rule CMP-9.
     """
@@ -48,13 +48,13 @@ class CompactionJob:
 
     @property
     def output(self) -> str:
-        """The file it writes, named by the job: a retry overwrites its own attempt only."""
+        """The file that the job writes, named by its id: a retry overwrites only its own file."""
         return paths.data_file(self.partition_id, self.job_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Message:
-    """The fields of the message that are read, checked one by one."""
+    """The fields of a message; each is checked when it is read."""
 
     values: dict[str, object]
 
@@ -78,7 +78,7 @@ def write_compaction_job(
     filters: str | None = None,
     aggregations: str | None = None,
 ) -> str:
-    """Return a job as JSON, in upstream's form: one line, nothing for what is not set.
+    """Return a job as JSON, in upstream's form: one line, without fields that are not set.
 
     Args:
         job: The job.
@@ -104,10 +104,10 @@ def write_compaction_job(
 
 
 def read_compaction_job(text: str) -> tuple[str, CompactionJob]:
-    """Return the table's id and the job that a message holds.
+    """Parse a message; return the table's id and the job.
 
     Raises:
-        JobInvalid: the text is no such message, or its output is not named by the job.
+        JobInvalid: the text is not a compaction job, or its output is not named by the job's id.
     """
     try:
         values = json.loads(text)

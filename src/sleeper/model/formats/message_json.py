@@ -60,22 +60,40 @@ class MessageFields:
 
     def settings(self, name: str) -> dict[str, str]:
         """Return an object of texts; empty when it is missing. Its nulls are left out."""
+        return self._as_settings(name, self._take(name))
+
+    def list_of_settings(self, name: str) -> tuple[dict[str, str], ...]:
+        """Return a list of objects of texts; empty when it is missing."""
         values = self._take(name)
         if values is None:
-            return {}
-        if not isinstance(values, dict):
-            self._refuse(name, "an object of texts", values)
-            return {}
-        texts = {each: self._as_text(f"{name}.{each}", value) for each, value in values.items()}
-        return {each: text for each, text in texts.items() if text is not None}
+            return ()
+        if not isinstance(values, list):
+            self._refuse(name, "a list of objects of texts", values)
+            return ()
+        return tuple(self._as_settings(f"{name}.{at}", value) for at, value in enumerate(values))
 
-    def value(self, name: str) -> Any:
-        """Return a value as JSON has it."""
-        return self._take(name)
+    def object(self, name: str) -> dict[str, Any] | None:
+        """Return an object."""
+        value = self._take(name)
+        if value is None or isinstance(value, dict):
+            return value
+        self._refuse(name, "an object", value)
+        return None
 
-    def refuse(self, reason: str) -> None:
-        """Note that the message is wrong for a reason of its own."""
-        self._failures.append(reason)
+    def objects(self, name: str) -> tuple[dict[str, Any], ...] | None:
+        """Return a list of objects."""
+        values = self._take(name)
+        if values is None:
+            return None
+        if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+            self._refuse(name, "a list of objects", values)
+            return None
+        return tuple(values)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What is wrong with the fields that were read by now."""
+        return tuple(self._failures)
 
     def others(self) -> dict[str, Any]:
         """Return the fields that were not read by now.
@@ -84,12 +102,25 @@ class MessageFields:
             JobInvalid: any of those that were read is wrong; with every reason.
         """
         if self._failures:
-            raise JobInvalid(tuple(self._failures))
+            raise JobInvalid(self.failures)
+        return self.not_read()
+
+    def not_read(self) -> dict[str, Any]:
+        """Return the fields that were not read by now, whatever is wrong with others."""
         return {name: value for name, value in self._values.items() if name not in self._read}
 
     def _take(self, name: str) -> Any:
         self._read.add(name)
         return self._values.get(name)
+
+    def _as_settings(self, place: str, values: Any) -> dict[str, str]:
+        if values is None:
+            return {}
+        if not isinstance(values, dict):
+            self._refuse(place, "an object of texts", values)
+            return {}
+        texts = {each: self._as_text(f"{place}.{each}", value) for each, value in values.items()}
+        return {each: text for each, text in texts.items() if text is not None}
 
     def _as_text(self, place: str, value: Any) -> str | None:
         if value is None or isinstance(value, str):

@@ -1,6 +1,6 @@
-"""Properties as Java writes them to files: `name=value`, with escapes, comments, long lines.
+"""Reads and writes Java properties files: `name=value`, with escapes, comments, long lines.
 
-Of a name that occurs twice the last value counts, as in Java (rule INS-4).
+If a name occurs twice, the last value counts, as in Java (rule INS-4).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def read_instance_properties(body: bytes, where: str, newest_format: int) -> dict[str, str]:
-    """Return the names and values of an instance's properties, as it was made with them.
+    """Return the names and values in the file `instance.properties` of an instance.
 
     Args:
         body: The bytes of `instance.properties`.
@@ -50,9 +50,9 @@ def read_instance_properties(body: bytes, where: str, newest_format: int) -> dic
         newest_format: The newest format that this Sleeper reads.
 
     Raises:
-        DataDamaged: they are no text, or say neither id nor format as they must.
+        DataDamaged: the file is not UTF-8, or has no valid id or format.
         FormatTooNew: a newer Sleeper made the instance.
-        PropertiesInvalid: the text is no properties file.
+        PropertiesInvalid: the text is not a properties file.
     """
     try:
         values = read_properties(body.decode())
@@ -62,7 +62,7 @@ def read_instance_properties(body: bytes, where: str, newest_format: int) -> dic
         raise _damaged(where, f"it has no {_ID}")
     version = values.get(FORMAT_PROPERTY, "1")
     if not re.fullmatch("[0-9]{1,9}", version):
-        raise _damaged(where, f"{FORMAT_PROPERTY} is {version!r:.100}, and no number")
+        raise _damaged(where, f"{FORMAT_PROPERTY} is {version!r:.100}, not a number")
     if int(version) > newest_format:
         raise FormatTooNew(
             f"the instance at {where} has format {version}; this Sleeper knows formats up to "
@@ -78,7 +78,7 @@ def _damaged(where: str, what: str) -> DataDamaged:
 
 
 def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> str:
-    """Return the text of a properties file, for people too (rule INS-4).
+    """Return the text of a properties file, with headings and descriptions (rule INS-4).
 
     Properties come in the order of `known`, under the headings of their groups, each with its
     description. The others follow under "Unknown", sorted by name.

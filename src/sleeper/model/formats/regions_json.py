@@ -1,15 +1,16 @@
-"""Regions as JSON, the way upstream's queries write them (rule QRY-8).
+"""Reads and writes regions as JSON, in the form of upstream's queries (rule QRY-8).
 
     [{"id": {"min": "a", "minInclusive": true, "max": "b", "maxInclusive": false}}]
 
-A region is an object of row key fields; a field left out may have any value, as may one whose
-`max` is null. Bytes are base64, and strings too where `stringsBase64Encoded` is true; dates and
-timestamps are ISO 8601.
+A region is an object of row key fields. A field that is missing may have any value; a `max` of
+null means no upper limit. Bytes are base64, and strings too if `stringsBase64Encoded` is true;
+dates and timestamps are ISO 8601.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,8 +40,8 @@ def regions_from_json(schema: Schema, text: str) -> tuple[Region, ...]:
     """Read regions from JSON.
 
     Raises:
-        QueryInvalid: it is no JSON of this form, names a field that is no row key, or holds a
-            value of the wrong type.
+        QueryInvalid: it is not JSON of this form, a field is not a row key, or a value has the
+            wrong type.
     """
     try:
         document = json.loads(text)
@@ -48,7 +49,25 @@ def regions_from_json(schema: Schema, text: str) -> tuple[Region, ...]:
         raise QueryInvalid(f"regions are not JSON: {error}") from None
     if not isinstance(document, list):
         raise QueryInvalid(f"regions are a JSON list of objects, not {text[:200]}")
-    return tuple(_region_from_json(schema, region) for region in document)
+    return tuple(region_from_document(schema, region, base64_strings=False) for region in document)
+
+
+def region_to_document(schema: Schema, region: Region) -> dict[str, Any]:
+    """Return a canonical region as upstream writes it: all strings are in base64.
+
+    They are not where a field has the name of the flag that says so.
+    """
+    document: dict[str, Any] = {_BASE64: True}
+    for field, key_range in zip(schema.row_keys, region.ranges, strict=True):
+        ends = _range_to_json(field, key_range)
+        if key_type(field) is Primitive.STRING and _BASE64 not in schema.row_key_names:
+            ends |= {end: _in_base64(ends[end]) for end in ("min", "max")}
+        document[field.name] = ends
+    return document
+
+
+def _in_base64(text: str | None) -> str | None:
+    return None if text is None else b64encode(text.encode()).decode()
 
 
 def _range_to_json(field: Field, key_range: Range) -> dict[str, Any]:
@@ -61,10 +80,22 @@ def _range_to_json(field: Field, key_range: Range) -> dict[str, Any]:
     }
 
 
-def _region_from_json(schema: Schema, document: object) -> Region:
+def region_from_document(schema: Schema, document: object, *, base64_strings: bool) -> Region:
+    """Read a region from a JSON value.
+
+    Args:
+        schema: The table's.
+        document: The region.
+        base64_strings: Whether its strings are in base64 where it does not say so itself; in
+            upstream's messages they are.
+
+    Raises:
+        QueryInvalid: it has another form, names a field that is no row key, or holds a value of
+            the wrong type.
+    """
     if not isinstance(document, Mapping):
         raise QueryInvalid(f"a region is a JSON object of row key fields, not {document!r}")
-    in_base64 = document.get(_BASE64) is True
+    in_base64 = document.get(_BASE64, base64_strings) is True
     fields = {field.name: field for field in schema.row_keys}
     given = {name: value for name, value in document.items() if name != _BASE64 or name in fields}
     region_from_request(schema, dict.fromkeys(given, (None, None)))  # are they row keys?

@@ -1,8 +1,8 @@
-"""Files of split points: one value of the first row key on each line (rule TBL-8).
+"""Reads and writes files of split points: one value of the first row key on each line (rule TBL-8).
 
 Integers are decimal, bytes are base64, strings are raw or base64, dates and timestamps ISO 8601.
-A line ends with LF, CR LF or CR, as upstream reads them, so a file that went through Windows
-means the same. A raw string can therefore hold neither of the two characters.
+A line ends with LF, CR LF or CR, as in upstream, so a file that was edited on Windows means the
+same. A raw string can therefore contain neither of the two characters.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def read_split_points(text: str, schema: Schema, *, base64_encoded: bool = False
     [10, 20]
 
     Raises:
-        SplitPointsInvalid: a line is no value of the first row key, or the points are not
+        SplitPointsInvalid: a line is not a value of the first row key, or the points are not
             strictly ascending.
     """
     field = schema.row_keys[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 
 class QueueName(StrEnum):
@@ -20,6 +21,16 @@ class QueueName(StrEnum):
     QUERY = "query"
     EXPORT = "export"
     COMMIT = "commit"
+
+
+BULK_IMPORT_QUEUES: Final = (
+    QueueName.BULK_IMPORT,
+    QueueName.BULK_IMPORT_EMR,
+    QueueName.BULK_IMPORT_PERSISTENT_EMR,
+    QueueName.BULK_IMPORT_EMR_SERVERLESS,
+    QueueName.BULK_IMPORT_EKS,
+)
+"""The queues of bulk imports: one for each platform, and one for the worker's own machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,7 @@ class JobStatus:
         message: The message as it came, of a job that was rejected.
         platform: Where a bulk import runs; None for all else.
         partition_id: The leaf of a compaction.
+        is_dead: True when its last failure was final: it is among the dead letters.
     """
 
     kind: JobKind
@@ -118,6 +119,12 @@ class JobStatus:
     message: str | None
     platform: str | None
     partition_id: str | None
+    is_dead: bool
+
+    @property
+    def is_over(self) -> bool:
+        """True when nothing more comes of the job by itself."""
+        return self.state.is_end or (self.state is JobState.FAILED and self.is_dead)
 
     @property
     def furthest_run(self) -> JobRun | None:
@@ -203,6 +210,7 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
         message=_last(event.message for event in known),
         platform=_last(event.platform for event in known),
         partition_id=_last(event.partition_id for event in known),
+        is_dead=any(event.is_final for event in known[-1:]),
     )
 
 

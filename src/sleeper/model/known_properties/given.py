@@ -1,8 +1,8 @@
-"""Checks what a caller sets before it is stored: the type of each value, and each name.
+"""Checks properties before they are stored: the type of each value, and each name.
 
-A name that is unknown is stored, because a later version, or upstream Sleeper, may know it. A name
-that differs from a known one in a single character is refused: it is a typing error, and would be
-stored for ever without effect. No name of upstream's is so near to one that is known here.
+An unknown name is stored, because a later version, or upstream Sleeper, may know it. A name that
+differs from a known one in a single character is refused as a typing error: it would be stored
+without effect. No name of upstream's is that close to a name that is known here.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def property_texts(given: Mapping[str, PropertyValue | None]) -> dict[str, str |
     {'sleeper.table.online': 'false', 'sleeper.table.gc.delay.minutes': '5'}
 
     Raises:
-        BadRequest: this is no mapping.
-        PropertiesInvalid: a name or a value has another type, or is no Unicode text.
+        BadRequest: `given` is not a mapping.
+        PropertiesInvalid: a name or a value has the wrong type, or is not valid Unicode.
     """
     if not isinstance(given, Mapping):
         raise BadRequest(
@@ -63,7 +63,7 @@ def misplaced_names(
     Args:
         names: What a caller sets.
         known: The properties that may be set here.
-        elsewhere: The properties of an instance, where this is a table; or of tables.
+        elsewhere: For a table, the properties of an instance; for an instance, those of tables.
     """
     return {
         name: failure
@@ -73,7 +73,7 @@ def misplaced_names(
 
 
 def is_known(name: str, known: Mapping[str, Property]) -> bool:
-    """Return whether a name is one of `known`, or of a family in which every name has a meaning."""
+    """Return whether a name is one of `known`, or in a family that accepts every name."""
     return name in known or (
         name.startswith(OPEN_FAMILIES) and any(each.startswith(OPEN_FAMILIES) for each in known)
     )
@@ -93,7 +93,7 @@ def without_effect(given: Mapping[str, str | None], known: Mapping[str, Property
 
 
 def unbuilt_state_stores(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a failure for each state store of upstream's that is not built here yet."""
+    """Return a failure for each of upstream's state stores that is not built here."""
     return {
         name: f"{name} is {text.strip()!r}, which is not built yet. "
         f"Built: {', '.join(BUILT_STATE_STORES)}."
@@ -105,9 +105,9 @@ def unbuilt_state_stores(values: Mapping[str, str | None]) -> dict[str, str]:
 
 def _name_failure(name: Any) -> str | None:
     if not isinstance(name, str):
-        return f"{name!r} is no name of a property: it is {_kind_of(name)}, not a str."
+        return f"{name!r} is not a property name: it is {_kind_of(name)}, not a str."
     if not name.strip() or not _is_unicode(name):
-        return f"{name!r} is no name of a property."
+        return f"{name!r} is not a property name."
     return None
 
 
@@ -116,7 +116,7 @@ def _value_failure(name: str, value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         return f"{name} is {value!r}, {_kind_of(value)}, but a value is a str, an int or a bool."
-    return None if _is_unicode(value) else f"{name} is {value!r}, which is no Unicode text."
+    return None if _is_unicode(value) else f"{name} is {value!r}, which is not valid Unicode."
 
 
 def _misplaced(

@@ -1,7 +1,7 @@
-"""The properties of an instance: typed groups, and the rest by name alone.
+"""The properties of an instance: typed groups, and others that are known by name only.
 
-A default for tables is no property of its own: every `sleeper.default.table.<name>` is known
-through the table property `sleeper.table.<name>`.
+Defaults for tables are not declared here: every `sleeper.default.table.<name>` is derived from
+the table property `sleeper.table.<name>`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GeneralProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitProperties:
-    """Commits of tables whose own properties say nothing."""
+    """Settings of commits, for tables that do not set their own."""
 
     async_behaviour: str = setting(
         "default.table.statestore.commit.async.behaviour",
@@ -77,7 +77,7 @@ class CommitProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockProperties:
-    """How far clocks may differ."""
+    """Limits on the difference between clocks."""
 
     skew_max_minutes: int = setting(
         "clock.skew.max.minutes",

@@ -13,6 +13,7 @@ from sleeper.model.known_properties.kinds import (
     POSITIVE,
     QUEUE_BATCH,
     QUEUE_WAIT,
+    TEXT,
     setting,
     whole,
 )
@@ -29,6 +30,14 @@ class JobProperties:
         "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
         "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
         "folder; an instance in a bucket needs it to run jobs.",
+        since="ours",
+    )
+    environment: str | None = setting(
+        "bulk.import.environment",
+        None,
+        TEXT,
+        "Folder or URL of packages made by `sleeper spark-environment`, for bulk imports that "
+        "come from a queue and run on a cluster.",
         since="ours",
     )
     receives_max: int = setting(
@@ -158,7 +167,7 @@ class ExportQueueProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerProperties:
-    """Which jobs are tracked, and for how long."""
+    """Which jobs are tracked, and for how long (rule TRK-8)."""
 
     ingest: bool = setting("ingest.tracker.enabled", "true", BOOLEAN, "Jobs are tracked.")
     ingest_job_ttl_s: int = setting(

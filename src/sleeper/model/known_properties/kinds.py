@@ -1,7 +1,7 @@
 """Properties: a name, a kind of value, a default and a description.
 
-Kinds are parsed from text and never guessed. A typed group is a frozen dataclass whose fields
-are made by `setting`, so that name, default, type and view are written down once.
+Values are parsed from text by their kind, and never guessed. A typed group is a frozen dataclass
+whose fields are made by `setting`, so that name, default and type are declared once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Kind(Generic[T]):
     """A kind of property value.
 
     Attributes:
-        wanted: What its values are, to finish the sentence "it must be ...".
-        parse: Turns trimmed, non-empty text into a value; `ValueError` when it is none.
-        parse_stored: The same for text that was stored, perhaps by a version that allowed more;
-            None where that is `parse`.
+        wanted: Describes its values; completes the sentence "it must be ...".
+        parse: Converts trimmed, non-empty text to a value; raises `ValueError` if it cannot.
+        parse_stored: The same for stored text, which a version that allowed more may have
+            written; None means `parse`.
     """
 
     wanted: str
@@ -44,15 +44,15 @@ class Property:
     Attributes:
         name: Full name, `sleeper.table...` or `sleeper...`.
         default: Built-in value, written as in a file; None when there is none.
-        kind: How its text is read and checked.
-        description: One sentence for people.
+        kind: How its text is parsed and checked.
+        description: One sentence for users.
         group: The heading it is listed under.
         since: Whether upstream Sleeper has it, or we added it.
         editable: False when it is fixed once its table or instance exists.
         required: True when a value must be given.
-        used: False when it is checked and stored, but nothing reads it yet.
-        instance_default: The instance property that stands between a table's own value and
-            the built-in default (rule INS-8), or None.
+        used: False when it is checked and stored, but nothing uses it yet.
+        instance_default: The instance property that sets its default for all tables (rule
+            INS-8), or None.
     """
 
     name: str
@@ -67,12 +67,12 @@ class Property:
     instance_default: str | None = None
 
     def parse(self, text: str, source: str | None = None, *, stored: bool = False) -> Any:
-        """Read a value of this property; `source` is the property it was set by, if another.
+        """Parse a value of this property; `source` is the property that set it, if another.
 
         A `stored` value may be one that older versions allowed.
 
         Raises:
-            PropertiesInvalid: the text is no value of its kind; names property and text.
+            PropertiesInvalid: the text is not a value of its kind; names property and text.
         """
         name, trimmed = source or self.name, text.strip()
         try:
@@ -117,7 +117,7 @@ def family(
     inherits: bool = False,
     used: bool = False,
 ) -> tuple[Property, ...]:
-    """Return properties known by name alone.
+    """Return properties that belong to no typed group.
 
     Each is (name after `sleeper.` and prefix, default, kind, description).
     """
@@ -147,7 +147,7 @@ def read_group(group: type[G], found: Callable[[str], tuple[str, str] | None]) -
     set it (a table's own, or the instance's default) and the text; or None when none did.
 
     Raises:
-        PropertiesInvalid: one or more of the texts are no values of their kind.
+        PropertiesInvalid: one or more of the texts are not values of their kind.
     """
     values: dict[str, Any] = {}
     failures: dict[str, str] = {}

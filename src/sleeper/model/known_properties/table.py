@@ -1,6 +1,6 @@
-"""The properties of a table: typed groups, and the rest by name alone.
+"""The properties of a table: typed groups, and others that are known by name only.
 
-A group's field is the one place where a property's name, default, type and meaning are written.
+The field of a group is the only place that declares a property's name, default, type and meaning.
 An instance may set another default for most of them, as `sleeper.default.table.<name>`.
 """
 
@@ -262,7 +262,7 @@ class StateStoreProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncCommitProperties:
-    """Which commits go through the committer, where one runs (`TableProperties.async_commits`)."""
+    """Which commits are sent to the committer, if one runs (`TableProperties.async_commits`)."""
 
     ingest: bool = setting(
         "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs.", used=False

@@ -1,8 +1,8 @@
 """Properties as the rest of the code reads them: `table.properties.parquet.page_rows`.
 
 A property's value is the table's own, else the instance's default for tables, else the built-in
-default (rule INS-8). A value of nothing but spaces counts as not set. Unknown properties are
-stored too, unless their name is a known one misspelt: `unknown_table_properties` returns them.
+default (rule INS-8). A blank value counts as not set. Unknown properties are stored
+too, unless the name is a misspelt known name; `unknown_table_properties` returns them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class TableProperties:
 
     Attributes:
         values: The texts that were set for the table, by full name.
-        instance: Where its defaults come from before the built-in ones.
+        instance: The instance's properties, which may set other defaults for tables.
 
     Raises (from each group):
         PropertiesInvalid: a value of the group is not allowed. Other groups stay readable.
@@ -164,11 +164,11 @@ class TableProperties:
 
     @cached_property
     def async_commits(self) -> AsyncCommitProperties:
-        """Which commits go through the committer, where one runs (rule INS-8).
+        """Which commits are sent to the committer, if one runs (rule INS-8).
 
-        A commit's own flag counts as it is when the table's switch is not set, and together
-        with the switch when that is set. Without a flag of its own it takes the instance's
-        default, together with the switch or with what suits the state store.
+        The table's switch turns them on; if it is not set, the instance's default does, which may
+        depend on the state store. Where they are off by default, a flag that the table itself sets
+        still counts; where the table's switch is off, it does not.
         """
         switch = given_text(self.values, _ASYNC_SWITCH)
         switched_on = self._switched_on(switch)
@@ -201,12 +201,12 @@ class TableProperties:
 def validate_table_properties(
     values: Mapping[str, str], schema: Schema, *, given: Mapping[str, str | None] | None = None
 ) -> None:
-    """Check a table's properties, all together (rule INS-6).
+    """Check all properties of a table and report every failure together (rule INS-6).
 
     Args:
         values: All that is set, by full name.
         schema: The table's.
-        given: What a caller sets now. A stored name that is misspelt may stay; a new one may not.
+        given: What a caller sets now. Misspelt names are refused here; stored ones may stay.
 
     Raises:
         PropertiesInvalid: one or more values or names are not allowed; each is in `failures`.
@@ -228,21 +228,21 @@ def validate_table_properties(
 def validate_instance_properties(
     values: Mapping[str, str], *, given: Mapping[str, str | None] | None = None
 ) -> None:
-    """Check an instance's properties, all together, its defaults for tables among them.
+    """Check all properties of an instance, with its defaults for tables; report every failure.
 
     Raises:
-        PropertiesInvalid: one or more values are not allowed, or names of those given now.
+        PropertiesInvalid: one or more values, or names that are set now, are not allowed.
     """
     failures = _refused(given or {}, _INSTANCE, _TABLE) | _failures(values, _INSTANCE.values())
     _raise_in_order(failures, _INSTANCE)
 
 
 def check_editable(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Check that an edit of table or instance properties changes none that is fixed.
+    """Check that an edit of table or instance properties changes no fixed property.
 
     Raises:
-        PropertiesInvalid: a name, id or schema would change; each says what to do instead (rule
-            SCH-9, TBL-3).
+        PropertiesInvalid: a name, id or schema would change; says what to do instead (rules SCH-9,
+            TBL-3).
     """
     failures = {}
     for name, known in (_TABLE | _INSTANCE).items():
@@ -266,12 +266,12 @@ def unknown_instance_properties(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def table_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each of a table's properties that is stored without effect."""
+    """Return a warning for each property of a table that is stored but has no effect."""
     return without_effect(given, _TABLE)
 
 
 def instance_property_warnings(given: Mapping[str, str | None]) -> list[str]:
-    """Return a warning for each of an instance's properties that is stored without effect."""
+    """Return a warning for each property of an instance that is stored but has no effect."""
     return without_effect(given, _INSTANCE)
 
 
@@ -302,7 +302,7 @@ def _refused(
     known: Mapping[str, Property],
     elsewhere: Mapping[str, Property],
 ) -> dict[str, str]:
-    """Return failures of what is set now: misspelt names, and stores that are not built."""
+    """Return failures of properties set now: misspelt names, and state stores not built here."""
     return unbuilt_state_stores(given) | misplaced_names(given, known, elsewhere)
 
 

@@ -1,4 +1,4 @@
-"""Properties of upstream Sleeper that are known by name alone: checked and stored.
+"""Properties of upstream Sleeper that are checked and stored, and belong to no typed group.
 
 Some are passed on to a cluster. The others are not used: most of them size parts of an AWS
 deployment. They are accepted so that upstream's own files can be used as they are (rule INS-5).
@@ -30,7 +30,7 @@ from sleeper.model.known_properties.kinds import (
     whole,
 )
 
-# Any name in these families is a setting of Spark, and is passed on to it.
+# Any name in these families is a setting of Spark, and is passed to Spark.
 OPEN_FAMILIES: Final = (
     "sleeper.bulk.import.spark.",
     "sleeper.bulk.import.eks.spark.",

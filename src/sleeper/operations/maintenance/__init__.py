@@ -1,1 +1,1 @@
-"""Verbs that take care of a table: compaction, splitting, garbage collection."""
+"""Operations of maintenance: compaction, splitting and merging of leaves, garbage collection."""

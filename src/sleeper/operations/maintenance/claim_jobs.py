@@ -1,6 +1,6 @@
 """Claims the inputs of compaction jobs, a few jobs at a time, and renews claims while jobs run.
 
-A process that is killed leaves few claims. They end soon, as only a thread of it renewed them.
+So a killed process leaves few claims. They end soon, because a thread of that process renewed them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSettings:
-    """How jobs are claimed.
+    """Settings of claims.
 
     Attributes:
-        owner: Who runs them.
-        jobs_max: Jobs of one claim: enough that workers need not wait for the next.
+        owner: The process that runs the jobs.
+        jobs_max: Jobs claimed together: enough that workers do not wait for the next claim.
         renew_every_s: Seconds between renewals; a small part of the lease.
     """
 
@@ -39,16 +39,16 @@ class ClaimSettings:
 
 
 class JobClaims:
-    """The claims of one run of compaction; whatever is left of them is released at its end.
+    """The claims of one compaction run; remaining claims are released at its end.
 
-    Used in a `with` statement.
+    Use it in a `with` statement.
 
     Args:
         store: The table's state.
-        settings: How jobs are claimed.
+        settings: Settings of claims.
 
     Attributes:
-        planned: How many jobs have been planned so far.
+        planned: Number of jobs planned so far.
     """
 
     def __init__(self, store: StateStore, settings: ClaimSettings) -> None:
@@ -76,16 +76,17 @@ class JobClaims:
     ) -> Iterator[Iterator[CompactionJob]]:
         """Yield the jobs of each round; each is claimed shortly before it is yielded.
 
-        Jobs of which others have claimed or changed an input meanwhile are left out.
+        Jobs with an input that another process claimed or changed are left out.
 
         Args:
-            jobs: Those of the first round.
-            plan_again: Plans the next round when all jobs of one have ended, until there are no
-                jobs. Partitions where a job was not committed are left out. None for one round.
+            jobs: The jobs of the first round.
+            plan_again: Plans the next round when all jobs of a round have ended, until there
+                are no jobs. Partitions where a job failed to commit are left out. None for one
+                round.
 
         Raises:
-            CommitContended, CommitUnknown, StorageFailed: when a round has ended in which jobs
-                could not be claimed.
+            CommitContended, CommitUnknown, StorageFailed: jobs of a round could not be
+                claimed; raised at the end of the round.
         """
         left_out: set[str] = set()
         while jobs:
@@ -104,7 +105,7 @@ class JobClaims:
         while batch := [*islice(waiting, self._settings.jobs_max)]:
             try:
                 yield from self._claim(batch)
-            except SleeperError as failure:  # raised when the jobs that run now have ended
+            except SleeperError as failure:  # raised when the running jobs have ended
                 _log.warning("no more compaction jobs can be claimed: %s", failure)
                 self._failure = failure
                 return

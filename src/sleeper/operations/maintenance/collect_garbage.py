@@ -1,4 +1,4 @@
-"""Deletes files that nothing references any longer (rules GC-1 to GC-5)."""
+"""Deletes files that no partition references any longer (rules GC-1 to GC-5)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LOG = getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcBatch:
-    """What one batch came to.
+    """The result of one batch.
 
     Attributes:
-        deleted: Files that are gone, from the storage and from the table's state.
-        failures: Why files could not be deleted, by name: they stay tracked.
+        deleted: Files that were deleted from the storage and from the table's state.
+        failures: Why other files could not be deleted, by name; they stay in the state.
         transaction: The table's transaction number afterwards.
-        after: The last file that was looked at; where the next batch begins.
-        more: True when others wait for the next batch.
+        after: The last file of the batch; the next batch begins after it.
+        more: True if there are more files for the next batch.
     """
 
     deleted: tuple[str, ...]
@@ -71,22 +71,22 @@ def garbage(
 def collect_garbage(
     before: datetime, *, after: str = "", files_max: int, store: StateStore, files: Objects
 ) -> GcBatch:
-    """Delete one batch of files with their sketches, then have the state forget them.
+    """Delete one batch of files with their sketches, then remove them from the state.
 
-    Killed in between, the next run deletes what is left and does the rest: a file that is gone
-    counts as deleted (GC-2, GC-5). What is unreferenced is never referenced again.
+    If the process is killed in between, the next run completes the work: a file that does not
+    exist counts as deleted (GC-2, GC-5). An unreferenced file is never referenced again.
 
     Args:
         before: Files that lost their last reference before this time are deleted: by
             `garbage_time`.
-        after: Begin past this name.
-        files_max: Files of a batch.
+        after: Begin after this name.
+        files_max: Maximum number of files of a batch.
         store: The table's state.
         files: The table's folder.
 
     Raises:
         CommitContended, CommitUnknown: try again.
-        StorageFailed: the state cannot be read or changed. Files are told in `failures`.
+        StorageFailed: the state cannot be read or changed. Failed deletions are in `failures`.
     """
     state = store.refresh()
     names = garbage(state, before, after=after, files_max=files_max)
@@ -105,13 +105,13 @@ def collect_garbage(
 
 
 def _forget(names: Sequence[str], store: StateStore) -> int:
-    """Forget files, but for those that other collectors forget first, however many there are."""
+    """Remove files from the state, except those that other collectors remove first."""
     left = list(names)
     while left:
         try:
             return store.commit(DeleteFiles(filenames=tuple(left))).number
         except CommitRefused as refusal:
-            _LOG.info("another collector forgot some of the files before: %s", refusal)
+            _LOG.info("another collector has already removed some of the files: %s", refusal)
             state = store.refresh()
             still = [name for name in left if state.files.is_tracked(name)]
             if still == left:

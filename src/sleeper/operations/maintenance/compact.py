@@ -1,9 +1,9 @@
-"""Runs compaction jobs: the files of each become one (rules CMP-14, CMP-16)."""
+"""Runs compaction jobs: each merges its files into one (rules CMP-14, CMP-16)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,13 @@ from datetime import timedelta
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput, compact_files
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.errors import CommitRefused, SleeperError, StorageFailed
+from sleeper.errors import (
+    CommitRefused,
+    MissingExtra,
+    SleeperError,
+    StorageFailed,
+    TableFunctionFailed,
+)
 from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
@@ -23,23 +29,26 @@ from sleeper.state.transactions.files import ReplaceFiles
 
 _log = logging.getLogger(__name__)
 
+_FAILURES_MAX = 3
+_FAILURES_OF_THE_TABLE = (TableFunctionFailed, MissingExtra)  # others are of one job's files
+
 Runner = Callable[
     [Iterable[ClaimedJob], Callable[[ClaimedJob], CompactionOutput]],
     Generator[tuple[ClaimedJob, CompactionOutput | SleeperError], None, None],
 ]
-"""Calls a function for each job, and yields what it returned, or the error of ours it raised."""
+"""Calls a function for each job, and yields its result, or the `SleeperError` that it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionJobResult:
-    """What became of one job.
+    """The result of one job.
 
     Attributes:
         job: The job.
-        rows_read: Rows of its inputs that lie in the partition.
-        rows_written: Rows of the new file; fewer where the table filters or aggregates.
-        failure: Why the job failed; None if all is well. Its inputs are as they were, and free
-            for another job.
+        rows_read: Rows of its inputs that are in the partition.
+        rows_written: Rows of the new file; fewer if the table filters or aggregates.
+        failure: Why the job failed; None if it succeeded. The inputs of a failed job are
+            unchanged and released.
         transaction: The table's transaction number afterwards.
     """
 
@@ -48,6 +57,25 @@ class CompactionJobResult:
     rows_written: int = 0
     failure: SleeperError | None = None
     transaction: int
+
+
+def should_stop(ended: Sequence[CompactionJobResult]) -> bool:
+    """Return True when other jobs of a run would fail as its first ones did.
+
+    That is after three jobs, when none was done, and the table's function or the Python of Spark's
+    workers made each of them fail. A damaged file fails its own job only.
+    """
+    stop = len(ended) >= _FAILURES_MAX and all(
+        isinstance(each.failure, _FAILURES_OF_THE_TABLE) for each in ended
+    )
+    if stop:
+        _log.warning(
+            "no more compaction jobs are run: all of the first %d failed, the last in leaf %s: %s",
+            len(ended),
+            ended[-1].job.partition_id,
+            ended[-1].failure,
+        )
+    return stop
 
 
 def compact(
@@ -59,20 +87,20 @@ def compact(
     run: Runner,
     orphan_age: timedelta,
 ) -> Generator[CompactionJobResult, None, None]:
-    """Write each job's output and put it in the place of its inputs, in one commit for each job.
+    """Write each job's output and replace its inputs by it, in one commit for each job.
 
-    Queries see the inputs or the output, never both. A job that fails releases its inputs. One
-    that comes too late, when its inputs are claimed by another job, is refused, and the file that
-    it wrote deleted. Results come as jobs end, which may be in any order. Closing the iterator
-    ends the run; claims of jobs that have not ended are left to whoever made them.
+    Queries see the inputs or the output, never both. A failed job releases its inputs. If another
+    job has claimed its inputs in the meantime, the commit is refused and the output is deleted.
+    Results are yielded when jobs end, in any order. Closing the iterator ends the run; the caller
+    must release the claims of jobs that have not ended.
 
     Args:
         jobs: Jobs that have claimed their inputs. Each is taken when it can be run.
         store: The table's state.
         files: The table's folder.
         write: Writes a job's output; `write_output`, with all but its first argument.
-        run: Where and in which order that is done.
-        orphan_age: How old a file must be that a sweep deletes.
+        run: Runs the jobs, in this process or in others.
+        orphan_age: The age from which on a sweep deletes files that no transaction names.
 
     Raises:
         CommitContended, CommitUnknown: run the same job again; it is committed once.
@@ -93,7 +121,7 @@ def _written(
     write: Callable[[ClaimedJob], CompactionOutput],
     run: Runner,
 ) -> Iterator[tuple[CompactionJob, CompactionOutput | SleeperError]]:
-    """Yield what each job wrote, or why it failed."""
+    """Yield the output of each job, or why it failed."""
     refused: list[tuple[CompactionJob, SleeperError]] = []
 
     def claimed() -> Iterator[ClaimedJob]:
@@ -115,13 +143,13 @@ def write_output(
     files: Objects,
     settings: WriteSettings,
 ) -> CompactionOutput:
-    """Write a job's output; nothing is committed. It needs no state, so it may run anywhere.
+    """Write a job's output without committing it. Needs no state, so it may run anywhere.
 
     Args:
         claimed: The job.
         reading: Opens the table, with the processing to apply.
         files: The table's folder.
-        settings: How the file is laid out.
+        settings: Settings of the data file.
     """
     return compact_files(reading(), files, claimed, settings)
 

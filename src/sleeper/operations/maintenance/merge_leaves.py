@@ -1,24 +1,24 @@
-"""Merges two sibling leaves that have become small, by making their parent a leaf again (ours)."""
+"""Merges two small sibling leaves by making their parent a leaf again (upstream never merges)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sleeper.errors import CommitRefused
-from sleeper.planning.merges import SiblingLeaves, small_siblings
+from sleeper.planning.partitions.merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.merges import MergePartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeResult:
-    """What became of two leaves.
+    """The result of merging two leaves.
 
     Attributes:
-        partition_id: Their parent, which is a leaf now if they were merged.
+        partition_id: Their parent, which is a leaf if they were merged.
         children: Their ids.
-        row_count: The rows of both, as their references said.
-        reason: Why they were not merged, as a clause; None where they were.
+        row_count: The rows of both, from the counts of their references.
+        reason: Why they were not merged, as a clause; None if they were.
         transaction: The table's transaction number afterwards.
     """
 
@@ -30,14 +30,14 @@ class MergeResult:
 
 
 def merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResult, ...]:
-    """Merge leaves of fewer rows together, two and two, up the tree; try each pair once.
+    """Merge pairs of leaves with fewer rows than `rows_below`, up the tree; try each pair once.
 
     Args:
-        rows_below: How many rows are too many.
+        rows_below: Two leaves are merged if they have fewer rows together.
         store: The table's state, with references pushed down.
 
     Returns:
-        What became of each pair, in the order of the tries.
+        The result of each pair, in the order in which they were tried.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
@@ -54,10 +54,10 @@ def merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResu
 
 
 def merge_leaves(siblings: SiblingLeaves, *, store: StateStore) -> MergeResult:
-    """Merge two leaves, in one commit. Their files are referenced by the new leaf as they are.
+    """Merge two leaves, in one commit. The new leaf references their files without changing them.
 
-    Ingests that began before go on: what they have written for one of the leaves is placed on
-    the new one. When somebody else was faster, or claimed a file meanwhile, nothing is done.
+    Ingests that are running can commit: their references to one of the leaves go to the new leaf.
+    If another process changed the leaves or claimed a file in the meantime, nothing is done.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
@@ -69,7 +69,7 @@ def merge_leaves(siblings: SiblingLeaves, *, store: StateStore) -> MergeResult:
         try:
             number = store.commit(transaction).number
         except CommitRefused as refusal:
-            reason = f"it was changed meanwhile: {refusal}"
+            reason = f"another process changed it: {refusal}"
     return MergeResult(
         partition_id=parent.partition_id,
         children=parent.child_ids,

@@ -1,4 +1,4 @@
-"""Moves references of partitions that were split down to the leaves (rules CMP-2, STS-6)."""
+"""Moves references of split partitions down to the leaves (rules CMP-2, STS-6)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushDownResult:
-    """What one run moved.
+    """The result of a push-down.
 
     Attributes:
-        moved: References that went down.
-        made: References on leaves that took their place.
+        moved: Number of references that were replaced.
+        made: Number of references on leaves that replaced them.
         transaction: The table's transaction number afterwards.
     """
 
@@ -38,14 +38,15 @@ class PushDownResult:
 
 
 def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -> PushDownResult:
-    """Move references down, in commits of about 20,000 new ones; or do nothing.
+    """Move references down, in commits of about 20,000 new references each.
 
-    References that a compaction job has claimed stay. Row counts come from the files' sketches;
-    where one is missing or damaged, from halving.
+    References that a compaction job has claimed are not moved. Row counts are estimated from the
+    files' sketches, or by halving if a sketch is missing or damaged.
 
     Raises:
-        CommitRefused, CommitContended: others changed the same references each time; try again.
-        CommitUnknown, StorageFailed: try again; what was moved is not moved twice.
+        CommitRefused, CommitContended: others changed the same references in every attempt; try
+            again.
+        CommitUnknown, StorageFailed: try again; no reference is moved twice.
     """
     sketches_of = partial(_sketches_of, files, schema)
 
@@ -80,5 +81,5 @@ def _sketches_of(files: Objects, schema: Schema, filename: str) -> Sketches | No
     try:
         return None if data is None else read_sketches(data, schema, name)
     except DataDamaged as damage:
-        _log.warning("the rows of %s are shared out by halving: %s", filename, damage)
+        _log.warning("the rows of %s on each leaf are estimated by halving: %s", filename, damage)
         return None

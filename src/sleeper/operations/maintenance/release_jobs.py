@@ -1,4 +1,4 @@
-"""Takes files back from compaction jobs: from those whose lease has ended, or from any."""
+"""Releases the claims of compaction jobs: of those whose lease has ended, or of any."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseResult:
-    """What was released.
+    """The released claims.
 
     Attributes:
-        claims: The jobs that lost their files, and which.
+        claims: The jobs and the files that were released.
         transaction: The table's transaction number afterwards.
     """
 
@@ -28,10 +28,9 @@ class ReleaseResult:
 
 
 def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResult:
-    """Release files of jobs whose lease has ended, in one commit; or do nothing.
+    """Release files of jobs whose lease has ended, in one commit.
 
-    A job that is still running is refused when it commits: it has done its work in vain, and no
-    row is doubled.
+    If such a job is still running, its commit is refused. Its work is lost, but no row is doubled.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
@@ -43,11 +42,11 @@ def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResul
 
 
 def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> ReleaseResult:
-    """Release files of one job, or of all jobs, whether or not they run; as above.
+    """Release files of one job, or of all jobs, even if they are running.
 
     Args:
-        job_id: The job; None for all of them.
-        lease: How long a claim holds without being renewed.
+        job_id: The job; None for all jobs.
+        lease: How long a claim is valid without renewal.
         store: The table's state.
 
     Raises:
@@ -56,7 +55,7 @@ def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> 
     state = store.refresh()
     held = held_claims(state, lease, store.time())
     claims = [each for each in held if job_id is None or each.job_id == job_id]
-    return _release(claims, state.number, store, "it was asked for")
+    return _release(claims, state.number, store, "by request")
 
 
 def _release(

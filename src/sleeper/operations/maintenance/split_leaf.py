@@ -1,4 +1,4 @@
-"""Splits one leaf that has grown too large, at the median of its keys (rules SPL-1 to SPL-6)."""
+"""Splits one leaf that is too large, at the median of its keys (rules SPL-1 to SPL-6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
 from sleeper.model import paths
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
-from sleeper.planning.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
+from sleeper.planning.partitions.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
@@ -24,14 +24,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """What became of one leaf.
+    """The result of splitting one leaf.
 
     Attributes:
         partition_id: The leaf.
-        field: The row key field that it was split on; None where it was not split.
+        field: The row key field that it was split on; None if it was not split.
         point: The least value of the upper half.
         children: Ids of the lower and the upper half.
-        reason: Why it was not split, as a clause; None where it was.
+        reason: Why it was not split, as a clause; None if it was.
         transaction: The table's transaction number afterwards.
     """
 
@@ -52,17 +52,17 @@ def split_leaf(
     files_max: int,
     new_id: NewId,
 ) -> SplitResult:
-    """Split a leaf into two, in one commit. Its files stay where they are, on the parent.
+    """Split a leaf into two, in one commit. Its references stay on the parent.
 
-    Ingest, compaction and queries go on meanwhile: what is referenced on the parent counts for
+    Ingest, compaction and queries continue at the same time: references on the parent belong to
     both halves.
 
     Args:
         partition_id: The leaf.
         store: The table's state.
         files: The table's folder, where the sketches are.
-        schema: The table's.
-        files_max: Of how many files, those with the most rows, sketches are read.
+        schema: The table's schema.
+        files_max: Maximum number of sketches to read: those of the files with the most rows.
         new_id: Makes ids of the halves.
 
     Raises:
@@ -96,17 +96,16 @@ def split_leaf(
 def sized_leaves(
     state: TableState, threshold: int, *, files: Objects, schema: Schema, files_max: int
 ) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with which of them can be split.
+    """Return the leaves that have rows, the largest first, with whether each can be split.
 
-    What `split_leaf` would find is what is said here: of leaves that are too large sketches are
-    read.
+    The result agrees with `split_leaf`: the sketches of leaves that are too large are read.
 
     Args:
         state: The table, with references pushed down.
-        threshold: From how many rows on a leaf is split.
+        threshold: The number of rows from which on a leaf is split.
         files: The table's folder, where the sketches are.
-        schema: The table's.
-        files_max: Of how many files, those with the most rows, sketches are read.
+        schema: The table's schema.
+        files_max: Maximum number of sketches to read: those of the files with the most rows.
     """
     sizes = []
     for size in leaf_sizes(state, threshold):
@@ -121,7 +120,7 @@ def sized_leaves(
 def _point(
     state: TableState, leaf: Partition, files: Objects, schema: Schema, files_max: int
 ) -> tuple[int, Any] | str:
-    """Return the dimension and value to split a leaf at, or why it cannot be."""
+    """Return the dimension and value to split a leaf at, or why it cannot be split."""
     names = files_to_sketch(state, leaf.partition_id, files_max)
     sketches = [sketch for sketch in _sketches(names, files, schema) if sketch.row_count]
     if not sketches:
@@ -134,7 +133,7 @@ def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
 
 
 def _sketches(names: tuple[str, ...], files: Objects, schema: Schema) -> Iterator[Sketches]:
-    """Yield those that can be read."""
+    """Yield the sketches that can be read."""
     for name in map(paths.sketch_file, names):
         data = files.read(name)
         if data is None:
@@ -142,4 +141,4 @@ def _sketches(names: tuple[str, ...], files: Objects, schema: Schema) -> Iterato
         try:
             yield read_sketches(data, schema, name)
         except DataDamaged as damage:
-            _log.warning("a split goes on without a sketch: %s", damage)
+            _log.warning("a sketch is ignored by a split: %s", damage)

@@ -1,4 +1,4 @@
-"""Finds files that belong to nobody and deletes them (decision 0032)."""
+"""Finds orphans, which are files that no transaction names, and deletes them (decision 0032)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
-# By how much the time of a file may be wrong: storage times are whole seconds in some buckets, and
-# writers count on from the last answer for some minutes.
+# Maximum error of a file's time: some buckets store whole seconds, and writers estimate the
+# storage's time from its last answer for some minutes.
 _SLACK = timedelta(seconds=10)
 _LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResult:
-    """What a sweep found.
+    """The result of a sweep.
 
     Attributes:
-        orphans: Data files and sketches that belong to nobody, with sizes and times, by name.
-        deleted: True when they were deleted, but for those in `failures`.
-        failures: Why some could not be, by name.
+        orphans: Data files and sketches that no transaction names, with sizes and times, by name.
+        deleted: True if they were deleted, except those in `failures`.
+        failures: Why some could not be deleted, by name.
     """
 
     orphans: tuple[ObjectInfo, ...]
@@ -43,21 +43,21 @@ class SweepResult:
 def sweep_orphans(
     age: timedelta, *, delete: bool, store: StateStore, files: Objects
 ) -> SweepResult:
-    """List the table's folder, compare it with the table's state, and delete what is left over.
+    """List the table's folder, compare it with the table's state, and delete orphans.
 
-    A file counts as old by the clock of the storage, whatever this machine's clock says. Before
-    the first file is deleted, a transaction forbids to add files of that age: a job that comes
-    too late is refused, and loses no row that it has acknowledged.
+    The age of a file is measured by the clock of the storage. Before the first deletion, a
+    transaction forbids adding files of that age. So a job that commits too late is refused,
+    and no acknowledged row is lost.
 
     Args:
         age: How old an orphan must be: longer than any ingest, import or compaction takes.
-        delete: False only looks.
+        delete: False to only find orphans.
         store: The table's state.
         files: The table's folder.
 
     Raises:
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
-        StorageFailed: the storage cannot be listed. Deletions that fail are told in the result.
+        StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
     """
     before = store.time() - age
     found: list[ObjectInfo] = []

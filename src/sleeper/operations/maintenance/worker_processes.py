@@ -1,12 +1,11 @@
-"""Runs pieces of work in this process, one after the other, or at once in worker processes.
+"""Runs pieces of work in this process, one after the other, or in parallel worker processes.
 
-A worker is a Python of its own with two pipes. It is no process of `multiprocessing`: that would
-run the script of the caller once more in each worker, with all that the script does unless it is
-written under `if __name__ == "__main__":`. And its processes are found in one list with those of
-everybody else in the program.
+A worker is a separate Python process with two pipes. `multiprocessing` is not used: it would run
+the caller's script again in each worker, unless the script is guarded by
+`if __name__ == "__main__":`, and its list of child processes is shared with the whole program.
 
-A worker ends with the process that started it, however that one ends: an idle worker reads the
-end of its pipe, and a busy one asks every second for the id of its parent, which changes.
+A worker ends when the process that started it ends, in whatever way: an idle worker reads the end
+of its pipe, and a busy one checks every second whether the id of its parent has changed.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ _log = logging.getLogger(__name__)
 def run_pieces(
     pieces: Iterable[Piece], run: Callable[[Piece], Result], *, workers: int
 ) -> Generator[tuple[Piece, Result | SleeperError], None, None]:
-    """Run a function on each piece, and yield it with its result, or our error, as they end.
+    """Run a function on each piece, and yield it with its result, or our error, when it ends.
 
-    One worker is this process. More are new processes, each with memory and threads of its own,
-    that end with the run. When one dies (out of memory, killed), its piece fails, and another
-    process takes the next piece. Closing the iterator kills them at once.
+    With one worker, pieces run in this process. Otherwise they run in new processes that end with
+    the run. If one dies (out of memory, killed), its piece fails, and a new process takes the
+    next piece. Closing the iterator kills all workers.
 
     Args:
-        pieces: Each is taken when a worker is free for it. With more than one worker they, the
-            function and its results go through pickle, and what they name must be importable.
-        run: What to do.
-        workers: How many pieces at once.
+        pieces: Each is taken when a worker is free. With more than one worker, pieces, function
+            and results are pickled, and what they refer to must be importable.
+        run: The function.
+        workers: Number of pieces that run in parallel.
 
     Raises:
-        Others: what the function raised that is no error of ours.
+        Others: an error of the function that is not a `SleeperError`.
     """
     coming = iter(pieces)
     first = [*islice(coming, 2 if workers > 1 else 1)]
@@ -77,7 +76,7 @@ def _outcome(run: Callable[[Piece], Result], piece: Piece) -> Result | SleeperEr
 def _in_processes(
     pieces: Iterator[Piece], run: Callable[[Piece], Result], workers: int
 ) -> Generator[tuple[Piece, Result | SleeperError], None, None]:
-    pickle.dumps(run)  # what cannot go there is refused before any process is started
+    pickle.dumps(run)  # fails before any process is started if it cannot be pickled
     idle: list[_Worker] = []
     with ExitStack() as started, selectors.DefaultSelector() as busy:
 
@@ -100,7 +99,7 @@ def _in_processes(
 
 
 class _Worker:
-    """A worker process, as the process that started it sees it; killed at the end of `with`."""
+    """A worker process, as its parent handles it; killed at the end of `with`."""
 
     def __init__(self) -> None:
         pieces_out, pieces_in = os.pipe()
@@ -129,14 +128,14 @@ class _Worker:
         self.results.close()
 
     def send(self, run: Callable[[Any], Any], piece: Any) -> None:
-        """Have the worker run a function on a piece."""
+        """Send a function and a piece to the worker, which runs it."""
         try:
             pickle.dump(pickle.dumps((run, piece)), self._pieces)
         except BrokenPipeError:
             _log.debug("worker process %d died before its next piece", self._process.pid)
 
     def receive(self) -> Any:
-        """Return the result of the last piece, or our error; raise the others."""
+        """Return the result of the last piece, or our error; raise other errors."""
         try:
             answer = pickle.load(self.results)  # noqa: S301 - from a process of our own
         except (EOFError, pickle.UnpicklingError):
@@ -151,26 +150,26 @@ class _Worker:
         code = self._process.wait()
         _log.warning("worker process %d died with code %d", self._process.pid, code)
         if code == -signal.SIGKILL:
-            why = "it was killed, by somebody or by the kernel when memory ran out"
+            why = "it was killed, by a user or by the kernel because memory ran out"
             advice = "Try again, with fewer workers if memory is short."
         elif code < 0:
             why = f"it ended by {signal.Signals(-code).name}"
             advice = "Try again."
         else:
-            why = f"it ended by itself with code {code}"
-            advice = "What it wrote to stderr says why."
+            why = f"it exited with code {code}"
+            advice = "See its output on stderr."
         return StorageFailed(f"a worker process died: {why}. {advice}")
 
 
 def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
-    """Run pieces as a worker process, until the pipe that they come from is closed.
+    """Run pieces in a worker process, until the pipe of pieces is closed.
 
     Args:
-        pieces_fd: Where functions and pieces are read.
-        results_fd: Where results are written.
-        parent_id: The process that this one ends with.
+        pieces_fd: The pipe from which functions and pieces are read.
+        results_fd: The pipe to which results are written.
+        parent_id: The parent; this process ends when it ends.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()
     with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
         while True:
@@ -183,15 +182,15 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
 
 
 def _exit_with(parent_id: int) -> None:
-    """End this process at once when its parent has ended."""
-    woken = threading.Event()  # by nobody
+    """End this process when its parent has ended."""
+    woken = threading.Event()  # never set
     while os.getppid() == parent_id:
         woken.wait(_PARENT_CHECK_S)
     os._exit(1)
 
 
 def _answer(call: bytes) -> bytes:
-    """Return the pickled result of a call, and the fault that it raised instead."""
+    """Return the pickled result of a call, or the error that it raised."""
     try:
         run, piece = pickle.loads(call)  # noqa: S301
         return pickle.dumps((_outcome(run, piece), None))

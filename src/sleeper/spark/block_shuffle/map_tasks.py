@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -19,6 +18,7 @@ from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.errors import InputRefused, NullKeys
 from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets
+from sleeper.ports.ids import NewId
 from sleeper.ports.input_store import InputStore
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport
 from sleeper.spark.block_shuffle.workers import use_one_thread
@@ -42,7 +42,8 @@ class MapSettings:
         places: What brings a block to each bucket's task; the notes' place last.
         memory_bytes: What sorting a piece may need.
         ignore_extra_columns: Leave out columns that the table does not have.
-        set_aside: A folder, reached by all workers, for rows with a null key; None refuses them.
+        new_id: Fresh random ids, different in every attempt of a task.
+        set_aside: The folder where attempts write rows with a null key; None refuses such rows.
     """
 
     schema: Schema
@@ -50,6 +51,7 @@ class MapSettings:
     buckets: Buckets
     places: Sequence[int]
     memory_bytes: int
+    new_id: NewId
     ignore_extra_columns: bool = False
     set_aside: Path | None = None
 
@@ -143,16 +145,18 @@ class _MapTaskInput:
         self._nulls: dict[str, int] = {}
         self._rows_read = 0
         self._rows_set_aside = 0
+        self._files_aside: list[str] = []
 
     def rows(self, sources: Iterable[_FilePart | _Stream]) -> Iterator[pa.Table]:
         """Yield the rows that fit. Null keys are counted, all of them, and told at the end."""
         for place, source in enumerate(sources):
+            aside = self._file_aside(place)
             intake = ValidatedInput(
                 source,
                 self._settings.schema,
                 to_arrow(self._settings.schema),
                 ignore_extra_columns=self._settings.ignore_extra_columns,
-                set_aside=self._file_aside(place),
+                set_aside=aside,
             )
             try:
                 yield from intake.batches()
@@ -165,25 +169,26 @@ class _MapTaskInput:
             intake.finish()
             self._rows_read += intake.rows_read
             self._rows_set_aside += intake.rows_set_aside
+            if aside is not None and intake.rows_set_aside:
+                self._files_aside.append(aside.path.name)
 
     def note(self, refusal: InputRefused | None = None) -> MapTaskReport:
         """Return what the driver is told."""
         return MapTaskReport(
             rows_read=self._rows_read,
             rows_set_aside=self._rows_set_aside,
+            files_set_aside=tuple(self._files_aside),
             null_counts=tuple((name, count) for name, count in self._nulls.items() if count),
             refusal=refusal,
         )
 
     def _file_aside(self, place: int) -> SetAside | None:
-        """A file that a second attempt of this task replaces."""
+        """A file of this attempt alone."""
         folder = self._settings.set_aside
         if folder is None:
             return None
-        with suppress(FileExistsError):
-            folder.mkdir(parents=True)
-        path = folder / f"part-{self._number:05}-{place:03}.parquet"
-        return SetAside(path, replace=True)
+        name = f"{self._number:05}-{place:03}-{self._settings.new_id()}.parquet"
+        return SetAside(folder / name)
 
 
 class _Stream:

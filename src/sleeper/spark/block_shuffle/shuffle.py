@@ -36,13 +36,15 @@ class MapTaskReport:
 
     Attributes:
         rows_read: Rows of its input.
-        rows_set_aside: Those of them that have a null key and went to a file of their own.
+        rows_set_aside: Those of them that have a null key and went to files of their own.
+        files_set_aside: The names of these files.
         null_counts: Nulls by key field, of rows that are refused.
         refusal: Why its input cannot go into the table, if it cannot.
     """
 
     rows_read: int = 0
     rows_set_aside: int = 0
+    files_set_aside: tuple[str, ...] = ()
     null_counts: tuple[tuple[str, int], ...] = ()
     refusal: InputRefused | None = None
 

@@ -177,10 +177,19 @@ class FileReferences:
 
         Costs in proportion to both.
         """
-        here = self._folded_base().batch
-        needed = here.column("filename").filter(here.column("partition_id").is_valid())
+        needed = self._referenced_names()
         kept = newer._folded_base().batch.column("filename")
         return len(needed) > 0 and not pc.all(pc.is_in(needed, value_set=kept)).as_py()
+
+    def needed_besides(self, newer: FileReferences) -> list[str]:
+        """Return the files that are referenced here and not in `newer`, by name.
+
+        Costs in proportion to both.
+        """
+        needed, kept = self._referenced_names(), newer._referenced_names()
+        return sorted(
+            pc.unique(needed.filter(pc.invert(pc.is_in(needed, value_set=kept)))).to_pylist()
+        )
 
     def partition_ids(self) -> frozenset[str]:
         """Return the partitions with at least one reference."""
@@ -262,6 +271,10 @@ class FileReferences:
     def folded(self) -> FileReferences:
         """Return an index of the same content whose overlay is empty."""
         return self._of(self._folded_base()) if self.overlay_size else self
+
+    def _referenced_names(self) -> pa.Array:
+        rows = self._folded_base().batch
+        return rows.column("filename").filter(rows.column("partition_id").is_valid())
 
     def _folded_base(self) -> FileRows:
         if not self.overlay_size:

@@ -1,1 +1,1 @@
-"""Adapters for one machine: a folder of files."""
+"""The adapter for objects in a local folder."""

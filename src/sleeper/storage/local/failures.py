@@ -1,4 +1,4 @@
-"""What an operating system's refusal means to us: `OSError` in, one of our errors out."""
+"""Translates an `OSError` of the operating system into one of our errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_failure(error: OSError, path: str) -> StorageFailed:
             "`chmod -R g+rX` on its folder. New files are then readable by the same users."
         )
     return StorageFailed(
-        f"cannot read {path}: {_reason(error, path)}. Make it readable for this user, or mend "
+        f"cannot read {path}: {_reason(error, path)}. Make it readable for this user, or repair "
         "the disk, then try again."
     )
 
@@ -36,25 +36,25 @@ def write_failure(error: OSError, path: str) -> StorageFailed:
         return StorageReadOnly(
             f"{what} Allow this user to write to the folder, or use an instance in another one."
         )
-    return StorageFailed(f"{what} Mend the disk or the path, then try again.")
+    return StorageFailed(f"{what} Repair the disk or correct the path, then try again.")
 
 
 def link_failure(error: OSError, path: str) -> StorageFailed:
-    """Translate the failure to give a finished file its name, `path`, by a hard link."""
+    """Translate the failure to link a finished temp file to its name, `path`."""
     if error.errno in _NO_LINKS:
         return StorageReadOnly(
             f"cannot commit {path}: {_reason(error, path)}. This file system cannot make hard "
-            "links, the only way to create a file whole and only once. Put the instance on a "
+            "links, the only way to create a file once and atomically. Put the instance on a "
             "local disk (ext4, xfs, btrfs, APFS) or in an object store."
         )
     return write_failure(error, path)
 
 
 def sync_failure(error: OSError, path: str) -> StorageFailed:
-    """Translate the failure to make the name `path` durable, when others can see it already."""
+    """Translate the failure to make the name `path` durable after it became visible."""
     return StorageFailed(
         f"{path} is in place, but the disk did not confirm it: {_reason(error, path)}. A power "
-        "cut could undo it. Mend the disk, then try the same again."
+        "cut could undo it. Repair the disk, then run the same operation again."
     )
 
 
@@ -64,7 +64,7 @@ def _reason(error: OSError, path: str) -> str:
 
 
 def _owner(path: str) -> str:
-    """Say whose file it is and what its mode allows, where the folder shows it."""
+    """Return text with the file's owner and mode, if they can be read."""
     try:
         found = Path(path).lstat()
     except OSError:

@@ -1,13 +1,13 @@
 """Objects as files in a folder, for any number of processes and threads on one machine.
 
-A file is written under a hidden name, made durable, and only then given its own name: by a hard
-link where it must be the first, by a rename where it replaces. So a reader sees a whole file or
-none, whenever a process dies; and the folder is made durable before anybody is told.
+A file is written as a hidden temp file and made durable. Only then it gets its own name: by a hard
+link if the name must be free, by a rename if it may replace a file. So files become visible
+atomically, even if the process dies. The folder is made durable before a call returns.
 """
 
-# Paths are strings here: half of these calls have no Path method, and a Path costs as much as
-# the system call that it is made for.
-# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH116, PTH120
+# Paths are strings here: half of these calls have no Path method, and making a Path costs as
+# much as the system call.
+# ruff: noqa: PTH102, PTH106, PTH108, PTH112, PTH113, PTH114, PTH116, PTH120
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
@@ -43,8 +43,8 @@ from sleeper.storage.local.writer_lock import writer_lock
 
 logger = logging.getLogger(__name__)
 
-# Others may delete the folder we are about to write to, having emptied it. Each round makes it
-# again; to lose this often, somebody would have to delete on purpose.
+# Another process may delete the empty folder that we are about to write to. Each attempt makes
+# it again. Nobody loses this race so often by accident.
 _ATTEMPTS = 20
 _LEFT_OVER_AGE_S = 24 * 60 * 60
 
@@ -54,13 +54,13 @@ class FolderObjects:
     """The files under one folder. Keys are their paths, relative to it.
 
     Attributes:
-        root: The folder, as an absolute path. It is made by the first write.
-        prefix: Where in the folder keys begin: empty, or ending in `/`. `under` sets it.
-        now: The clock (aware), if this process is to delete unfinished files that are a day
-            old. It does so before its first write; reading deletes nothing.
+        root: The folder, as an absolute path. The first write makes it.
+        prefix: Prefix of keys inside the folder: empty, or ends in `/`. `under` sets it.
+        now: The clock (aware). If given, the process deletes temp files older than a day
+            before its first write.
 
     Raises:
-        BadRequest: `root` is relative, so it would move with the working directory.
+        BadRequest: `root` is a relative path, which would depend on the working directory.
     """
 
     root: Path
@@ -73,7 +73,7 @@ class FolderObjects:
             raise BadRequest(f"a folder of objects needs an absolute path, not {self.root}")
 
     def create(self, key: str, body: bytes) -> bool:
-        """Write a hidden file, then link it to its name, which fails where the name is taken."""
+        """Write a temp file, then link it to its name, which fails if the name is taken."""
         path = self.url(key)
         if os.path.lexists(path):
             return self._taken(path)
@@ -90,7 +90,7 @@ class FolderObjects:
         return True
 
     def put(self, key: str, body: bytes) -> None:
-        """Write a hidden file, then rename it over whatever has its name."""
+        """Write a temp file, then rename it, which replaces an existing file."""
         path = self.url(key)
         self._replace(self._write(path, body), path)
 
@@ -101,7 +101,10 @@ class FolderObjects:
         if descriptor is None:
             return None
         try:
-            return _read_at(descriptor, 0, os.fstat(descriptor).st_size)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+                raise _no_file(path)
+            return _read_at(descriptor, 0, found.st_size)
         except IsADirectoryError:
             return None
         except OSError as error:
@@ -110,10 +113,10 @@ class FolderObjects:
             os.close(descriptor)
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read parts of a file, all through one descriptor, so all of one file."""
+        """Read parts of a file through one descriptor, so all are of the same version."""
         check_ranges(key, ranges)
         path = self.url(key)
-        # Opening and closing costs 3 microseconds: not worth keeping descriptors for.
+        # Opening and closing costs 3 microseconds, so descriptors are not cached.
         descriptor = _open(path)
         if descriptor is None:
             raise _not_found(path)
@@ -129,7 +132,7 @@ class FolderObjects:
         return bodies
 
     def size(self, key: str) -> int:
-        """Ask the file system."""
+        """Return the file's length from the file system."""
         path = self.url(key)
         try:
             found = os.stat(path)
@@ -158,7 +161,7 @@ class FolderObjects:
         return datetime.fromtimestamp(max(found.st_mtime, found.st_ctime), UTC)
 
     def open_output(self, key: str) -> FolderOutput:
-        """Open a hidden file; closing it renames it to its name."""
+        """Open a temp file; closing it renames it to its name."""
         path = self.url(key)
         try:
             self._make_folder(str(self.root))
@@ -168,17 +171,17 @@ class FolderObjects:
         return FolderOutput(unfinished, path, self._replace)
 
     def url(self, key: str) -> str:
-        """Return the file's absolute path, whether there is a file or not."""
+        """Return the file's absolute path; the file need not exist."""
         check_key(key)
         return f"{self.root}/{self.prefix}{key}"
 
     def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """Walk the folders that may hold such keys."""
+        """List the folders that may contain such keys."""
         check_prefix(prefix)
         return walk(f"{self.root}/{self.prefix}", prefix, after)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remove files, then the folders that this leaves empty."""
+        """Delete files, then folders that become empty."""
         touched = set()
         for key in keys:
             path = self.url(key)
@@ -195,7 +198,7 @@ class FolderObjects:
                 _sync_folder(folder)
 
     def storage_time(self) -> datetime:
-        """Write a hidden file and ask the file system when that was."""
+        """Write a temp file and return its modification time."""
         try:
             self._make_folder(str(self.root))
             return write_time(str(self.root))
@@ -203,25 +206,25 @@ class FolderObjects:
             raise write_failure(error, str(self.root)) from error
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Queue up by a lock on a hidden file (the port says the rest)."""
+        """Lock a hidden file (see the port)."""
         check_key(key)
         return writer_lock(str(self.root), self.prefix + key, pause)
 
     def under(self, prefix: str) -> FolderObjects:
-        """Return the objects of one folder inside. Both share the hidden files."""
+        """Return the objects of a folder inside this one. Both share the folder of temp files."""
         return replace(self, prefix=self.prefix + folder_prefix(prefix))
 
     def sweep_temporaries(self, older_than_s: float, now: datetime) -> int:
-        """Delete what writers that died have left behind, and return how many files that was.
+        """Delete temp files of writers that died; return how many.
 
         Args:
-            older_than_s: Spare files written to within this time: their writer may be alive.
-            now: The time now (aware).
+            older_than_s: Keep files written to within this time: their writer may be alive.
+            now: The current time (aware).
         """
         return sweep_unfinished(str(self.root), older_than_s, now)
 
     def _write(self, path: str, body: bytes) -> str:
-        """Write the body of `path` to a hidden file."""
+        """Write the body of `path` to a temp file."""
         try:
             self._make_folder(str(self.root))
             return write_unfinished(str(self.root), body)
@@ -229,7 +232,7 @@ class FolderObjects:
             raise write_failure(error, path) from error
 
     def _replace(self, unfinished: str, path: str) -> None:
-        """Give a finished file its name, in place of any file that has it."""
+        """Rename a finished temp file to its name, which replaces an existing file."""
         try:
             self._name(os.replace, unfinished, path)
         except OSError as error:
@@ -241,7 +244,7 @@ class FolderObjects:
         _sync_name(path)
 
     def _name(self, step: Callable[[str, str], object], unfinished: str, path: str) -> None:
-        """Do `step` from `unfinished` to `path`, in a folder that is made if need be."""
+        """Call `step` with `unfinished` and `path`; make the folder if it is missing."""
         for attempts_left in reversed(range(_ATTEMPTS)):
             try:
                 self._make_folder(os.path.dirname(path))
@@ -254,13 +257,13 @@ class FolderObjects:
                 return
 
     def _make_folder(self, folder: str) -> None:
-        """Make `folder` and what is above it; make each one's own name durable.
+        """Make `folder` and its parents, and make each one's name durable.
 
-        Also where the folder is there already: whoever made it may not have got so far yet.
-        Once a process is enough.
+        Names of existing folders are made durable too, because the process that made them may not
+        have done so yet. This is done once in a process.
 
         Raises:
-            FileNotFoundError: somebody removed a folder above it meanwhile.
+            FileNotFoundError: another process removed a parent folder at the same time.
             StorageFailed: it cannot be made.
         """
         if folder in self._durable:
@@ -283,15 +286,15 @@ class FolderObjects:
         self._durable.add(folder)
 
     def _taken(self, path: str) -> bool:
-        """Answer that `path` exists: False, once that cannot be undone by a power cut."""
-        if os.path.isdir(path):
-            raise StorageFailed(f"cannot create {path}: there is a folder of that name. Move it.")
+        """Return False, because `path` exists, after making its name durable."""
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise StorageReadOnly(f"nothing was created: {_no_file(path)}")
         with suppress(FileNotFoundError):
             _sync_name(path)
         return False
 
     def _remove_empty(self, folder: str) -> str:
-        """Remove `folder` and those above it that are left empty; return the first one kept."""
+        """Remove `folder` and parents that become empty; return the first one that is kept."""
         while folder != str(self.root):
             try:
                 os.rmdir(folder)
@@ -304,8 +307,10 @@ class FolderObjects:
 
 def _open(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if os.path.islink(path):
+            raise _no_file(path) from error
         return None
     except OSError as error:
         raise read_failure(error, path) from error
@@ -323,17 +328,29 @@ def _check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[by
     for (offset, length), body in zip(ranges, bodies, strict=True):
         if len(body) < length:
             raise StorageFailed(
-                f"{path} ends before byte {offset + length}, up to which it was to be read. It is "
-                "shorter than its reader believes: truncated, or replaced."
+                f"{path} ends before byte {offset + length}, up to which it should be read. It is "
+                "shorter than expected: truncated, or replaced."
             )
 
 
 def _not_found(path: str) -> ObjectNotFound:
-    return ObjectNotFound(f"there is no file {path}")
+    return ObjectNotFound(f"file {path} does not exist")
+
+
+def _no_file(path: str) -> StorageFailed:
+    what = "is no regular file"
+    if os.path.isdir(path):
+        what = "is a folder"
+    elif os.path.islink(path):
+        what = "is a symbolic link to nothing"
+    return StorageFailed(
+        f"{path} {what}. Put back the file that belongs there, or, if Sleeper never wrote one of "
+        "this name, remove it. Then try again."
+    )
 
 
 def _make_folders(folder: str) -> None:
-    """Make `folder` and what is missing above it, durably."""
+    """Make `folder` and its missing parents, durably."""
     if not os.path.isdir(folder):
         parent = os.path.dirname(folder)
         _make_folders(parent)
@@ -342,7 +359,7 @@ def _make_folders(folder: str) -> None:
 
 
 def _make_one_folder(folder: str) -> bool:
-    """Make a folder; False when it is there already."""
+    """Make a folder; return False if it exists."""
     try:
         os.mkdir(folder)
     except FileExistsError:
@@ -351,7 +368,7 @@ def _make_one_folder(folder: str) -> bool:
 
 
 def _sync_name(path: str) -> None:
-    """Make the name of a file that is in place survive a power cut."""
+    """Make the name of a file durable."""
     try:
         _sync_folder(os.path.dirname(path))
     except OSError as error:

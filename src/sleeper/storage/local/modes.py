@@ -1,8 +1,8 @@
-"""Who may read what is written: whoever the instance's own folder lets in, whatever the umask.
+"""Sets modes of new files, so that every user who may read the instance's folder may read them.
 
-A log entry that one user of a shared folder cannot read ends the table for that user. So files get
-the read bits for group and others that the instance's folder has, and folders in it all such bits.
-Bits that the umask gives are kept.
+If a user of a shared folder cannot read a log entry, the table is unreadable for that user. So
+files get the read bits for group and others that the instance's folder has, and new folders get
+all such bits, whatever the umask is. Bits that the umask allows are kept.
 """
 
 # Paths are strings here, as in folder.py.
@@ -19,10 +19,10 @@ _WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def share_file(descriptor: int, root: str) -> None:
-    """Let all who may read the folder `root` read an open file of ours.
+    """Let every user who may read the folder `root` read an open file of ours.
 
     Raises:
-        OSError: the file or the folder cannot be looked at, or the mode cannot be changed.
+        OSError: the mode of the file or folder cannot be read or changed.
     """
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     wanted = mode | (_mode_of(root) & _READ)
@@ -43,10 +43,10 @@ def share_for_writing(descriptor: int, folder: str) -> None:
 
 
 def share_folder(folder: str, root: str) -> None:
-    """Let all who may use the folder `root` use `folder`, which was just made inside it.
+    """Let every user who may use the folder `root` use the new `folder` inside it.
 
     Raises:
-        OSError: a folder cannot be looked at, or the mode cannot be changed.
+        OSError: a folder's mode cannot be read or changed.
     """
     mode = _mode_of(folder)
     wanted = mode | (_mode_of(root) & _SHARED)

@@ -1,7 +1,7 @@
-"""Files being written: hidden in one folder of the store, nameless to readers until finished."""
+"""Temp files of writes: hidden in one folder of the store until they get their names."""
 
-# Paths are strings here: half of these calls have no Path method, and a Path costs as much as
-# the system call that it is made for.
+# Paths are strings here: half of these calls have no Path method, and making a Path costs as
+# much as the system call.
 # ruff: noqa: PTH103, PTH108, PTH118, PTH208
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sleeper.storage.local.modes import share_file, share_folder
 logger = logging.getLogger(__name__)
 
 _FOLDER = f"{TEMPORARY}writes"
-# pyarrow writes page by page, header and body apart; a megabyte of them costs one system call.
+# pyarrow writes headers and bodies of pages separately; buffering makes one call per megabyte.
 _BUFFER_SIZE_BYTES = 1 << 20
 _NUMBERS = itertools.count()
 _OUR_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9]+-[0-9]+")
 
 
 def open_unfinished(root: str) -> tuple[int, str]:
-    """Make a new empty file in the hidden folder of `root`; return its descriptor and path.
+    """Make an empty temp file in the hidden folder of `root`; return its descriptor and path.
 
-    Process id and a number keep names apart; where two machines share a folder, O_EXCL does.
+    Process id and a number make names unique; O_EXCL does if machines share a folder.
 
     Raises:
         OSError: it cannot be made.
@@ -58,10 +58,10 @@ def open_unfinished(root: str) -> tuple[int, str]:
 
 
 def write_unfinished(root: str, body: bytes) -> str:
-    """Write `body` durably to a new hidden file and return its path.
+    """Write `body` durably to a new temp file and return its path.
 
     Raises:
-        OSError: it cannot be written; nothing is left of it.
+        OSError: it cannot be written; the temp file is deleted.
     """
     descriptor, path = open_unfinished(root)
     try:
@@ -77,14 +77,14 @@ def write_unfinished(root: str, body: bytes) -> str:
 
 
 def write_all(descriptor: int, body: bytes) -> None:
-    """Write the whole of `body`: the system may take a large one in pieces."""
+    """Write all of `body`; the system may need several calls for a large one."""
     rest = memoryview(body)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
 
 
 def discard(path: str) -> None:
-    """Remove an unfinished file. If that fails, `sweep_unfinished` does it another day."""
+    """Delete a temp file. If that fails, a later `sweep_unfinished` deletes it."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def discard(path: str) -> None:
 
 
 def write_time(root: str) -> datetime:
-    """Return the time (UTC) that the file system gives to a hidden file written now.
+    """Return the modification time (UTC) of a temp file that is written now.
 
     Raises:
         OSError: it cannot be written.
@@ -109,10 +109,10 @@ def write_time(root: str) -> datetime:
 
 
 def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
-    """Delete hidden files that nobody has written to for `older_than_s`; return how many.
+    """Delete temp files that were not written to for `older_than_s` seconds; return how many.
 
-    Only regular files with names as `open_unfinished` makes them, and only in a real folder: a
-    symbolic link in its place may lead to somebody else's files. What may not be deleted stays.
+    Only regular files with names that `open_unfinished` makes are deleted, and only if the folder
+    is not a symbolic link, which could lead to foreign files. Failures are logged.
     """
     folder = os.path.join(root, _FOLDER)
     try:
@@ -130,7 +130,7 @@ def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
 
 
 def _sweep_one(folder: int, name: str, before: float) -> bool:
-    """Delete a file in an open folder, unless it was written to since the time `before`."""
+    """Delete a file in an open folder, unless it was written to after the time `before`."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode) or found.st_mtime >= before:
@@ -146,12 +146,12 @@ def _sweep_one(folder: int, name: str, before: float) -> bool:
 
 
 class FolderOutput(Output):
-    """A stream into a hidden file, which `close` makes durable and puts in its place.
+    """A stream into a temp file, which `close` makes durable and renames.
 
     Args:
-        unfinished: Descriptor and path of the hidden file, which this object owns from now on.
-        path: Where the file appears when it is closed.
-        put_in_place: Gives a finished file (first path) its name (second), durably.
+        unfinished: Descriptor and path of the temp file; this object owns them.
+        path: The file's name after `close`.
+        put_in_place: Renames a finished temp file (first path) to its name (second), durably.
     """
 
     def __init__(
@@ -182,14 +182,14 @@ class FolderOutput(Output):
         return self._position
 
     def flush(self) -> None:
-        """Hand what is buffered to the system. Readers still see nothing."""
+        """Write buffered data to the system. Readers do not see it yet."""
         try:
             self._file.flush()
         except OSError as error:
             raise write_failure(error, self._path) from error
 
     def close(self) -> None:
-        """Make the file durable and give it its name. Where that fails, nothing is left."""
+        """Make the file durable and rename it. On failure the temp file is deleted."""
         if self.closed:
             return
         try:
@@ -205,9 +205,9 @@ class FolderOutput(Output):
         self._put_in_place(self._unfinished, self._path)
 
     def abort(self) -> None:
-        """Remove the hidden file."""
+        """Delete the temp file."""
         if self.closed:
             return
-        with suppress(OSError):  # what it could not write any more is not wanted
+        with suppress(OSError):  # buffered data that it fails to write is not needed
             self._file.close()
         discard(self._unfinished)

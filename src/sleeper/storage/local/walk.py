@@ -1,7 +1,7 @@
-"""A folder's files in the order of their keys, as an object store lists them."""
+"""Lists a folder's files in the order of their keys, as an object store does."""
 
-# Paths are strings here: half of these calls have no Path method, and a Path costs as much as
-# the system call that it is made for.
+# Paths are strings here: half of these calls have no Path method, and making a Path costs as
+# much as the system call.
 # ruff: noqa: PTH118
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sleeper.storage.local.failures import read_failure
 def walk(root: str, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
     """Yield the files under `root` whose key starts with `prefix` and comes after `after`.
 
-    Folders that cannot hold such a key are not opened; of an opened one all names are held at
-    once. Symbolic links are not followed, so that whoever deletes what is listed stays inside.
-    Names that cannot be keys belong to somebody else and are left out.
+    Folders that cannot contain such a key are not opened; all names of an open folder are in
+    memory. Symbolic links are not followed, so that deleting what is listed never deletes files
+    outside. Names that are not valid keys are not ours and are left out.
 
     Raises:
         StorageFailed: a folder cannot be read.
@@ -40,7 +40,7 @@ def _walk_folder(folder: str, start: str, prefix: str, after: str) -> Iterator[O
 
 
 def _entries(folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    # Folders sort with their slash on, since that is how their keys go on: `a.b` < `a/b` < `a0`.
+    # Folders sort with a slash at the end, as in their keys: `a.b` < `a/b` < `a0`.
     try:
         with os.scandir(folder) as entries:
             named = [(entry.name + "/" * _is_folder(entry), entry) for entry in entries]

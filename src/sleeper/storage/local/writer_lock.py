@@ -1,7 +1,7 @@
-"""Turns: writers of one folder queue up, so that none of them loses every race.
+"""An advisory lock: writers of one folder take turns, so that none of them loses every race.
 
-The kernel drops a lock when its process dies, and nobody waits for ever for one that hangs. What
-keeps the log right is that an entry is created only if absent; turns only save lost races.
+The kernel releases a lock when its process dies, and waiting for one is bounded. The log does not
+depend on it: an entry is created only if absent. The lock only avoids lost races.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOOKS = 1_000
 
 @contextmanager
 def writer_lock(root: str, key: str, pause: Callable[[int], None]) -> Iterator[None]:
-    """Hold the turn of `key` in the folder `root` while the block runs."""
+    """Hold the lock of `key` in the folder `root` while the block runs."""
     descriptor = _open(root, key)
     if descriptor is None:
         yield
@@ -44,7 +44,7 @@ def writer_lock(root: str, key: str, pause: Callable[[int], None]) -> Iterator[N
 
 
 def _open(root: str, key: str) -> int | None:
-    """Open the hidden file of a turn; None where that cannot be done: then there are no turns."""
+    """Open the hidden file of a lock; None if that fails, and writers do not take turns."""
     folder = Path(root) / f"{TEMPORARY}writes"
     path = folder / f"turn-{crc32(key.encode()):08x}"
     try:
@@ -53,15 +53,15 @@ def _open(root: str, key: str) -> int | None:
             share_folder(str(folder), root)
         descriptor = _open_file(path)
     except OSError as error:
-        logger.debug("writers do not queue up, %s cannot be opened: %s", path, error)
+        logger.debug("writers do not take turns, %s cannot be opened: %s", path, error)
         return None
-    with suppress(OSError):  # it is another user's, who has shared it
+    with suppress(OSError):  # another user owns it and has shared it
         share_file(descriptor, root)
     return descriptor
 
 
 def _open_file(path: Path) -> int:
-    """Open the file for writing, which network file systems want for a lock, or else to read."""
+    """Open the file for writing, which network file systems need to lock it, else for reading."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:  # another user has made it

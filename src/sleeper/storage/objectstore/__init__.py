@@ -1,1 +1,1 @@
-"""Objects in a bucket: S3, and whatever speaks its protocol. Google's store is untried."""
+"""The adapter for buckets: S3 and servers with its protocol. Google's store is not tested."""

@@ -1,4 +1,4 @@
-"""The connection to one bucket: opened at first use, in each process that uses it.
+"""The connection to one bucket, opened at first use in each process.
 
 obstore is an extra of this package, so it is imported at first use too.
 """
@@ -23,15 +23,15 @@ logger = logging.getLogger(__name__)
 
 _OVERLOAD = re.compile(r"\b(?:503|429)\b|SlowDown|ServiceUnavailable|TooManyRequests")
 _RETRY_S = 6
-"""A server that refuses is given up after 6 s, one that is silent after the 15 s below.
+"""How long requests to a failing server are retried; a silent one gets the 15 s below.
 
-One that says that it is overloaded (503) gets the settings' patience after that.
+A server that reports overload (503) is then retried for the settings' patience.
 """
 
 _CONNECT_S, _SILENCE_S, _REQUEST_S = 3, 15, 120
 
 _used_in: set[int] = set()
-"""Processes that used obstore: this one, or those that it was forked from."""
+"""Ids of processes that used obstore: this one, or those that it was forked from."""
 
 
 def obstore() -> Any:
@@ -51,14 +51,14 @@ def obstore() -> Any:
 
 
 class Client:
-    """A bucket, as obstore sees it. Cheap to make, safe in threads, may be pickled.
+    """A client of one bucket, by obstore. Cheap to make, safe in threads, may be pickled.
 
-    A copy in another process opens a connection of its own there, with that process's
-    credentials; copies of one client in one process share theirs.
+    A copy in another process opens a connection there, with that process's credentials. Copies of
+    one client in one process share a connection.
 
     Attributes:
         bucket: The bucket.
-        settings: How it is reached.
+        settings: How to connect to it.
     """
 
     def __init__(self, bucket: Bucket, settings: ObjectStoreSettings) -> None:
@@ -72,14 +72,14 @@ class Client:
         return self.bucket.scheme == "s3" and self.settings.is_amazon
 
     def call(self, request: Callable[[Any], T]) -> T:
-        """Send a request; again, with patience, where the store is overloaded.
+        """Send a request; retry it for the settings' patience if the store is overloaded.
 
         Args:
-            request: Sends it by obstore's store, and may be called twice.
+            request: Sends the request by obstore's store. It may be called twice.
 
         Raises:
-            BadRequest, MissingExtra, StorageFailed, UrlInvalid: as `store` does.
-            Exception: what obstore raises.
+            BadRequest, MissingExtra, StorageFailed, UrlInvalid: as for `store`.
+            Exception: any error of obstore.
         """
         try:
             return request(self.store())
@@ -87,24 +87,24 @@ class Client:
             if not is_overload(error):
                 raise
             logger.warning(
-                "%s is overloaded; the request is repeated for up to %d s more",
+                "%s is overloaded; the request is retried for up to %d s more",
                 self.bucket.named(""),
                 self.settings.patience_s,
             )
             return request(self.patient_store())
 
     def patient_store(self) -> Any:
-        """Return obstore's store that waits for the settings' patience, for uploads in parts."""
+        """Return obstore's store that retries for the settings' patience, for uploads in parts."""
         return self._opened(patient=True)
 
     def store(self) -> Any:
         """Return obstore's store, opened at the first call.
 
         Raises:
-            BadRequest: this process was forked from one that had used an object store.
+            BadRequest: this process was forked from one that used an object store.
             MissingExtra: obstore is not installed.
-            StorageFailed: the environment does not fit the kind of store.
-            UrlInvalid: the endpoint is no http:// or https:// URL.
+            StorageFailed: obstore refuses the settings in the environment.
+            UrlInvalid: the endpoint is not an http:// or https:// URL.
         """
         return self._opened(patient=False)
 
@@ -115,8 +115,8 @@ class Client:
                 self._stores[patient] = _open(self.bucket, self.settings, patient=patient)
             except obstore().exceptions.BaseError as error:
                 raise StorageFailed(
-                    f"cannot open {self.bucket.named('')}: {str(error).splitlines()[0]}. Mend the "
-                    "environment variables that say how it is reached."
+                    f"cannot open {self.bucket.named('')}: {str(error).splitlines()[0]}. Correct "
+                    "the environment variables of the object store."
                 ) from error
         return self._stores[patient]
 
@@ -129,12 +129,12 @@ class Client:
 
 @lru_cache(maxsize=64)
 def client_of(bucket: Bucket, settings: ObjectStoreSettings) -> Client:
-    """Return this process's client for a bucket that came from another process."""
+    """Return this process's client for a client that was unpickled."""
     return Client(bucket, settings)
 
 
 def _refuse_a_fork() -> None:
-    """Threads do not survive a fork, and obstore's do all its work: a child would wait for ever."""
+    """Raise an error in a forked child, where obstore's threads are missing and calls hang."""
     process = os.getpid()
     if process in _used_in:
         return
@@ -148,7 +148,7 @@ def _refuse_a_fork() -> None:
 
 
 def is_overload(error: Exception) -> bool:
-    """Say whether the store asks for fewer requests: it is up, and will answer later."""
+    """Return whether the store reports overload: it is up, and later requests may succeed."""
     return _OVERLOAD.search(str(error).partition("\n\nDebug source")[0]) is not None
 
 
@@ -162,10 +162,11 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> An
     }
     if settings.ca_file:
         options["root_certificate"] = _certificates(settings.ca_file)
-        logger.warning(
-            "certificates in AWS_CA_BUNDLE are trusted, but not by reads of key ranges: set "
-            "SSL_CERT_FILE to the same file"
-        )
+        if not settings.has_ssl_cert_file:
+            logger.warning(
+                "certificates in AWS_CA_BUNDLE are trusted, but reads of key ranges are refused: "
+                "set SSL_CERT_FILE to the same file"
+            )
     if settings.allow_http:
         options["allow_http"] = True
     if bucket.scheme == "gs":
@@ -173,13 +174,13 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> An
     if settings.had_credentials:
         raise UrlInvalid(
             f"the endpoint of an object store, {settings.endpoint}, was given with a user name or "
-            "a password in it, which would appear in messages and logs: take them out of "
+            "a password in it, which would appear in messages and logs: remove them from "
             "AWS_ENDPOINT_URL and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
     if settings.endpoint and not settings.endpoint.startswith(("http://", "https://")):
         raise UrlInvalid(
-            "the endpoint of an object store begins with http:// or https://, so it cannot be "
-            f"{settings.endpoint!r}: mend AWS_ENDPOINT_URL"
+            "the endpoint of an object store must begin with http:// or https://, unlike "
+            f"{settings.endpoint!r}: correct AWS_ENDPOINT_URL"
         )
     given = {"endpoint": settings.endpoint, "region": settings.region}
     return stores.S3Store(
@@ -191,7 +192,7 @@ def _open(bucket: Bucket, settings: ObjectStoreSettings, *, patient: bool) -> An
 
 
 def _retries(for_s: int, retries_max: int, wait_max_s: int) -> dict[str, Any]:
-    """Return settings of obstore's retries; it adds jitter to each wait."""
+    """Return settings of obstore's retries; obstore adds jitter to each wait."""
     return {
         "max_retries": retries_max,
         "retry_timeout": timedelta(seconds=for_s),
@@ -208,6 +209,6 @@ def _certificates(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise StorageFailed(
-            f"cannot read the certificates in {path}: {error.strerror}. Mend "
+            f"cannot read the certificates in {path}: {error.strerror}. Correct "
             "AWS_CA_BUNDLE, which names it."
         ) from error

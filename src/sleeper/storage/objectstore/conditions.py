@@ -1,7 +1,7 @@
-"""Tries whether a server really creates an object only if there is none.
+"""Checks whether a server creates an object only if it is absent, also in a race.
 
-Servers were seen that ignore the condition, and others that look first and write later, so that
-of several writers at once each is told to be the first. Commits would be lost there in silence.
+Some servers ignore the condition. Others check it before they write, not atomically, so that
+several concurrent writers all succeed. Commits would be lost silently there.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _trying = Lock()
 def check_conditions(
     objects: BucketObjects, new_id: NewId, *, writers: int = 16, rounds: int = 6
 ) -> None:
-    """Create scratch objects, alone and in races of threads, and delete them.
+    """Create scratch objects, by one writer and in races of threads, and delete them.
 
     Args:
-        objects: Where they are made: the instance's objects.
-        new_id: Makes an id that no other process uses for its scratch objects.
+        objects: The instance's objects.
+        new_id: Makes a unique id for the scratch objects.
         writers: Threads that race for one name.
-        rounds: How many names they race for.
+        rounds: Number of names they race for.
 
     Raises:
         StorageReadOnly: the server breaks the condition; the message names the check.
@@ -46,11 +46,11 @@ def check_conditions(
     finally:
         _delete(objects, keys)
     _kept.add(_place(objects))
-    logger.debug("%s keeps If-None-Match", objects.client.bucket.named(""))
+    logger.debug("%s honours If-None-Match", objects.client.bucket.named(""))
 
 
 def check_conditions_once(objects: BucketObjects, new_id: NewId) -> None:
-    """Do a short `check_conditions` unless this process did one for the bucket already.
+    """Run a short `check_conditions`, once in a process for each bucket.
 
     Raises:
         StorageReadOnly: the server breaks the condition; the message names the check.
@@ -97,13 +97,12 @@ def _check_race(
     answers = list(threads.map(write, bodies))
     winners = [body for body, created in zip(bodies, answers, strict=True) if created]
     stored = objects.read(key)
-    # None was told so: the first one's reply got lost, and its client repeated the request.
+    # No writer got success if the first one's reply was lost and its client repeated the request.
     if len(winners) > 1 or stored not in (winners or bodies):
         raise without_conditions(
             objects.client.bucket,
             f"race of {writers} writers",
-            f"{len(winners)} writers were told that they created one object, which holds "
-            f"{stored!r}",
+            f"{len(winners)} writers created the same object, which contains {stored!r}",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a store's refusal means to us: an exception of obstore in, one of our errors out."""
+"""Translates exceptions of obstore into our errors."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ _GOOGLE_CREDENTIALS = (
 
 
 def vendor_errors() -> tuple[type[Exception], ...]:
-    """Return what obstore raises; an absent object is a `FileNotFoundError`."""
+    """Return the exceptions that obstore raises; an absent object is a `FileNotFoundError`."""
     return obstore().exceptions.BaseError, OSError, ValueError
 
 
 def is_missing_bucket(error: Exception) -> bool:
-    """Say whether the store says that there is no such bucket."""
+    """Return whether the error says that the bucket does not exist."""
     return _NO_BUCKET.search(str(error)) is not None
 
 
 def is_past_the_end(error: Exception) -> bool:
-    """Say whether a range was asked for that begins past the end of its object."""
+    """Return whether the requested range begins past the end of its object."""
     return "416 Range Not Satisfiable" in str(error)
 
 
 def is_panic(error: BaseException) -> bool:
-    """Say whether obstore stumbled over a mistake of its own; that is no `Exception`."""
+    """Return whether obstore failed with a panic (an internal error), which is no `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
 def not_found(bucket: Bucket, key: str) -> ObjectNotFound:
-    """Return the error for an object that is not there."""
-    return ObjectNotFound(f"there is no object {bucket.named(key)}")
+    """Return the error for an object that does not exist."""
+    return ObjectNotFound(f"object {bucket.named(key)} does not exist")
 
 
 def read_failure(error: Exception, bucket: Bucket, key: str) -> StorageFailed:
@@ -68,12 +68,13 @@ def write_failure(error: Exception, bucket: Bucket, key: str) -> StorageFailed:
             "delete objects."
         )
     if _NO_CONDITIONS.search(str(error)):
-        return without_conditions(bucket, "create if absent", f"it refused ({_reason(error)})")
+        found = f"the server refused it ({_reason(error)})"
+        return without_conditions(bucket, "create if absent", found)
     return StorageFailed(f"{what}: {_told(error, bucket)}")
 
 
 def without_conditions(bucket: Bucket, check: str, found: str) -> StorageReadOnly:
-    """Return the error for a store on which two writers could both believe to be the first.
+    """Return the error for a store that may let two writers create the same object.
 
     Args:
         bucket: The bucket.
@@ -82,8 +83,8 @@ def without_conditions(bucket: Bucket, check: str, found: str) -> StorageReadOnl
     """
     return StorageReadOnly(
         f"{bucket.scheme}://{bucket.name} cannot hold an instance: its server failed the check "
-        f"{check!r}: {found}. Commits stand on objects that are created only if there is none "
-        "(If-None-Match on PUT). Use Amazon S3, or a server that keeps this."
+        f"{check!r}: {found}. Commits need objects that are created only if they are absent "
+        "(If-None-Match on PUT). Use Amazon S3, or a server that honours it."
     )
 
 
@@ -95,23 +96,22 @@ def _is_denied(error: Exception) -> bool:
 def _told(error: Exception, bucket: Bucket) -> str:
     text = str(error)
     if _NO_BUCKET.search(text):
-        return f"there is no bucket {bucket.name!r}. Make it, or mend the URL."
+        return f"bucket {bucket.name!r} does not exist. Create it, or correct the URL."
     certificate = _CERTIFICATE.search(text)
     if certificate:
         return (
             f"its server answers, but shows a certificate that is not trusted ({certificate[1]}). "
             "Set SSL_CERT_FILE to a file with the certificate of the authority that issued it "
-            "(PEM), or mend the server's certificate or the host name in AWS_ENDPOINT_URL."
+            "(PEM), or correct the server's certificate or the host name in AWS_ENDPOINT_URL."
         )
     if _NO_TLS.search(text):
         return (
-            "its server does not speak TLS. Write http:// in AWS_ENDPOINT_URL, or the port where "
-            "it speaks TLS."
+            "its server does not speak TLS. Write http:// in AWS_ENDPOINT_URL, or its port for TLS."
         )
     if is_overload(error):
         return (
-            f"the store is overloaded ({_reason(error)}). It was waited for; try again later, or "
-            "with fewer processes at once. SLEEPER_STORE_PATIENCE_SECONDS sets how long to wait."
+            f"the store is overloaded ({_reason(error)}). Requests were retried. Try again later, "
+            "or with fewer processes. SLEEPER_STORE_PATIENCE_SECONDS sets how long to retry."
         )
     if _NO_CREDENTIALS.search(text):
         advice = _GOOGLE_CREDENTIALS if bucket.scheme == "gs" else _CREDENTIALS
@@ -119,13 +119,13 @@ def _told(error: Exception, bucket: Bucket) -> str:
     if _ELSEWHERE.search(text):
         return f"the bucket is in another region ({_reason(error)}). Set AWS_REGION to it."
     return (
-        f"{_reason(error)}. Make sure that the store is up and the environment names it rightly "
+        f"{_reason(error)}. Check that the store is up and that the environment names it correctly "
         "(for S3: AWS_ENDPOINT_URL and AWS_REGION), then try again."
     )
 
 
 def _reason(error: Exception) -> str:
-    """What happened, without the pages that obstore adds for those who debug it."""
+    """Return what happened, without the debug output that obstore adds."""
     shown = str(error).partition("\n\nDebug source")[0]
     found = re.search(r"<Code>(.*?)</Code>", shown)
     head = shown.partition("<?xml")[0]

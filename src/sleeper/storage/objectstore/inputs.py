@@ -1,4 +1,4 @@
-"""Input of an ingest that lies in buckets: Parquet objects, found and opened by their URLs."""
+"""Input files in buckets: finds and opens Parquet objects by their URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BucketInputs:
     """Reads input from any bucket that this process may read. May be pickled.
 
     Attributes:
-        settings: How the buckets are reached.
+        settings: How to connect to the buckets.
     """
 
     def __init__(self, settings: ObjectStoreSettings) -> None:
@@ -33,8 +33,8 @@ class BucketInputs:
         folder.
 
         Raises:
-            InputNotFound: there is nothing of this name, or no `*.parquet` below it.
-            UrlInvalid: the URL names no bucket.
+            InputNotFound: the object or folder does not exist, or has no `*.parquet` below it.
+            UrlInvalid: the URL does not name a bucket.
             StorageFailed: the store cannot be read.
         """
         bucket, key = split_url(url)
@@ -52,10 +52,10 @@ class BucketInputs:
 
     @contextmanager
     def open(self, url: str) -> Iterator[BucketFile]:
-        """Open an object for reading at any place.
+        """Open an object for reading, with random access.
 
         Raises:
-            InputNotFound: there is no such object.
+            InputNotFound: the object does not exist.
             StorageFailed: the store cannot be read.
         """
         bucket, key = split_url(url)
@@ -64,7 +64,7 @@ class BucketInputs:
         try:
             head = client.call(lambda store: obstore().head(store, key))
         except FileNotFoundError:
-            raise InputNotFound(f"there is no object {url!r} any longer") from None
+            raise InputNotFound(f"object {url!r} no longer exists") from None
         except vendor_errors() as error:
             raise _failure(error, bucket, key) from error
         file = BucketFile(client, key, size_bytes=head["size"], e_tag=head["e_tag"])
@@ -81,7 +81,7 @@ class BucketInputs:
 
 
 class _CopiedInputs(BucketInputs):
-    """Inputs that came from another process: they use what this one has open."""
+    """Inputs that were unpickled: they use connections that this process has open."""
 
     def _client(self, bucket: Bucket) -> Client:
         return client_of(bucket, self.settings)
@@ -92,9 +92,9 @@ def _inputs_of(settings: ObjectStoreSettings) -> BucketInputs:
 
 
 class BucketFile:
-    """An object as a file that is read in pieces: each `read` is one request, nothing is kept.
+    """An object as a file: each `read` is one request, and nothing is cached.
 
-    All pieces are of the object as it was when it was opened; the store checks that.
+    All reads are of the version that was opened; the store checks that.
     """
 
     def __init__(self, client: Client, key: str, *, size_bytes: int, e_tag: str | None) -> None:
@@ -104,7 +104,7 @@ class BucketFile:
         self.closed = False
 
     def read(self, size: int | None = None, /) -> bytes:
-        """Return the next `size` bytes, fewer at the end; all that is left without a size."""
+        """Return the next `size` bytes, fewer at the end; all remaining bytes without a size."""
         left = max(0, self._size_bytes - self._position)
         wanted = left if size is None or size < 0 else min(size, left)
         if not wanted:
@@ -127,32 +127,32 @@ class BucketFile:
         return body
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a place, counted from the start, from here (1) or from the end (2)."""
+        """Set the position, from the start, from the current position (1) or from the end (2)."""
         start = (0, self._position, self._size_bytes)[whence]
         self._position = start + offset
         return self._position
 
     def tell(self) -> int:
-        """Return the place where the next `read` begins."""
+        """Return the position of the next `read`."""
         return self._position
 
     def readable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Say yes."""
+        """Return True."""
         return True
 
     def writable(self) -> bool:
-        """Say no."""
+        """Return False."""
         return False
 
     def flush(self) -> None:
-        """Do nothing: it is only read."""
+        """Do nothing: the file is read-only."""
 
     def close(self) -> None:
-        """Forget the place. Nothing is open."""
+        """Do nothing: no connection is open."""
         self.closed = True
 
 
@@ -167,7 +167,7 @@ def _is_object(store: Any, key: str) -> bool:
         found = obstore().head(store, key)
     except FileNotFoundError:
         return False
-    # Some programs mark a folder by an empty object of its name.
+    # Some programs create an empty object with the name of a folder.
     return bool(found["size"]) or next(_names_below(store, key), None) is None
 
 
@@ -180,7 +180,7 @@ def _parquet_below(store: Any, folder: str) -> Iterator[str]:
 
 
 def _names_below(store: Any, folder: str) -> Iterator[str]:
-    """Yield the names of all objects in a folder, but for those that only mark a folder."""
+    """Yield the names of all objects in a folder, without empty objects that represent folders."""
     empty: str | None = None
     for page in obstore().list(store, prefix=folder or None, chunk_size=_PAGE_KEYS):
         for found in page:
@@ -197,8 +197,8 @@ def _names_below(store: Any, folder: str) -> Iterator[str]:
 def _failure(error: Exception, bucket: Bucket, key: str) -> InputNotFound | StorageFailed:
     if is_missing_bucket(error):
         return InputNotFound(
-            f"there is no bucket {bucket.name!r}, so nothing at {bucket.named(key)!r}"
+            f"bucket {bucket.name!r} does not exist, so {bucket.named(key)!r} cannot be read"
         )
     if isinstance(error, FileNotFoundError):
-        return InputNotFound(f"there is no object {bucket.named(key)!r} any longer")
+        return InputNotFound(f"object {bucket.named(key)!r} no longer exists")
     return read_failure(error, bucket, key)

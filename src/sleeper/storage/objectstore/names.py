@@ -1,4 +1,4 @@
-"""How keys are written in a bucket: as they are, but for characters that its client refuses."""
+"""Names of objects in a bucket: the key, with characters escaped that the client refuses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _ESCAPED = re.compile(r"%(0[1-9A-F]|1[0-9A-F]|7F|25)")
 
 
 def stored_name(key: str) -> str:
-    r"""Return the name that the object of `key` has in the bucket.
+    r"""Return the name of the object of `key` in the bucket.
 
-    Control characters become `%` and two digits; a `%` that could be taken for such becomes
-    `%25`. Every other key is its own name.
+    Control characters become `%` and two digits. A `%` that would read like such an escape
+    becomes `%25`. Other characters are unchanged.
 
     >>> stored_name("a b%20c\n")
     'a b%20c%0A'

@@ -1,8 +1,8 @@
 """Objects in a bucket, for any number of processes and machines.
 
-The store itself decides who comes first: an object is created by a request that asks it to
-refuse where there is one. Nothing is locked, and nothing is left to clean up but parts of uploads
-whose process was killed, which a lifecycle rule of the bucket removes.
+The store decides which of several writers creates an object, by conditional requests. There are no
+locks. Only parts of uploads of killed processes are left over; a lifecycle rule of the bucket
+deletes them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from sleeper.storage.objectstore.output import BucketOutput
 
 logger = logging.getLogger(__name__)
 
-_PAGE_KEYS = 1_000  # what one request of a listing returns
-_TIME_KEY = "storage.time"  # written to learn the store's time
+_PAGE_KEYS = 1_000  # of one request of a listing
+_TIME_KEY = "storage.time"  # written to find out the store's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class BucketObjects:
 
     Attributes:
         client: The bucket.
-        prefix: Where in the bucket keys begin: empty, or ending in `/`. `under` sets it.
+        prefix: Prefix of keys inside the bucket: empty, or ends in `/`. `under` sets it.
     """
 
     client: Client
     prefix: str = ""
 
     def create(self, key: str, body: bytes) -> bool:
-        """Put with `If-None-Match: *`: the store refuses where the key is taken."""
+        """Put with `If-None-Match: *`: the store refuses it if the key is taken."""
         name = self._opened(key)
         try:
             self.client.call(lambda store: obstore().put(store, name, body, mode="create"))
@@ -61,7 +61,7 @@ class BucketObjects:
         return True
 
     def put(self, key: str, body: bytes) -> None:
-        """Put, whatever was there."""
+        """Put without a condition."""
         name = self._opened(key)
         try:
             self.client.call(lambda store: obstore().put(store, name, body))
@@ -69,7 +69,7 @@ class BucketObjects:
             raise self._write_failure(error, key) from error
 
     def read(self, key: str) -> bytes | None:
-        """Get a whole object."""
+        """Get an object."""
         name = self._opened(key)
         try:
             return self.client.call(lambda store: bytes(obstore().get(store, name).bytes()))
@@ -81,7 +81,7 @@ class BucketObjects:
             raise self._read_failure(error, key) from error
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Get parts of an object side by side; neighbours less than 1 MiB apart come as one."""
+        """Get parts of an object in parallel; ranges less than 1 MiB apart share a request."""
         check_ranges(key, ranges)
         name = self._opened(key)
         asked = [(offset, length) for offset, length in ranges if length]
@@ -100,7 +100,7 @@ class BucketObjects:
                 raise self._too_short(key, ranges) from error
             raise self._read_failure(error, key) from error
         except BaseException as error:
-            # It stumbles where a joint request of neighbours meets the object's end between them.
+            # It panics if the object ends between two ranges that share a request.
             if is_panic(error) and self.size(key) < _end(ranges):
                 raise self._too_short(key, ranges) from error
             raise
@@ -111,7 +111,7 @@ class BucketObjects:
         return bodies
 
     def size(self, key: str) -> int:
-        """Ask for the object's head."""
+        """Return the length from a HEAD request."""
         name = self._opened(key)
         try:
             return self.client.call(lambda store: int(obstore().head(store, name)["size"]))
@@ -133,24 +133,24 @@ class BucketObjects:
             raise self._read_failure(error, key) from error
 
     def open_output(self, key: str) -> BucketOutput:
-        """Open a stream that is sent in parts; the store joins them when it is closed."""
+        """Open a stream that is uploaded in parts; the store joins them when it is closed."""
         return BucketOutput(
             self.client, self._name(key), lambda error: self._write_failure(error, key)
         )
 
     def url(self, key: str) -> str:
-        """Return the object's URL, with escapes where a URL needs them."""
+        """Return the object's URL, percent-encoded."""
         check_key(key)
         bucket = self.client.bucket
         return f"{bucket.scheme}://{bucket.name}/{quote(stored_name(self.prefix + key))}"
 
     def listing(self, prefix: str = "", after: str = "") -> Iterator[ObjectInfo]:
-        """List page by page, as the reader goes on; pages come in the order of keys."""
+        """List page by page while the result is iterated; pages are in the order of keys."""
         check_prefix(prefix)
         return self._listed(self.prefix + prefix, self.prefix + after)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete a thousand objects a request."""
+        """Delete objects, a thousand in each request."""
         names = [*dict.fromkeys(self._name(key) for key in keys)]
         if not names:
             return
@@ -163,7 +163,7 @@ class BucketObjects:
         logger.debug("deleted %d objects: %s", len(names), ", ".join(names))
 
     def storage_time(self) -> datetime:
-        """Put an object of one byte and ask for its head."""
+        """Put an object of one byte and return its modification time."""
         self.put(_TIME_KEY, b".")
         name = self._opened(_TIME_KEY)
         try:
@@ -172,7 +172,7 @@ class BucketObjects:
             raise self._read_failure(error, _TIME_KEY) from error
 
     def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Go ahead at once: a bucket has no means to queue writers (the port says the rest)."""
+        """Continue at once: buckets have no locks (see the port)."""
         return nullcontext()
 
     def under(self, prefix: str) -> BucketObjects:
@@ -199,7 +199,7 @@ class BucketObjects:
             raise read_failure(error, self.client.bucket, folder) from error
 
     def _pages(self, folder: str, after: str) -> Iterator[Any]:
-        """Yield pages; where the store is overloaded, go on with patience after the last one."""
+        """Yield pages; if the store is overloaded, retry from the last page with patience."""
         store, offset = self.client.store(), stored_name(_whole_names(after)) or None
         for patient in (False, True):
             try:
@@ -215,7 +215,7 @@ class BucketObjects:
                 if patient or not is_overload(error):
                     raise
                 store = self.client.patient_store()
-                logger.warning("listing %s goes on with patience: %s", folder, error)
+                logger.warning("listing %s is retried with patience: %s", folder, error)
             else:
                 return
 
@@ -224,7 +224,7 @@ class BucketObjects:
         return stored_name(self.prefix + key)
 
     def _opened(self, key: str) -> str:
-        """Return an object's name, once the store is open: why it cannot be is an error of ours."""
+        """Return an object's name, after opening the store, which may raise our own errors."""
         self.client.store()
         return self._name(key)
 
@@ -242,8 +242,7 @@ class BucketObjects:
     def _too_short(self, key: str, ranges: Sequence[tuple[int, int]]) -> StorageFailed:
         return StorageFailed(
             f"{self.client.bucket.named(self.prefix + key)} ends before byte {_end(ranges)}, up to "
-            "which it was to be read. It is shorter than its reader believes: truncated, or "
-            "replaced."
+            "which it should be read. It is shorter than expected: truncated, or replaced."
         )
 
 
@@ -252,9 +251,9 @@ def _end(ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def _whole_names(after: str) -> str:
-    """Return the longest start of `after` that is whole names and may be a key: no later than it.
+    """Return the longest prefix of `after` that is a valid key of complete names.
 
-    A listing may begin there; what it has before `after` is passed over.
+    A listing may begin there; keys up to `after` are skipped.
     """
     while after and not is_key(after):
         after = after.rpartition("/")[0]
@@ -264,7 +263,7 @@ def _whole_names(after: str) -> str:
 def _delete(store: Any, names: list[str]) -> None:
     try:
         obstore().delete(store, names)
-    except FileNotFoundError as error:  # not every kind of store takes absence for success
+    except FileNotFoundError as error:  # some stores report an absent object as an error
         if is_missing_bucket(error) or len(names) == 1:
             return
         for name in names:

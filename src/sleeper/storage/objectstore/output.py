@@ -1,4 +1,4 @@
-"""A stream into one new object: sent in parts while it is written, joined when it is closed."""
+"""A stream into one new object: uploaded in parts, which the store joins when it is closed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sleeper.storage.objectstore.client import Client, obstore
 from sleeper.storage.objectstore.failures import vendor_errors
 
 _PART_BYTES = 8 << 20
-"""Ten thousand parts are the most that S3 takes, so an object may have 80 GiB."""
+"""Size of a part. S3 allows ten thousand parts, so an object may have 80 GiB."""
 
 _PARTS_AT_ONCE = 3
-"""A stream holds about seven parts: on their way, in obstore's buffer, waiting, being filled."""
+"""Parts sent in parallel. About seven parts are in memory: sent, buffered, being filled."""
 
 
 class BucketOutput(Output):
-    """A stream into one new object. The smaller ones go in a single request, when closed.
+    """A stream into one new object. Small objects are sent in a single request by `close`.
 
     Args:
         client: The bucket.
         name: The object's name in the bucket.
-        failure: Makes an error of ours from one of obstore's.
+        failure: Translates an error of obstore into one of ours.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BucketOutput(Output):
         return self._closed
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Take all of `data` and return its length in bytes; wait while too much is on its way."""
+        """Write all of `data` and return its length; wait while too many parts are being sent."""
         if self._closed:
             raise ValueError("write to a closed stream")
         length = memoryview(data).nbytes
@@ -65,7 +65,7 @@ class BucketOutput(Output):
         """Do nothing: a part is sent when it is full."""
 
     def close(self) -> None:
-        """Send the rest and let the store join the parts. Where that fails, nothing is visible."""
+        """Send the rest and let the store join the parts. On failure the object is not visible."""
         if self._closed:
             return
         self._closed = True
@@ -83,7 +83,7 @@ class BucketOutput(Output):
             self._forget()
 
     def abort(self) -> None:
-        """Tell the store to forget the parts that it has."""
+        """Abort the upload: the store deletes the parts."""
         self._closed = True
         self._forget()
 
@@ -104,13 +104,13 @@ class BucketOutput(Output):
 
 
 class _Cancelled(Exception):
-    """Tells obstore that no more parts come, and that those it has sent are to be dropped."""
+    """Raised inside obstore's source of parts to abort the upload."""
 
 
 class _Upload:
-    """A thread in which obstore fetches parts, one by one, and sends them.
+    """A thread in which obstore takes parts, one by one, and sends them.
 
-    obstore aborts an upload whose source of parts fails, and only that way.
+    obstore aborts an upload only if the source of its parts raises an error.
     """
 
     def __init__(self, store: Any, name: str) -> None:
@@ -118,12 +118,12 @@ class _Upload:
         self._waiting: bytes | None = None
         self._ended = self._cancelled = self._done = False
         self._error: BaseException | None = None
-        # A daemon, because an exception in its process must not leave it waiting for ever.
+        # A daemon thread, so that it does not keep the process alive after an exception.
         self._thread = Thread(target=self._run, args=(store, name), daemon=True)
         self._thread.start()
 
     def send(self, part: bytes) -> None:
-        """Hand over a part, once the one before was taken; raise what ended the upload."""
+        """Pass on a part after the one before was taken; raise the error that ended the upload."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting is None or self._done)
             if self._done and self._error is not None:
@@ -132,13 +132,13 @@ class _Upload:
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """Wait until the object is there; raise what kept it from that."""
+        """Wait until the object is complete; raise the error that prevented it."""
         self._end(cancelled=False)
         if self._error is not None:
             raise self._error
 
     def cancel(self) -> None:
-        """Wait until the store has forgotten the parts. After `finish` this does nothing."""
+        """Abort the upload and wait for the abort. After `finish` this does nothing."""
         self._end(cancelled=True)
 
     def _end(self, *, cancelled: bool) -> None:

@@ -14,6 +14,7 @@ from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
+from sleeper.lookup.parquet import sealed_output
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
 
 SCHEMA = Schema(
@@ -46,6 +47,16 @@ LAYOUTS = {
 }
 
 
+@pytest.fixture(params=["with page sums", "without page sums, as before"])
+def _both_ways(request, monkeypatch):
+    """Files of this version, and of those that had no page sums."""
+    if request.param.startswith("without"):
+        monkeypatch.setattr(sealed_output, "page_sums_bytes", lambda *_: b"")
+
+
+both_ways = pytest.mark.usefixtures("_both_ways")
+
+
 def written(**settings):
     output = io.BytesIO()
     small = {"page_rows": 100, "row_group_rows": 300} | settings
@@ -74,6 +85,7 @@ def flipped(body, at, bits=1):
     return bytes(changed)
 
 
+@both_ways
 @pytest.mark.parametrize("settings", LAYOUTS.values(), ids=LAYOUTS)
 def test_a_file_as_it_was_written_passes(settings):
     """Row groups, nulls, lists and maps, in both versions of pages."""
@@ -84,6 +96,7 @@ def test_a_file_as_it_was_written_passes(settings):
     assert (found.row_count, found.size_bytes, found.has_checksums) == (ROW_COUNT, len(body), True)
 
 
+@both_ways
 @pytest.mark.parametrize("settings", LAYOUTS.values(), ids=LAYOUTS)
 def test_any_flipped_bit_is_found_or_does_no_harm(settings, tmp_path):
     """What passes either reads as the right rows, or the reader itself refuses it."""
@@ -108,6 +121,7 @@ def test_any_flipped_bit_is_found_or_does_no_harm(settings, tmp_path):
     assert found > 350
 
 
+@both_ways
 @pytest.mark.parametrize("place", [(0, 0), (1, 2), (1, 3), (0, 5)])
 def test_damage_is_told_with_file_row_group_and_column(place):
     """A body's bit is flipped in one column chunk: the message names it."""
@@ -124,6 +138,7 @@ def test_damage_is_told_with_file_row_group_and_column(place):
     assert "checksum" in str(told.value)
 
 
+@both_ways
 def test_a_large_column_is_read_piece_by_piece():
     """Memory is bounded by pieces of 8 MiB, whatever a column chunk holds."""
     schema = Schema(row_keys=(Field("id", Primitive.LONG),))
@@ -170,6 +185,7 @@ def test_files_of_others_may_have_no_checksums():
     assert (found.row_count, found.has_checksums) == (ROW_COUNT, False)
 
 
+@both_ways
 def test_a_file_without_rows_passes():
     """It has no pages."""
     output = io.BytesIO()

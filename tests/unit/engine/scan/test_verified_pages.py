@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sleeper import Field, Primitive, Schema
@@ -15,6 +17,7 @@ from sleeper.engine.read_leaves import open_table_reader, read_leaves
 from sleeper.engine.scan import read_windows
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
@@ -55,7 +58,7 @@ def schema_of(kind):
     return Schema(row_keys=(Field("key", kind),), values=values)
 
 
-def reader_of(folder, kind, rows=4000):
+def reader_of(folder, kind, rows=4000, layout=LAYOUT, texts=10**9):
     """A reader of three files with every third row each, and the rows."""
     schema = schema_of(kind)
     files = Counted(folder)
@@ -63,7 +66,7 @@ def reader_of(folder, kind, rows=4000):
     table = pa.table(
         [
             pa.array([KEYS[kind](n) for n in range(rows)], to_arrow(schema).types[0]),
-            pa.array([f"{n}" for n in pick.integers(0, 10**9, rows)]),
+            pa.array([f"{n}" for n in pick.integers(0, texts, rows)]),
             pa.array(range(rows), pa.int64()),
         ],
         schema=to_arrow(schema),
@@ -71,7 +74,7 @@ def reader_of(folder, kind, rows=4000):
     for place, name in enumerate(FILES):
         with files.open_output(name) as output:
             chunk = table.take(list(range(place, rows, len(FILES))))
-            write_data_file(output, [chunk], schema, to_arrow(schema), LAYOUT)
+            write_data_file(output, [chunk], schema, to_arrow(schema), layout)
     return open_table_reader(files, schema, Processing(), temp_folder=None, stores=None), table
 
 
@@ -122,6 +125,34 @@ def test_pages_are_checked_once(tmp_path):
     assert reader.files.bytes_read == 0
     read(reader, columns=("text", "n"))
     assert reader.files.bytes_read > 0
+
+
+def test_a_dictionary_is_checked_with_any_page_that_needs_it(tmp_path):
+    """A range in the middle of a row group reads it too."""
+    layout = replace(LAYOUT, dictionary_values=True)
+    reader, _ = reader_of(tmp_path, Primitive.LONG, layout=layout, texts=50)
+    column = pq.ParquetFile(tmp_path / FILES[0]).metadata.row_group(0).column(1)
+    assert column.has_dictionary_page
+    body = bytearray((tmp_path / FILES[0]).read_bytes())
+    body[column.data_page_offset - 1] ^= 1
+    (tmp_path / FILES[0]).write_bytes(body)
+    key = KEYS[Primitive.LONG]
+
+    assert read(reader, key(2000), key(2010)) == [*range(2000, 2010)]
+    with pytest.raises(DataDamaged, match=r"row group 0 .*'text'.*checksum"):
+        read(reader, key(2000), key(2010), columns=("text", "n"))
+
+
+def test_a_page_whose_limit_ends_in_a_zero_byte_is_checked(tmp_path):
+    """Limits are compared without zeros at their end, and so are keys."""
+    reader, table = reader_of(tmp_path, Primitive.BYTES)
+    reader.lookup.check(FILES)
+    schema = reader.schema
+    for n in range(299, 4000, 300):  # the last rows of pages of the file whose keys end in two
+        key = table.column("key")[n].as_py()
+        region = region_of(schema, {"key": canonical_range(schema.row_keys[0], key, key + b"\0")})
+        wanted = reader.pages.unchecked(FILES[n % 3], (region,), ("key",))
+        assert n // 3 // 100 % 10 in [run.first for run in wanted.runs], n
 
 
 def test_what_is_remembered_is_bounded(tmp_path):

@@ -57,7 +57,7 @@ def test_regions_come_back_as_they_were_written(kind, low, high):
         ('[{"value": {"min": 1}}]', 'Key "value" was not a row key field'),
         ('[{"id": 1}]', "the range of 'id' is an object of"),
         ('[{"id": {"from": "a"}}]', "the range of 'id' is an object of"),
-        ('[{"n": {"min": "5"}}]', "no value for key field 'n'"),
+        ('[{"n": {"min": "5"}}]', "not a value for key field 'n'"),
         ('[{"n": {"min": 5, "max": 1}}]', "minimum 5 above its maximum 1"),
     ],
 )

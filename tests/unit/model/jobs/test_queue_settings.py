@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sleeper.model.jobs.messages import QueueName, QueueSettings
-from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.model.jobs.queue_settings import WorkerSettings, queue_settings, worker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 
 
@@ -58,3 +58,52 @@ def test_no_message_is_hidden_for_longer_than_half_a_day():
 def test_other_messages_are_hidden_for_a_quarter_of_an_hour(name):
     """Upstream's properties for these are limits of its lambdas."""
     assert settings(name).visibility_s == 900
+
+
+def workers(name: QueueName, **values: object) -> WorkerSettings:
+    """Settings of workers, with properties whose names have `_` for each dot."""
+    texts = {name.replace("_", "."): str(value) for name, value in values.items()}
+    return worker_settings(InstanceProperties(texts), name)
+
+
+class TestWorkers:
+    """How workers take from a queue."""
+
+    def test_workers_of_ingest_jobs(self):
+        """By upstream's defaults."""
+        assert workers(QueueName.INGEST) == WorkerSettings(
+            workers_max=200, wait_s=20, keepalive_s=300, retry_first_s=10, retry_max_s=900
+        )
+
+    def test_workers_of_exports(self):
+        """They have properties of their own."""
+        settings = workers(
+            QueueName.EXPORT,
+            sleeper_bulk_export_max_concurrent_tasks=7,
+            sleeper_bulk_export_keepalive_period_seconds=30,
+            sleeper_bulk_export_job_failed_visibility_timeout_seconds=5,
+        )
+
+        assert (settings.workers_max, settings.keepalive_s, settings.retry_first_s) == (7, 30, 5)
+
+    @pytest.mark.parametrize("name", QueueName)
+    def test_a_lease_is_renewed_before_it_ends(self, name):
+        """Whatever the properties say: three times at least."""
+        hidden_s = settings(name).visibility_s
+
+        assert 0 < workers(name).keepalive_s <= hidden_s / 3
+
+    @pytest.mark.parametrize("name", [QueueName.QUERY, QueueName.COMMIT, QueueName.BATCHER])
+    def test_other_workers_have_no_limit_of_upstreams(self, name):
+        """Its deployment limits them elsewhere."""
+        assert workers(name).workers_max is None
+
+    def test_waits_never_fall(self):
+        """The longest wait is not shorter than the first."""
+        settings = workers(
+            QueueName.INGEST,
+            sleeper_jobs_retry_first_seconds=99_999_999,
+            sleeper_jobs_retry_max_seconds=5,
+        )
+
+        assert (settings.retry_first_s, settings.retry_max_s) == (43_200, 43_200)

@@ -1,4 +1,4 @@
-"""Plans splits of leaves that have grown: which, and where (rules SPL-1 to SPL-4)."""
+"""Plans splits of large leaves: which, and where (rules SPL-1 to SPL-4)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,27 @@ class Spread(Protocol):
     """The distribution of the row keys of some files: the union of their sketches."""
 
     def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
-        """Return three values of a row key field among the rows that lie in a range.
+        """Return the least, median and greatest value of a row key field among rows in a range.
 
-        The median of n values in order is that at index n // 2 (rule SPL-4). None without rows.
+        The median of n values in order is the one at index n // 2 (SPL-4). None without rows.
         """
         ...
 
     def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
-        """Return the least value of a row key field above one, in a range; None without one."""
+        """Return the least value of a row key field in a range above `value`; None without one."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafSize:
-    """A leaf, and whether it has grown too large.
+    """A leaf, its rows, and whether it is too large.
 
     Attributes:
         partition: The leaf.
-        row_count: Its rows as its references say.
-        estimated: True where a reference's count is an estimate.
-        threshold: From how many rows on a leaf is split.
-        obstacle: Why a leaf that is too large cannot be split, as a clause; None if nothing
-            stands in the way.
+        row_count: Its rows, from the counts of its references.
+        estimated: True if the count of a reference is an estimate.
+        threshold: The number of rows from which on a leaf is split.
+        obstacle: Why a leaf that is too large cannot be split, as a clause; None if it can.
     """
 
     partition: Partition
@@ -46,21 +45,20 @@ class LeafSize:
 
     @property
     def too_large(self) -> bool:
-        """True from the threshold on (rule SPL-1)."""
+        """True if it has at least as many rows as the threshold (rule SPL-1)."""
         return self.row_count >= self.threshold
 
     @property
     def will_be_split(self) -> bool:
-        """True when the next run of splits divides it."""
+        """True if the next splitting run splits it."""
         return self.too_large and self.obstacle is None
 
 
 def leaf_sizes(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with whether each is to be split.
+    """Return the leaves that have rows, the largest first, with whether each is too large.
 
-    Estimates count too, unlike upstream, where a leaf of nothing but parts of files never splits.
-    Rows that are referenced by partitions above the leaves are not counted: they are pushed down
-    before.
+    Estimates count too, unlike upstream, where a leaf that has only parts of files is never split.
+    References of partitions above the leaves are not counted: they must be pushed down before.
     """
     totals = state.files.totals()
     sizes = [
@@ -77,7 +75,7 @@ def leaf_sizes(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
 
 
 def files_to_sketch(state: TableState, partition_id: str, files_max: int) -> tuple[str, ...]:
-    """Return the files whose sketches tell where to split: those with the most rows (SPL-2)."""
+    """Return the files whose sketches are used to split: those with the most rows (SPL-2)."""
     references = sorted(state.files.references_on(partition_id), key=lambda ref: -ref.row_count)
     return tuple(reference.filename for reference in references[:files_max])
 
@@ -85,9 +83,10 @@ def files_to_sketch(state: TableState, partition_id: str, files_max: int) -> tup
 def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:
     """Find a dimension on which a leaf can be split, and where (rule SPL-3).
 
-    The median of the first dimension where it has keys on both sides; else the next key above the
-    median; else the median itself, if there are keys below it. Sketches are of whole files: only
-    what lies in the leaf counts, field by field. None where all keys of the leaf are the same.
+    This is the median of the first dimension with keys on both sides of it. If there is none, it
+    is, in the first dimension with different keys, the next key above the median, or the median
+    if that is the greatest. Sketches cover whole files, so for each field only values in the
+    leaf's range count. None if all keys are equal.
     """
     skewed: list[tuple[int, Any]] = []
     for dimension, inside in enumerate(leaf.region.ranges):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import threading
-from typing import Any
 
 import click
 
@@ -12,6 +10,7 @@ from sleeper.instance import connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option
 from sleeper.interfaces.cli.present import print_json
+from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.maintenance import run_maintenance
 from sleeper.services.online_tables import OnlineTables
@@ -68,7 +67,7 @@ def serve(
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
     log_output.serve()
     stop = threading.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
 
     def rest() -> None:
         stop.set() if once else stop.wait(every_s)
@@ -88,13 +87,3 @@ def serve(
         print_json(steps)
     if once and failed:
         raise click.exceptions.Exit(EXIT_REFUSED)
-
-
-def _stop_on_signals(stop: threading.Event) -> None:
-    def ask_to_stop(number: int, _: Any) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask_to_stop)

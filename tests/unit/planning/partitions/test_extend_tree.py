@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sleeper.errors import InsufficientData
 from sleeper.model.partitions import PartitionTree, split_points_of, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.planning.extend_tree import extend_tree, leaves_wanted
+from sleeper.planning.partitions.extend_tree import extend_tree, leaves_wanted
 
 ONE_KEY = Schema(row_keys=(Field("k", Primitive.LONG),))
 TWO_KEYS = Schema(row_keys=(Field("a", Primitive.LONG), Field("b", Primitive.STRING)))

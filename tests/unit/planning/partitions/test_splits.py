@@ -12,7 +12,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.planning.splits import files_to_sketch, leaf_sizes, split_point
+from sleeper.planning.partitions.splits import files_to_sketch, leaf_sizes, split_point
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions

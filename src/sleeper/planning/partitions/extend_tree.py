@@ -1,7 +1,7 @@
 """Plans splits of leaves before a bulk import, so that there are enough (rule BLK-10).
 
-The leaf with the most rows is split first, at the median of its sample; its halves share the
-sample, each with a window on it. So a tree of any size is planned from one look at the input.
+The leaf with the most rows is split first, at the median of its sample. Its halves share the
+sample, each with a window of it, so one sample of the input is enough for a tree of any size.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ def leaves_wanted(row_count: int, size_bytes: int, ceiling: int) -> int:
 
     Args:
         row_count: Rows of the input.
-        size_bytes: Their size before compression; 0 where it is not known.
-        ceiling: As many at most.
+        size_bytes: Their size before compression; 0 if it is not known.
+        ceiling: The maximum.
     """
     return max(1, min(ceiling, max(-(-row_count // LEAF_ROWS), -(-size_bytes // LEAF_BYTES))))
 
 
 class LeafSample(Protocol):
-    """What is known of the rows that an import brings to one leaf: at least one row."""
+    """A sample of the rows that an import adds to one leaf: at least one row."""
 
     @property
     def row_count(self) -> int:
-        """Rows that come to the leaf, estimated where not every row was looked at."""
+        """Rows that the import adds to the leaf; an estimate if not every row was sampled."""
         ...
 
     def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the key value that `fraction` of the leaf's rows lie below.
+        """Return the key value below which `fraction` of the leaf's rows are.
 
-        Of n values in order it is that at index min(n - 1, floor(fraction * n)) (rule SPL-4).
+        For n values in order it is the one at index min(n - 1, floor(fraction * n)) (SPL-4).
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What to change in a tree, as one `ExtendPartitionTree` commits it.
+    """Changes of a tree, which one `ExtendPartitionTree` commits.
 
     Attributes:
-        updated: Leaves of the tree before, as the parents they become.
-        new: Every partition below them.
+        updated: Leaves of the old tree that become parents, as those parents.
+        new: All new partitions below them.
     """
 
     updated: tuple[Partition, ...]
@@ -71,17 +71,17 @@ def extend_tree(
     new_id: Callable[[], str],
     required: bool = True,
 ) -> Extension:
-    """Plan splits until the tree has `min_leaves` leaves; nothing if it has them already.
+    """Plan splits until the tree has `min_leaves` leaves; no change if it has that many already.
 
     Args:
-        tree: As it is now.
-        samples: Of the leaves that get rows, by partition id. Others are never split (ours:
-            upstream fails on them).
-        min_leaves: How many leaves are wanted.
+        tree: The current tree.
+        samples: Samples of the leaves that get rows, by partition id. Other leaves are never split
+            (upstream fails on them).
+        min_leaves: The wanted number of leaves.
         min_rows: A leaf with fewer rows of the input is not split.
-        min_percent: Leaves with less than this share of an even spread are not split either.
+        min_percent: Leaves with less than this percentage of the mean row count are not split.
         new_id: Makes ids of partitions.
-        required: Whether fewer leaves are an error; else there are as many as the input allows.
+        required: True if fewer leaves are an error; False to make as many as the input allows.
 
     Raises:
         InsufficientData: the input has too few rows, or too few different keys.
@@ -104,14 +104,14 @@ def extend_tree(
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """The part of a sample, in one dimension, that lies in a leaf; a share of rows each."""
+    """The part of a sample that is in a leaf, in one dimension, as fractions of its rows."""
 
     low: float = 0.0
     middle: float = 0.5
     high: float = 1.0
 
     def halves(self) -> tuple[_Window, _Window]:
-        """The windows below and above the middle."""
+        """Return the windows below and above the middle."""
         return (
             _Window(self.low, (self.low + self.middle) / 2, self.middle),
             _Window(self.middle, (self.middle + self.high) / 2, self.high),
@@ -123,11 +123,11 @@ class _Candidate:
     """A leaf that may be split.
 
     Attributes:
-        leaf: The leaf, of the tree before or new.
-        sample: That of the leaf of the tree before which it lies in.
-        windows: What of the sample is in this leaf, by dimension.
-        row_count: Rows in it: halved with every split.
-        place: When it was added.
+        leaf: The leaf, either of the old tree or new.
+        sample: The sample of the leaf of the old tree that contains it.
+        windows: The part of the sample that is in this leaf, by dimension.
+        row_count: Estimated rows in it: halved with every split.
+        place: Its position in the order of creation.
     """
 
     leaf: Partition
@@ -137,7 +137,7 @@ class _Candidate:
     place: int
 
     def __lt__(self, other: _Candidate) -> bool:
-        """True when it is to be split before `other`: it has more rows, or came earlier."""
+        """Return whether it is split before `other`: it has more rows, or was added earlier."""
         return (-self.row_count, self.place) < (-other.row_count, other.place)
 
     def split_point(self) -> tuple[int, Any] | None:
@@ -156,7 +156,7 @@ class _Candidate:
 def _first_candidates(
     leaves: list[Partition], samples: Mapping[str, LeafSample], min_percent: int
 ) -> list[_Candidate]:
-    """The leaves that have their share of rows, as a heap."""
+    """Return the leaves with enough rows to be split, as a heap."""
     counts = [
         samples[leaf.partition_id].row_count if leaf.partition_id in samples else 0
         for leaf in leaves
@@ -175,10 +175,10 @@ def _first_candidates(
 
 
 class _Growth:
-    """A tree that grows by splits, as the changes to the one before.
+    """The changes of a tree that is extended by splits.
 
     Attributes:
-        leaf_count: Leaves it has by now.
+        leaf_count: Its current number of leaves.
     """
 
     def __init__(self, leaf_count: int, new_id: Callable[[], str]) -> None:
@@ -188,7 +188,7 @@ class _Growth:
         self._changed: dict[str, Partition] = {}
 
     def split(self, candidate: _Candidate) -> list[_Candidate]:
-        """Split a leaf and return its halves; none where its keys do not differ enough."""
+        """Split a leaf and return its halves; none if its keys do not differ enough."""
         found = candidate.split_point()
         if found is None:
             return []
@@ -215,7 +215,7 @@ class _Growth:
         return halves
 
     def extension(self, tree: PartitionTree) -> Extension:
-        """What changes in the tree before."""
+        """Return the changes of the old tree."""
         return Extension(
             updated=tuple(p for name, p in self._changed.items() if name in tree),
             new=tuple(p for name, p in self._changed.items() if name not in tree),

@@ -1,4 +1,4 @@
-"""Plans merges of sibling leaves that have become small (ours)."""
+"""Plans merges of sibling leaves with few rows (upstream never merges leaves)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class SiblingLeaves:
 
     Attributes:
         parent: Their parent.
-        row_count: The rows of both, as their references say.
-        estimated: True where a reference's count is an estimate.
-        obstacle: What stands in the way of the merge, as a clause; None if nothing does.
+        row_count: The rows of both, from the counts of their references.
+        estimated: True if the count of a reference is an estimate.
+        obstacle: Why they cannot be merged, as a clause; None if they can.
     """
 
     parent: Partition
@@ -29,20 +29,20 @@ class SiblingLeaves:
 
 
 def merging_threshold(known: SplittingProperties, rows_below: int | None) -> int:
-    """Return below how many rows together two leaves are merged; 0 merges none.
+    """Return the number of rows below which two leaves are merged; 0 merges none.
 
     Args:
         known: The table's properties.
-        rows_below: What was asked for instead of the table's own threshold.
+        rows_below: The requested threshold, instead of the table's own.
 
     Raises:
-        BadRequest: it is more than the rows from which on a leaf is split.
+        BadRequest: it is more than the number of rows at which a leaf is split.
     """
     threshold = known.merging_threshold_rows if rows_below is None else rows_below
     if threshold > known.threshold_rows:
         raise BadRequest(
-            f"leaves of fewer than {threshold:,} rows cannot be merged: from "
-            f"{known.threshold_rows:,} rows on a leaf is split "
+            f"leaves of fewer than {threshold:,} rows cannot be merged: a leaf of "
+            f"{known.threshold_rows:,} rows is split "
             "(sleeper.table.partition.splitting.threshold). Choose a smaller number."
         )
     return threshold
@@ -51,8 +51,7 @@ def merging_threshold(known: SplittingProperties, rows_below: int | None) -> int
 def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, ...]:
     """Return the pairs of leaves that have fewer rows together than `rows_below`, in key order.
 
-    Rows that are referenced by partitions above the leaves are not counted: they are pushed down
-    before.
+    References of partitions above the leaves are not counted: they must be pushed down before.
     """
     totals = state.files.totals()
     found = []
@@ -72,7 +71,7 @@ def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, .
 
 
 def _parents_of_leaves(state: TableState) -> list[Partition]:
-    """Parents of which both children are leaves, each once, in key order."""
+    """Return the partitions whose children are both leaves, each once, in key order."""
     parent_ids = [leaf.parent_id for leaf in state.leaf_partitions() if leaf.parent_id is not None]
     of_one = dict.fromkeys(parent_ids)
     parents = (state.partition(parent_id) for parent_id in of_one)
@@ -87,8 +86,8 @@ def _obstacle(state: TableState, parent: Partition) -> str | None:
     lower, upper = (state.files.references_on(child_id) for child_id in parent.child_ids)
     claimed = next((ref for ref in (*lower, *upper) if ref.job_id is not None), None)
     if claimed is not None:
-        return f"compaction job {claimed.job_id} is at work there"
+        return f"compaction job {claimed.job_id} is running there"
     odd = unmatched_partial_reference(lower, upper)
     if odd is not None:
-        return f"only one of them still has its part of {odd.filename}: compact all files first"
+        return f"only one of them still references {odd.filename}: compact all files first"
     return None

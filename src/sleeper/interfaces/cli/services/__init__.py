@@ -1,0 +1,1 @@
+"""Commands for jobs and for the processes that run them."""

@@ -1,0 +1,30 @@
+"""`instance.jobs`: one class that joins what the modules of this package do."""
+
+from __future__ import annotations
+
+from sleeper.jobs import queues, reports, submission
+from sleeper.jobs.jobs_handle import JobsHandle
+
+
+class InstanceJobs(JobsHandle):
+    """The jobs of an instance: submit them, follow them to their end, find them again.
+
+    Workers run them: `sleeper worker KIND` and `sleeper serve`.
+    """
+
+    # Jobs are asked for.
+    submit_ingest = submission.submit_ingest
+    submit_bulk_import = submission.submit_bulk_import
+    send = submission.send
+
+    # What became of them.
+    job = reports.job
+    list = reports.list_jobs
+    tasks = reports.tasks
+    wait = reports.wait
+
+    # Where they wait.
+    queue_depths = queues.queue_depths
+    dead_letters = queues.dead_letters
+    redrive = queues.redrive
+    delete_dead_letters = queues.delete_dead_letters

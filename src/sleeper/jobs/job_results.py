@@ -1,0 +1,88 @@
+"""What queries and exports wrote for whoever asked: files in the instance's own place.
+
+    query_results/query-<query id>/<uuid>.parquet     rows of a query (rule QRY-10)
+    bulk_export/<table id>/<export id>/...            an export, with a manifest (rule EXP-3)
+
+A query's file has a name that follows from the query's id: a query that is run twice replaces it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Final
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.writing.exported_parts import MANIFEST
+from sleeper.engine.writing.user_file import stream_rows
+from sleeper.ports.objects import Objects
+
+_QUERIES: Final = "query_results/"
+_EXPORTS: Final = "bulk_export/"
+_NAMES: Final = uuid.UUID("6f0f3ed0-0f7e-4d53-9d0c-1b7a5a3c8e11")  # of the files of results
+
+
+class JobResults:
+    """Files that queries and exports wrote.
+
+    Args:
+        objects: Everything the instance stores.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def query_location(self, query_id: str) -> str:
+        """Return the URL of a query's file, which may not be there yet."""
+        return self._objects.url(_query_key(query_id))
+
+    def has_query(self, query_id: str) -> bool:
+        """Return whether a query's rows were written."""
+        key = _query_key(query_id)
+        return any(info.key == key for info in self._objects.listing(key))
+
+    def write_query(self, query_id: str, rows: Rows) -> int:
+        """Write a query's rows, which are visible when all are; return how many there were.
+
+        Raises:
+            StorageFailed: the file cannot be written.
+            DataDamaged: a file of the table is missing or damaged.
+        """
+        with rows, self._objects.open_output(_query_key(query_id)) as file:
+            return stream_rows(rows, file, "parquet")
+
+    def export_location(self, table_id: str, export_id: str) -> str:
+        """Return the URL of the folder of an export, which may not be there yet."""
+        return self._objects.url(_export_prefix(table_id, export_id).rstrip("/"))
+
+    def is_exported(self, table_id: str, export_id: str) -> bool:
+        """Return whether an export is complete."""
+        key = _export_prefix(table_id, export_id) + MANIFEST
+        return any(info.key == key for info in self._objects.listing(key))
+
+    def delete_unfinished_export(self, table_id: str, export_id: str) -> None:
+        """Delete what a killed run of an export left, so that it can be run again.
+
+        A run that is still alive notices, and fails.
+        """
+        prefix = _export_prefix(table_id, export_id)
+        self._objects.delete([info.key for info in self._objects.listing(prefix)])
+
+    def delete_older(self, queries: datetime, exports: datetime) -> int:
+        """Delete files of queries and of exports from before these times; return how many."""
+        old = [
+            info.key
+            for prefix, before in ((_QUERIES, queries), (_EXPORTS, exports))
+            for info in self._objects.listing(prefix)
+            if info.modified < before
+        ]
+        self._objects.delete(old)
+        return len(old)
+
+
+def _query_key(query_id: str) -> str:
+    return f"{_QUERIES}query-{query_id}/{uuid.uuid5(_NAMES, query_id)}.parquet"
+
+
+def _export_prefix(table_id: str, export_id: str) -> str:
+    return f"{_EXPORTS}{table_id}/{export_id}/"

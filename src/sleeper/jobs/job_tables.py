@@ -1,0 +1,105 @@
+"""The tables that jobs are for, and the input that jobs name."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+
+from sleeper.engine.inputs.input_files import find_files
+from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
+from sleeper.model.jobs.events import UNKNOWN_TABLE
+from sleeper.model.tables import TableRecord
+from sleeper.ports.input_store import InputStore
+from sleeper.ports.table_index import TableIndex
+from sleeper.state.committed_jobs import JobRecord
+from sleeper.table.table import Table
+
+_TABLES_OPEN_MAX = 10
+
+
+class JobTables:
+    """Finds the tables and files that jobs name. Safe for threads.
+
+    A few tables are kept open, so that a worker's next job on one need not open it again.
+
+    Args:
+        index: Which tables there are.
+        inputs: Finds input files by URL.
+        open_table: Opens a table by its record.
+    """
+
+    def __init__(
+        self, index: TableIndex, inputs: InputStore, open_table: Callable[[TableRecord], Table]
+    ) -> None:
+        self._index = index
+        self._inputs = inputs
+        self._open_table = open_table
+        self._lock = Lock()
+        self._open: OrderedDict[str, Table] = OrderedDict()
+
+    def all(self) -> tuple[TableRecord, ...]:
+        """Return every table, ordered by name."""
+        return self._index.all()
+
+    def table(self, table_id: str) -> Table:
+        """Return an open table.
+
+        Raises:
+            TableNotFound: there is none of this id.
+        """
+        with self._lock:
+            if table_id in self._open:
+                self._open.move_to_end(table_id)
+                return self._open[table_id]
+        record = self._index.by_id(table_id)
+        if record is None:
+            raise TableNotFound(f"there is no table of id {table_id!r}; it may have been deleted")
+        table = self._open_table(record)
+        with self._lock:
+            self._open[table_id] = table
+            if len(self._open) > _TABLES_OPEN_MAX:
+                self._open.popitem(last=False)
+        return table
+
+    def find(self, *, table_id: str | None, table_name: str | None) -> TableRecord | None:
+        """Return the table of a job, or None; the id wins over the name (rule ING-9)."""
+        if table_id:
+            return self._index.by_id(table_id)
+        return self._index.by_name(table_name) if table_name else None
+
+    def missing(self, paths: Iterable[str]) -> list[str]:
+        """Return those of a job's paths that name nothing that could be read (rule ING-11).
+
+        Raises:
+            StorageFailed: the storage does not answer.
+        """
+        return [path for path in paths if not self._exists(path)]
+
+    def committed(self, table_id: str, job_id: str) -> JobRecord | None:
+        """Return what a table's log says of an ingest job; None where it does not know it.
+
+        Raises:
+            StorageFailed: the table cannot be read now.
+        """
+        if table_id == UNKNOWN_TABLE:
+            return None
+        try:
+            return self.table(table_id).state().jobs.find(job_id)
+        except TableNotFound:
+            return None
+
+    def _exists(self, path: str) -> bool:
+        try:
+            find_files([path], self._inputs)
+        except (InputNotFound, UrlInvalid):
+            return False
+        return True
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """Return a path as a worker with another working folder can read it. URLs stay as they are."""
+    text = os.fspath(path)
+    return text if "://" in text else str(Path(text).expanduser().absolute())

@@ -1,0 +1,83 @@
+"""What every part of `InstanceJobs` stands on: queues, events, tables and results."""
+
+from __future__ import annotations
+
+from sleeper.errors import BadRequest, TableNotFound
+from sleeper.jobs.event_recorder import EventRecorder
+from sleeper.jobs.job_results import JobResults
+from sleeper.jobs.job_tables import JobTables
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.ports.ids import NewId
+from sleeper.ports.job_stores import JobStores
+
+
+class JobsHandle:
+    """The parts that jobs of an instance need.
+
+    Args:
+        stores: Where queues and events are.
+        tables: Finds tables and input files.
+        recorder: Writes events.
+        results: What queries and exports wrote.
+        new_id: Makes the ids of jobs.
+        url: The instance, for messages.
+    """
+
+    def __init__(
+        self,
+        stores: JobStores,
+        tables: JobTables,
+        recorder: EventRecorder,
+        results: JobResults,
+        *,
+        new_id: NewId,
+        url: str,
+    ) -> None:
+        self.stores = stores
+        self.tables = tables
+        self.recorder = recorder
+        self.results = results
+        self.new_id = new_id
+        self.url = url
+
+    def send_message(self, queue: QueueName, body: str) -> None:
+        """Send a message."""
+        self.stores.queue(queue).send([NewMessage(body=body)])
+
+    def record_accepted(self, kind: JobKind, table_id: str, job_id: str, input_files: int) -> None:
+        """Record that a job was sent to its queue."""
+        event = JobEvent(
+            kind=kind,
+            table_id=table_id,
+            job_id=job_id,
+            type=JobEventType.ACCEPTED,
+            at=self.recorder.now(),
+            input_files=input_files,
+        )
+        self.recorder.record(event)
+
+    def table_id(self, name: str) -> str:
+        """Return the id of a table.
+
+        Raises:
+            TableNotFound: there is none of this name.
+        """
+        record = self.tables.find(table_id=None, table_name=name)
+        if record is None:
+            raise TableNotFound(f"no table {name!r} in {self.url}")
+        return record.table_id
+
+
+def queue_name(name: QueueName | str) -> QueueName:
+    """Return a queue by its name.
+
+    Raises:
+        BadRequest: there is none of this name.
+    """
+    try:
+        return QueueName(name)
+    except ValueError:
+        raise BadRequest(
+            f"there is no queue {name!r}; the queues are {', '.join(QueueName)}"
+        ) from None

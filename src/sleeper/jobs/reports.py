@@ -1,0 +1,157 @@
+"""What became of jobs: the tracker's events and the table's log, joined into one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from sleeper.errors import BadRequest, JobNotFound
+from sleeper.jobs.jobs_handle import JobsHandle
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
+from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobStatus, job_status
+from sleeper.model.jobs.tasks import TaskStatus, task_status
+
+
+def job(
+    self: JobsHandle, job_id: str, *, kind: JobKind | str = JobKind.INGEST, table: str | None = None
+) -> JobStatus:
+    """Return what became of a job.
+
+    An ingest that a table's log has is finished, whatever the tracker missed.
+
+    Args:
+        job_id: The job.
+        kind: What it does: ingest (bulk imports included), compaction, query or export.
+        table: Its table, where two tables have a job of this id.
+
+    Raises:
+        JobNotFound: nothing is known of it: it was not sent, or its events have expired.
+        BadRequest: two tables have such a job, and `table` names none.
+        StorageFailed: the tracker cannot be reached.
+    """
+    wanted = JobKind(kind)
+    table_id = None if table is None else self.table_id(table)
+    by_table: dict[str, list[JobEvent]] = {}
+    for event in self.stores.tracker.events_of_job(wanted, job_id):
+        if table_id is None or event.table_id == table_id:
+            by_table.setdefault(event.table_id, []).append(event)
+    if not by_table:
+        found = _unknown_to_tracker(self, wanted, job_id, table_id)
+        if found is not None:
+            return found
+        raise JobNotFound(
+            f"nothing is known of {wanted} job {job_id!r} in {self.url}: it was not sent, or "
+            "what happened to it was long ago"
+        )
+    if len(by_table) > 1:
+        raise BadRequest(
+            f"tables {', '.join(sorted(by_table))} each have a job {job_id!r}: name the table"
+        )
+    ((_, events),) = by_table.items()
+    return _healed(self, job_status(events))
+
+
+def list_jobs(
+    self: JobsHandle,
+    *,
+    kind: JobKind | str = JobKind.INGEST,
+    table: str | None = None,
+    state: JobState | str | None = None,
+    task_id: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Iterator[JobStatus]:
+    """Yield jobs, that of the newest event first.
+
+    Args:
+        kind: What they do: ingest (bulk imports included), compaction, query or export.
+        table: Their table's name; all without it.
+        state: How far they are, such as `FAILED`; any without it.
+        task_id: A worker that ran them.
+        since: Something happened to them at this time or later (aware).
+        until: Something happened to them before this time (aware).
+
+    Raises:
+        TableNotFound: there is no such table.
+        StorageFailed: the tracker cannot be reached.
+    """
+    wanted = JobFilter(
+        kind=JobKind(kind),
+        table_id=None if table is None else self.table_id(table),
+        task_id=task_id,
+        since=since,
+        until=until,
+    )
+    wanted_state = None if state is None else JobState(state)
+    for events in self.stores.tracker.jobs(wanted):
+        status = _healed(self, job_status(events))
+        if wanted_state is None or status.state == wanted_state:
+            yield status
+
+
+def tasks(self: JobsHandle, kind: JobKind | str | None = None) -> Iterator[TaskStatus]:
+    """Yield worker processes that ran jobs, the newest first."""
+    wanted = None if kind is None else JobKind(kind)
+    return map(task_status, self.stores.tracker.tasks(wanted))
+
+
+def wait(
+    self: JobsHandle,
+    job_id: str,
+    *,
+    kind: JobKind | str = JobKind.INGEST,
+    rest: Callable[[], bool],
+) -> JobStatus:
+    """Look at a job again and again until it has ended or `rest` returns False."""
+    while True:
+        status = job(self, job_id, kind=kind)
+        if status.is_over or not rest():
+            return status
+
+
+def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
+    """Return the status of a job as the table's log has it, and tell the tracker."""
+    if status.kind is not JobKind.INGEST or status.state in (
+        JobState.FINISHED,
+        JobState.REJECTED,
+    ):
+        return status
+    committed = _committed_event(self, status.table_id, status.job_id)
+    if committed is None:
+        return status
+    self.recorder.record(committed)
+    events = self.stores.tracker.events_of_job(JobKind.INGEST, status.job_id)
+    known = [event for event in events if event.table_id == status.table_id]
+    return job_status([*known, committed])
+
+
+def _unknown_to_tracker(
+    self: JobsHandle, kind: JobKind, job_id: str, table_id: str | None
+) -> JobStatus | None:
+    """Return the status of an ingest that a log has and the tracker does not."""
+    if kind is not JobKind.INGEST:
+        return None
+    ids = [record.table_id for record in self.tables.all()]
+    for each in ids if table_id is None else [table_id]:
+        committed = _committed_event(self, each, job_id)
+        if committed is not None:
+            return job_status([committed])
+    return None
+
+
+def _committed_event(self: JobsHandle, table_id: str, job_id: str) -> JobEvent | None:
+    record = self.tables.committed(table_id, job_id)
+    if record is None:
+        return None
+    return JobEvent(
+        kind=JobKind.INGEST,
+        table_id=table_id,
+        job_id=job_id,
+        type=JobEventType.FINISHED,
+        at=record.at,
+        files=record.files,
+        rows_read=record.rows_read,
+        rows_written=record.rows_written,
+        transaction=record.number,
+    )

@@ -1,0 +1,110 @@
+"""Jobs are submitted: checked here, then sent to a queue for a worker to take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from sleeper.errors import JobInvalid
+from sleeper.jobs.job_tables import absolute
+from sleeper.jobs.jobs_handle import JobsHandle, queue_name
+from sleeper.model.formats.bulk_import_job import (
+    BulkImportJob,
+    bulk_import_job_failures,
+    write_bulk_import_job,
+)
+from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
+from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.ports.ids import given_job_id
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None = None) -> str:
+    """Ask for files to be ingested by a worker, and return the job's id.
+
+    Args:
+        table: The table's name.
+        files: Parquet files or folders of them, as paths or URLs. Paths of this machine
+            become absolute: a worker has another working folder.
+        job_id: Names the work: a job that was committed before adds nothing. Where it is
+            None or blank, one is made.
+
+    Raises:
+        JobInvalid: every reason why the job cannot be run; nothing was sent.
+        StorageFailed: the queue cannot be reached; send the job again with the same id.
+
+    Source: rules ING-9 to ING-11.
+    """
+    given = given_job_id(job_id) or self.new_id()
+    job = IngestJob(id=given, table_name=table, files=_paths(files))
+    record = self.tables.find(table_id=None, table_name=table)
+    failures = ingest_job_failures(
+        job, table_found=record is not None, missing_paths=self.tables.missing(job.paths)
+    )
+    if failures or record is None:
+        raise JobInvalid(tuple(failures))
+    self.send_message(QueueName.INGEST, write_ingest_job(job))
+    self.record_accepted(JobKind.INGEST, record.table_id, given, len(job.paths))
+    return given
+
+
+def submit_bulk_import(
+    self: JobsHandle,
+    table: str,
+    files: Paths,
+    job_id: str | None = None,
+    *,
+    queue: QueueName | str = QueueName.BULK_IMPORT,
+    spark_conf: Mapping[str, str] | None = None,
+) -> str:
+    """Ask for many files to be imported at once, and return the job's id.
+
+    Args:
+        table: The table's name.
+        files: As for `submit_ingest`.
+        job_id: As for `submit_ingest`; lower case letters, digits and dashes, 63 at most.
+        queue: One of the bulk import queues: it names the platform. `bulk-import` runs on
+            the machine of the worker that takes it.
+        spark_conf: Settings of Spark for this job alone.
+
+    Raises:
+        JobInvalid: every reason why the job cannot be run; nothing was sent.
+        StorageFailed: the queue cannot be reached; send the job again with the same id.
+
+    Source: rules BLK-1, BLK-2 and BLK-4.
+    """
+    job = BulkImportJob(
+        id=given_job_id(job_id) or self.new_id(),
+        table_name=table,
+        files=_paths(files),
+        spark_conf=spark_conf or {},
+    )
+    record = self.tables.find(table_id=None, table_name=table)
+    failures = bulk_import_job_failures(
+        job, table_found=record is not None, missing_paths=self.tables.missing(job.paths)
+    )
+    name = queue_name(queue)
+    if name not in BULK_IMPORT_QUEUES:
+        failures.append(f"{name} is no queue for bulk imports")
+    if failures or record is None:
+        raise JobInvalid(tuple(failures))
+    self.send_message(name, write_bulk_import_job(job))
+    self.record_accepted(JobKind.INGEST, record.table_id, job.id or "", len(job.paths))
+    return job.id or ""
+
+
+def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
+    """Send a message as it is. The worker that takes it says what is wrong with it.
+
+    Raises:
+        BadRequest: there is no such queue, or the message is too large.
+        StorageFailed: the queue cannot be reached.
+    """
+    self.send_message(queue_name(queue), message)
+
+
+def _paths(files: Paths) -> tuple[str, ...]:
+    given = [files] if isinstance(files, str | os.PathLike) else files
+    return tuple(map(absolute, given))

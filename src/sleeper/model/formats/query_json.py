@@ -1,0 +1,205 @@
+"""Queries as messages: which rows of a table, and where they go, as upstream writes them.
+
+    {"queryId": "q", "tableName": "trips", "type": "Query",
+     "regions": [{"taxi": {"min": "YQ==", "minInclusive": true, "max": null}}]}
+
+Rule QRY-8. A message is read in two steps, as only the table's schema says what its regions mean.
+What is wrong with it is gathered, so that whoever asked hears of everything at once, wherever the
+message wants that told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sleeper.errors import QueryInvalid
+from sleeper.model.formats.message_json import MessageFields, write_message
+from sleeper.model.formats.regions_json import region_from_document, region_to_document
+from sleeper.model.formats.results_publishing import read_results_publishing, unknown_options
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
+
+QUERY: Final = "Query"
+LEAF_QUERY: Final = "LeafPartitionQuery"
+_BASE64: Final = "stringsBase64Encoded"
+_TRACKER: Final = "DYNAMODB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessage:
+    """What a query's message says; read it with `read_query`.
+
+    Attributes:
+        query_id: Names the query and its results.
+        table_name: The table, unless `table_id` names it.
+        table_id: The table; wins over the name.
+        type: `QUERY`; upstream's processes send each other `LEAF_QUERY`.
+        regions: The regions as JSON has them; `query_regions` reads them. None: none were said.
+        requested_value_fields: The value fields of the answer; None for all.
+        iterator_class_name: Upstream's processing in Java, which is refused here.
+        iterator_config: Upstream's, for that.
+        publisher: Where results go (`results_publishing`).
+        report_to: Who else than the tracker is told of the state, each by its `destination`.
+        others: Keys of the message that nobody knows.
+        problems: What was wrong with its values, which are left out.
+    """
+
+    query_id: str | None = None
+    table_name: str | None = None
+    table_id: str | None = None
+    type: str | None = QUERY
+    regions: tuple[Mapping[str, Any], ...] | None = None
+    requested_value_fields: tuple[str, ...] | None = None
+    iterator_class_name: str | None = None
+    iterator_config: str | None = None
+    publisher: Mapping[str, str] = field(default_factory=dict)
+    report_to: tuple[Mapping[str, str], ...] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_query(text: str) -> QueryMessage:
+    """Return the query in a message, with all that could be read of it.
+
+    Raises:
+        JobInvalid: the text is no JSON object. What else is wrong is in `problems`.
+    """
+    message = MessageFields(text)
+    fields = message.texts("requestedValueFields")
+    return QueryMessage(
+        query_id=message.text("queryId"),
+        table_name=message.text("tableName"),
+        table_id=message.text("tableId"),
+        type=message.text("type"),
+        regions=message.objects("regions"),
+        requested_value_fields=None if fields is None else tuple(each or "" for each in fields),
+        iterator_class_name=message.text("queryTimeIteratorClassName"),
+        iterator_config=message.text("queryTimeIteratorConfig"),
+        publisher=message.settings("resultsPublisherConfig"),
+        report_to=message.list_of_settings("statusReportDestinations"),
+        others=message.not_read(),
+        problems=message.failures,
+    )
+
+
+def write_query(query: QueryMessage) -> str:
+    """Return a query as JSON, in upstream's form: one line, nothing for what is not set."""
+    said = {
+        "tableName": query.table_name,
+        "tableId": query.table_id,
+        "queryId": query.query_id,
+        "type": query.type,
+        "regions": query.regions,
+        "requestedValueFields": query.requested_value_fields,
+        "queryTimeIteratorClassName": query.iterator_class_name,
+        "queryTimeIteratorConfig": query.iterator_config,
+        "resultsPublisherConfig": dict(query.publisher),
+        "statusReportDestinations": [dict(each) for each in query.report_to],
+    }
+    return write_message(said, query.others)
+
+
+def region_documents(schema: Schema, regions: Iterable[Region]) -> tuple[dict[str, Any], ...]:
+    """Return canonical regions as a query's message has them."""
+    return tuple(region_to_document(schema, region) for region in regions)
+
+
+def query_regions(query: QueryMessage, schema: Schema) -> tuple[Region, ...]:
+    """Return the canonical regions that a query asks for. Strings are in base64 unless it says no.
+
+    Raises:
+        QueryInvalid: a region names a field that is no row key, or has a value of a wrong type.
+    """
+    return tuple(
+        region_from_document(schema, document, base64_strings=True)
+        for document in query.regions or ()
+    )
+
+
+def query_columns(query: QueryMessage, schema: Schema) -> list[str] | None:
+    """Return the columns of the answer, None for all: keys always, then the fields asked for.
+
+    They are in the schema's order. Fields that the table does not have are `query_failures`.
+    """
+    if query.requested_value_fields is None:
+        return None
+    keys = {field.name for field in (*schema.row_keys, *schema.sort_keys)}
+    wanted = keys | {*query.requested_value_fields}
+    return [name for name in schema.names if name in wanted]
+
+
+def query_failures(query: QueryMessage, schema: Schema | None) -> list[str]:
+    """Return every reason why a query cannot be run; none when it can (rule QRY-8).
+
+    Args:
+        query: The query.
+        schema: Its table's; None when there is no such table.
+    """
+    failures = [*query.problems]
+    if not (query.query_id or "").strip():
+        failures.append("queryId field must be provided")
+    elif "/" in str(query.query_id):
+        failures.append(f"queryId names a folder of results, so it cannot be {query.query_id!r}")
+    if not (query.table_id or query.table_name):
+        failures.append("tableName field must be provided")
+    elif schema is None and query.table_id:
+        failures.append(f'Table could not be found with ID: "{query.table_id}"')
+    elif schema is None:
+        failures.append(f'Table could not be found with name: "{query.table_name}"')
+    failures += _type_failures(query.type)
+    if query.regions is None and not any(": regions: " in each for each in query.problems):
+        failures.append("regions field must be provided")
+    if query.iterator_class_name:
+        failures.append(
+            f"queryTimeIteratorClassName is {query.iterator_class_name!r}: iterators in Java do "
+            "not run here. Leave it out; a table may name a Python function instead, in "
+            "sleeper.table.function"
+        )
+    failures += read_results_publishing(query.publisher)[1]
+    return failures + ([] if schema is None else _schema_failures(query, schema))
+
+
+def query_warnings(query: QueryMessage) -> list[str]:
+    """Return a sentence for everything that a query says without effect."""
+    publishing, _ = read_results_publishing(query.publisher)
+    warnings = [f"{name} is unknown, and changes nothing" for name in sorted(query.others)]
+    warnings += [
+        f"resultsPublisherConfig: {name} is no option of {publishing.destination}, and changes "
+        "nothing"
+        for name in unknown_options(query.publisher, publishing)
+    ]
+    for each in query.report_to:
+        destination = each.get("destination", "")
+        if destination.upper() != _TRACKER:
+            warnings.append(
+                f"statusReportDestinations: nobody is told at {destination!r}; the tracker is"
+            )
+    return warnings
+
+
+def _type_failures(kind: str | None) -> list[str]:
+    if kind is None:
+        return ["type field must be provided"]
+    if kind == LEAF_QUERY:
+        return [f"type {LEAF_QUERY} is what upstream's processes send each other: use {QUERY}"]
+    return [] if kind == QUERY else [f'Unknown query type "{kind}"']
+
+
+def _schema_failures(query: QueryMessage, schema: Schema) -> list[str]:
+    """Return what a query says that its table does not fit."""
+    names = {field.name for field in schema.row_keys}
+    keys = dict.fromkeys(name for region in query.regions or () for name in region)
+    unknown = [name for name in keys if name not in names and name != _BASE64]
+    failures = [f'Key "{name}" was not a row key field in the table schema' for name in unknown]
+    if not unknown:
+        for document in query.regions or ():
+            try:
+                region_from_document(schema, document, base64_strings=True)
+            except QueryInvalid as error:
+                failures.append(str(error))
+    missing = [each for each in query.requested_value_fields or () if each not in schema.names]
+    return failures + [
+        f'requestedValueFields: the table has no field "{each}"' for each in dict.fromkeys(missing)
+    ]

@@ -1,0 +1,103 @@
+"""Where the results of a query go, as the query's message says (rules QRY-10, QRY-11, QRY-13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from sleeper.model.known_properties.kinds import BYTE_SIZE, POSITIVE, Kind
+from sleeper.model.known_properties.table import CODEC
+
+
+class ResultsDestination(StrEnum):
+    """What takes the rows of an answer, by upstream's names."""
+
+    S3 = "S3"
+    SQS = "SQS"
+    WEBSOCKET = "WEBSOCKET"
+    NOTHING = "NoResultsOutput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsPublishing:
+    """How the rows of an answer are published. What is None is up to the instance.
+
+    Attributes:
+        destination: What takes them.
+        bucket: The bucket or folder for files, where it is not the instance's own.
+        compression: How files are compressed.
+        row_group_bytes: Bytes in a row group of a file.
+        page_bytes: Bytes in a page of a file.
+        queue_url: The queue that takes them.
+        batch_rows: Rows in a message to that queue.
+    """
+
+    destination: ResultsDestination = ResultsDestination.S3
+    bucket: str | None = None
+    compression: str | None = None
+    row_group_bytes: int | None = None
+    page_bytes: int | None = None
+    queue_url: str | None = None
+    batch_rows: int | None = None
+
+
+_DESTINATION: Final = "destination"
+_TEXT: Final = Kind("text", str)
+_OPTIONS: Final[Mapping[ResultsDestination, Mapping[str, tuple[str, Kind[Any]]]]] = {
+    ResultsDestination.S3: {
+        "bucket": ("bucket", _TEXT),
+        "compressionCodec": ("compression", CODEC),
+        "rowGroupSize": ("row_group_bytes", BYTE_SIZE),
+        "pageSize": ("page_bytes", BYTE_SIZE),
+    },
+    ResultsDestination.SQS: {
+        "sqsResultsUrl": ("queue_url", _TEXT),
+        "batchSize": ("batch_rows", POSITIVE),
+    },
+    ResultsDestination.WEBSOCKET: {},
+    ResultsDestination.NOTHING: {},
+}
+
+
+def read_results_publishing(config: Mapping[str, str]) -> tuple[ResultsPublishing, list[str]]:
+    """Return how results are published, and every reason why they cannot be, as said.
+
+    Args:
+        config: The message's `resultsPublisherConfig`; files for an empty one (rule QRY-10).
+    """
+    named = config.get(_DESTINATION, "").strip() or ResultsDestination.S3
+    by_name = {each.lower(): each for each in ResultsDestination}
+    destination = by_name.get(named.lower())
+    if destination is None:
+        known = ", ".join(each for each in ResultsDestination if each in built_destinations())
+        return ResultsPublishing(), [
+            f"Unknown results publisher from config: destination is {named!r}; known: {known}"
+        ]
+    values: dict[str, Any] = {}
+    failures = []
+    for name, (attribute, kind) in _OPTIONS[destination].items():
+        text = config.get(name, "").strip()
+        try:
+            values[attribute] = kind.parse(text) if text else None
+        except ValueError:
+            failures.append(
+                f"resultsPublisherConfig: {name} is {text!r}, but it must be {kind.wanted}"
+            )
+    publishing = ResultsPublishing(destination=destination, **values)
+    if destination is ResultsDestination.SQS and publishing.queue_url is None:
+        failures.append("resultsPublisherConfig: sqsResultsUrl must be provided for SQS")
+    if destination not in built_destinations():
+        failures.append(f"resultsPublisherConfig: destination {destination} is not built yet")
+    return publishing, failures
+
+
+def built_destinations() -> tuple[ResultsDestination, ...]:
+    """Return the destinations that results can go to."""
+    return (ResultsDestination.S3, ResultsDestination.SQS, ResultsDestination.NOTHING)
+
+
+def unknown_options(config: Mapping[str, str], publishing: ResultsPublishing) -> list[str]:
+    """Return the options that the destination does not have, sorted. They change nothing."""
+    return sorted(config.keys() - {_DESTINATION, *_OPTIONS[publishing.destination]})

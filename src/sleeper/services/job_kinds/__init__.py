@@ -1,0 +1,1 @@
+"""What each kind of job does with a message: a reader each, for the one worker loop."""

@@ -1,0 +1,103 @@
+"""Jobs of standard ingest: files that a message names become rows of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sleeper.errors import JobInvalid
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.messages import ReceivedMessage
+from sleeper.ports.ids import given_job_id
+from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
+
+
+@dataclass(frozen=True, slots=True)
+class IngestWork:
+    """An ingest job that can be run.
+
+    Attributes:
+        jobs: Where its table is found.
+        table_id: The table.
+        job_id: The job's id, given or made.
+        paths: Its files.
+    """
+
+    jobs: InstanceJobs
+    table_id: str
+    job_id: str
+    paths: tuple[str, ...]
+
+    @property
+    def input_files(self) -> int:
+        """How many paths it names."""
+        return len(self.paths)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Ingest jobs are tracked."""
+        return True
+
+    def done_before(self) -> JobOutcome | None:
+        """Return what the table's log says of the job."""
+        record = self.jobs.tables.committed(self.table_id, self.job_id)
+        if record is None:
+            return None
+        return JobOutcome(
+            rows_read=record.rows_read,
+            rows_written=record.rows_written,
+            files=record.files,
+            transaction=record.number,
+        )
+
+    def run(self, run: RunContext) -> JobOutcome:
+        """Ingest the files in one commit."""
+        result = self.jobs.tables.table(self.table_id).ingest(
+            list(self.paths), self.job_id, progress=lambda done, total: run.check()
+        )
+        return JobOutcome(
+            rows_read=result.rows_read,
+            rows_written=result.rows_written,
+            files=len({reference.filename for reference in result.files}),
+            transaction=result.transaction,
+        )
+
+
+class IngestReader:
+    """Reads messages of the ingest queue (rules ING-9 to ING-11).
+
+    Args:
+        jobs: The jobs of the instance whose tables are ingested into.
+    """
+
+    kind = JobKind.INGEST
+
+    def __init__(self, jobs: InstanceJobs) -> None:
+        self._jobs = jobs
+
+    def read(self, message: ReceivedMessage) -> IngestWork:
+        """Return the job in a message. Without an id it gets the message's, so it is done once.
+
+        Raises:
+            MessageRejected: it is none, or cannot be run, for all the reasons that it names.
+            StorageFailed: the instance or the input cannot be looked at now.
+        """
+        try:
+            job = read_ingest_job(message.body)
+        except JobInvalid as invalid:
+            raise MessageRejected(message.message_id, invalid.failures) from None
+        return self._checked(job, given_job_id(job.id) or message.message_id)
+
+    def _checked(self, job: IngestJob, job_id: str) -> IngestWork:
+        tables = self._jobs.tables
+        record = tables.find(table_id=job.table_id, table_name=job.table_name)
+        table_id = record.table_id if record else UNKNOWN_TABLE
+        failures = ingest_job_failures(job, table_found=record is not None, missing_paths=[])
+        if record is not None and tables.committed(table_id, job_id) is None:
+            failures = ingest_job_failures(
+                job, table_found=True, missing_paths=tables.missing(job.paths)
+            )
+        if failures or record is None:
+            raise MessageRejected(job_id, tuple(failures), table_id=table_id)
+        return IngestWork(self._jobs, table_id, job_id, tuple(job.paths))

@@ -1,0 +1,136 @@
+"""What the worker loop needs to know of a kind of job: how a message is read, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.messages import ReceivedMessage
+
+
+class Interrupted(Exception):
+    """The worker was asked to end while a job was at work. The job goes back to its queue."""
+
+
+class MessageRejected(Exception):
+    """A message is no job that can be run.
+
+    Attributes:
+        job_id: Its job, if it names one, else the message's id.
+        table_id: Its table; `UNKNOWN_TABLE` where there is no such table.
+        reasons: All reasons, in upstream's words (rules ING-10, BLK-2).
+        is_dead_letter: True for a message that becomes a dead letter; others are deleted, as the
+            tracker has their text.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        reasons: tuple[str, ...],
+        *,
+        table_id: str = UNKNOWN_TABLE,
+        is_dead_letter: bool = False,
+    ) -> None:
+        super().__init__("; ".join(reasons))
+        self.job_id = job_id
+        self.table_id = table_id
+        self.reasons = reasons
+        self.is_dead_letter = is_dead_letter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What a run of a job did.
+
+    Attributes:
+        rows_read: Rows that it read.
+        rows_written: Rows that it wrote.
+        files: Files that it wrote.
+        transaction: The table's transaction number with its result; None where there is none.
+        locations: Where results are.
+        platform: Where a bulk import ran.
+        is_committed: False when the commit was handed to a committer.
+        is_finished: False when the run goes on elsewhere, such as in a driver on a cluster that
+            reports its own end.
+    """
+
+    rows_read: int = 0
+    rows_written: int = 0
+    files: int = 0
+    transaction: int | None = None
+    locations: tuple[str, ...] = ()
+    platform: str | None = None
+    is_committed: bool = True
+    is_finished: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """One attempt to do a job.
+
+    Attributes:
+        run_id: Names the attempt.
+        task_id: Names the worker.
+        check: Called now and then while the job is at work; raises `Interrupted` when it is to end.
+    """
+
+    run_id: str
+    task_id: str
+    check: Callable[[], None]
+
+
+class Job(Protocol):
+    """A job that was read from a message and can be run."""
+
+    @property
+    def job_id(self) -> str:
+        """Names the work."""
+        ...
+
+    @property
+    def table_id(self) -> str:
+        """The table it is for."""
+        ...
+
+    @property
+    def input_files(self) -> int | None:
+        """How many files it reads; None where that says nothing."""
+        ...
+
+    @property
+    def is_tracked(self) -> bool:
+        """False for messages that no tracker shows, such as a submission to the batcher."""
+        ...
+
+    def done_before(self) -> JobOutcome | None:
+        """Return what an earlier run did, if the table's log has it; None where the job is new."""
+        ...
+
+    def run(self, run: RunContext) -> JobOutcome:
+        """Do the job.
+
+        Raises:
+            Interrupted: the worker is to end; nothing was committed.
+            SleeperError: it failed; `retryable` says whether the same job may succeed later.
+        """
+        ...
+
+
+class JobReader(Protocol):
+    """Reads the messages of one kind of job."""
+
+    @property
+    def kind(self) -> JobKind:
+        """What the jobs do."""
+        ...
+
+    def read(self, message: ReceivedMessage) -> Job:
+        """Return the job in a message. One without an id gets the message's.
+
+        Raises:
+            MessageRejected: it is none, or cannot be run.
+            StorageFailed: the instance cannot be read now.
+        """
+        ...

@@ -1,0 +1,86 @@
+"""Makes the worker of each kind of job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from sleeper.instance import Instance
+from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.services.job_kinds.bulk_import import BulkImportReader
+from sleeper.services.job_kinds.export import ExportReader
+from sleeper.services.job_kinds.ingest import IngestReader
+from sleeper.services.job_kinds.query import QueryReader
+from sleeper.services.job_reader import JobReader
+from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
+
+_OpenReader = Callable[[Instance, QueueName], JobReader]
+_READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
+    "ingest": (lambda instance, _: IngestReader(instance.jobs), (QueueName.INGEST,)),
+    "bulk-import": (
+        BulkImportReader,
+        BULK_IMPORT_QUEUES,
+    ),
+    "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
+    "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
+}
+WORKER_KINDS: Final = tuple(_READERS)
+"""The kinds of jobs that workers run."""
+
+
+def open_worker(
+    instance: Instance,
+    kind: str,
+    settings: WorkerSettings,
+    *,
+    host: str,
+    pid: int,
+    stopped: Callable[[], bool],
+    rest: Callable[[float], object],
+) -> Worker:
+    """Return a worker that runs jobs of one kind when it is told to.
+
+    Args:
+        instance: Whose jobs they are.
+        kind: One of `WORKER_KINDS`.
+        settings: How messages are taken.
+        host: The machine it runs on.
+        pid: Its process id.
+        stopped: Asked before each message and while a job is at work.
+        rest: Waits for so many seconds, or until the worker is stopped.
+    """
+    open_reader, names = _READERS[kind]
+    jobs = instance.jobs
+    properties = instance.properties
+    settings = replace(
+        settings,
+        keepalive_s=float(properties.ingest_queue.keepalive_s),
+        retry_first_s=float(properties.jobs.retry_first_s),
+        retry_max_s=float(properties.jobs.retry_max_s),
+    )
+    queues = [
+        WorkQueue(
+            open_reader(instance, name), jobs.stores.queue(name), queue_settings(properties, name)
+        )
+        for name in names
+    ]
+    task = TaskEvent(
+        kind=queues[0].reader.kind,
+        task_id=jobs.new_id(),
+        at=jobs.recorder.now(),
+        is_finished=False,
+        host=host,
+        pid=pid,
+    )
+    return Worker(
+        queues,
+        recorder=jobs.recorder,
+        task=task,
+        settings=settings,
+        stopped=stopped,
+        rest=rest,
+        new_id=jobs.new_id,
+    )

@@ -1,0 +1,154 @@
+"""Requests to the committer as messages: a transaction that is to be added to a table's log.
+
+    {"tableId": "0a1b2c3d", "transactionType": "ADD_FILES", "transaction": {...}}
+
+Rule STS-21. A transaction too large for a message lies in an object, and the message has its key
+as `bodyKey`. The JSON of a transaction is that of the log (`state/transaction_json`), without its
+type. `requestId`, `taskId` and `jobRunId` are ours: they name the request, for its answer and for a
+second delivery, and the run that it ends, for the tracker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from sleeper.errors import CommitRefused, JobInvalid
+from sleeper.model.formats.message_json import MessageFields, write_message
+from sleeper.model.schema import Schema
+from sleeper.state.table_state import Transaction
+from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
+
+BODY_CHARACTERS_MAX: Final = 204_800
+"""A transaction whose JSON is at least as long lies in an object."""
+
+_NO_TRANSACTION = (TypeError, ValueError, LookupError, AttributeError, CommitRefused)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """A request to add a transaction to a table's log.
+
+    Attributes:
+        table_id: The table.
+        type: The transaction's type, as the log names it.
+        body: The transaction as JSON, without its type; None when it lies in an object.
+        body_key: The key of that object.
+        request_id: Names the request.
+        task_id: The task that sent it.
+        run_id: The run of the job that it ends.
+    """
+
+    table_id: str
+    type: str
+    body: Mapping[str, Any] | None = None
+    body_key: str | None = None
+    request_id: str | None = None
+    task_id: str | None = None
+    run_id: str | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """True when the transaction belongs in an object, and is not there yet."""
+        return self.body is not None and len(body_text(self)) >= BODY_CHARACTERS_MAX
+
+
+def request_commit(
+    transaction: Transaction,
+    schema: Schema,
+    table_id: str,
+    *,
+    request_id: str | None = None,
+    task_id: str | None = None,
+    run_id: str | None = None,
+) -> CommitRequest:
+    """Return the request to add a transaction to a table's log."""
+    document = transaction_to_json(transaction, schema)
+    return CommitRequest(
+        table_id=table_id,
+        type=document.pop("type"),
+        body=document,
+        request_id=request_id,
+        task_id=task_id,
+        run_id=run_id,
+    )
+
+
+def body_text(request: CommitRequest) -> str:
+    """Return the JSON that belongs in the object of a large transaction."""
+    return json.dumps(request.body, ensure_ascii=False, separators=(",", ":"))
+
+
+def with_body_at(request: CommitRequest, key: str) -> CommitRequest:
+    """Return the request with its transaction in an object, where `body_text` was stored."""
+    return replace(request, body=None, body_key=key)
+
+
+def write_commit_request(request: CommitRequest) -> str:
+    """Return a request as JSON: one line, nothing for what is not set."""
+    return write_message(
+        {
+            "tableId": request.table_id,
+            "transactionType": request.type,
+            "transaction": request.body,
+            "bodyKey": request.body_key,
+            "requestId": request.request_id,
+            "taskId": request.task_id,
+            "jobRunId": request.run_id,
+        }
+    )
+
+
+def read_commit_request(text: str) -> CommitRequest:
+    """Return the request in a message; `transaction_of` reads its transaction.
+
+    Raises:
+        JobInvalid: the text is no request; with every reason.
+    """
+    message = MessageFields(text)
+    values = {name: message.text(name) for name in ("tableId", "transactionType", "bodyKey")}
+    ours = {name: message.text(name) for name in ("requestId", "taskId", "jobRunId")}
+    body = message.object("transaction")
+    failures = [*message.failures]
+    failures += [
+        f'Missing property "{name}"'
+        for name in ("tableId", "transactionType")
+        if not values[name] and not any(f" {name}: " in each for each in failures)
+    ]
+    if not failures and (body is None) == (values["bodyKey"] is None):
+        failures.append('One of "transaction" and "bodyKey" is needed, and not both')
+    if failures:
+        raise JobInvalid(tuple(failures))
+    return CommitRequest(
+        table_id=str(values["tableId"]),
+        type=str(values["transactionType"]),
+        body=body,
+        body_key=values["bodyKey"],
+        request_id=ours["requestId"],
+        task_id=ours["taskId"],
+        run_id=ours["jobRunId"],
+    )
+
+
+def transaction_of(
+    request: CommitRequest, schema: Schema, *, stored_body: str | bytes | None = None
+) -> Transaction:
+    """Return the transaction that a request asks for.
+
+    Args:
+        request: The request.
+        schema: The table's.
+        stored_body: What the object at `body_key` holds, where the request has one.
+
+    Raises:
+        JobInvalid: it is no transaction of the log, or does not fit the schema.
+    """
+    try:
+        body = json.loads(stored_body or "null") if request.body is None else request.body
+        return transaction_from_json({**body, "type": request.type}, schema)
+    except _NO_TRANSACTION as error:
+        raise JobInvalid(
+            (f"the request has no transaction {request.type!r} of this table: {error}",)
+        ) from error

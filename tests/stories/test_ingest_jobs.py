@@ -1,0 +1,121 @@
+"""Parquet is written, a message is sent, a worker ingests it, the tracker tells, rows are found."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sleeper
+from sleeper.errors import JobInvalid, JobNotFound
+from sleeper.instance import Instance
+from sleeper.model.jobs.states import JobState
+from sleeper.services.job_workers import open_worker
+from sleeper.services.worker import WorkerSettings
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Instance:
+    """An instance in a folder, with a table."""
+    opened = sleeper.connect(tmp_path / "instance", create=True)
+    opened.create_table("numbers", SCHEMA, row_keys=["id"])
+    return opened
+
+
+def written(path: Path, *numbers: int) -> Path:
+    """Write a Parquet file with a row for each number."""
+    ids = [f"{number:04}" for number in numbers]
+    pq.write_table(pa.table({"id": ids, "n": list(numbers)}, schema=SCHEMA), path)
+    return path
+
+
+def work(instance: Instance, kind: str = "ingest") -> int:
+    """Run a worker until its queue is empty; return how many jobs it ran."""
+    woken = threading.Event()
+    worker = open_worker(
+        instance,
+        kind,
+        WorkerSettings(wait_s=0, until_empty=True),
+        host="here",
+        pid=1,
+        stopped=woken.is_set,
+        rest=woken.wait,
+    )
+    return worker.run().jobs
+
+
+def test_a_job_goes_from_accepted_to_finished_and_its_rows_are_found(
+    instance: Instance, tmp_path: Path
+) -> None:
+    """Given a file, when its job is submitted and a worker runs, then its rows are in the table."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1, 2))
+    assert instance.jobs.job(job_id).state is JobState.ACCEPTED
+
+    assert work(instance) == 1
+
+    status = instance.jobs.job(job_id)
+    assert status.state is JobState.FINISHED
+    assert status.transaction == instance.table("numbers").refresh()
+    assert status.furthest_run is not None
+    assert (status.furthest_run.rows_read, status.furthest_run.rows_written) == (2, 2)
+    assert instance.table("numbers").query(key="0002").to_pylist() == [{"id": "0002", "n": 2}]
+
+
+def test_a_message_without_an_id_is_done_once_however_often_it_comes(
+    instance: Instance, tmp_path: Path
+) -> None:
+    """Given a message without an id whose acknowledgement is lost, then its rows are not doubled."""
+    path = written(tmp_path / "one.parquet", 1)
+    instance.jobs.send("ingest", json.dumps({"tableName": "numbers", "files": [str(path)]}))
+    queue = instance.jobs.stores.queue(sleeper.model.jobs.messages.QueueName.INGEST)
+    (message,) = queue.receive(visibility_s=0.01)
+    instance.table("numbers").ingest([str(path)], message.message_id)
+
+    assert work(instance) == 1
+
+    assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
+    assert instance.jobs.job(message.message_id).state is JobState.FINISHED
+
+
+def test_a_message_that_is_no_job_is_rejected_with_all_reasons_and_its_text(
+    instance: Instance,
+) -> None:
+    """Given a message with three mistakes, then the tracker names all three, and keeps it."""
+    text = '{"id": "bad", "tableName": "nobody", "files": [null, "/nowhere/x.parquet"]}'
+    instance.jobs.send("ingest", text)
+
+    assert work(instance) == 0
+
+    status = instance.jobs.job("bad")
+    assert status.state is JobState.REJECTED
+    assert status.table_id == "-"
+    assert status.message == text
+    assert status.reasons == ("One of the files was null", "Table not found: nobody")
+    assert instance.jobs.queue_depths()[sleeper.model.jobs.messages.QueueName.INGEST].ready == 0
+
+
+def test_a_job_that_the_log_has_is_finished_though_the_tracker_lost_it(
+    instance: Instance, tmp_path: Path
+) -> None:
+    """Given a committed job that no event tells of, then the table's log tells."""
+    instance.table("numbers").ingest([{"id": "0001", "n": 1}], "by-hand")
+
+    assert instance.jobs.job("by-hand").state is JobState.FINISHED
+
+
+def test_an_unknown_job_is_not_found(instance: Instance) -> None:
+    """Given no job of that id, then that is said."""
+    with pytest.raises(JobNotFound, match="nothing is known of ingest job 'nope'"):
+        instance.jobs.job("nope")
+
+
+def test_what_cannot_run_is_refused_before_it_is_sent(instance: Instance) -> None:
+    """Given a table and a file that do not exist, then nothing is sent and both are named."""
+    with pytest.raises(JobInvalid, match="Table not found: nobody"):
+        instance.jobs.submit_ingest("nobody", "/nowhere/x.parquet")
