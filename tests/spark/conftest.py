@@ -20,8 +20,7 @@ from sleeper.spark.java import find_java
 from sleeper.spark.session import local_session, local_settings
 
 KIND = os.environ.get("SLEEPER_TEST_SPARK", "classic")
-# Two cores. A worker that raises ends, and to start the next one costs seconds: so a task has two
-# attempts, and not four.
+# Two attempts, and not four: a worker that raises ends, and to start the next one costs seconds.
 SIZE = {"master": "local[2,2]", "memory": "1g"}
 # Such a session lives for minutes: more is spent on compiling well than is won by it.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
