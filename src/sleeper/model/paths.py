@@ -5,6 +5,7 @@
     <table id>/statestore/transactions/ · snapshots/            the table's state
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
+    services/paused                                             exists while services are paused
 
 References name a data file by its path inside the table's folder, so an instance can be moved.
 """
@@ -22,6 +23,7 @@ _IN_TABLE = re.compile(IN_TABLE)
 
 INSTANCE_PROPERTIES = "instance.properties"
 JOBS = "services/jobs.sqlite"
+PAUSED = "services/paused"
 
 
 def data_file(partition_id: str, name: str) -> str:
