@@ -255,7 +255,7 @@ def _leaves(opened: OpenedTable, row_count: int, size_bytes: int) -> int:
 def _extend_by_frame(
     self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample]
 ) -> tuple[ExtendResult, KeySample | None]:
-    """Extend the tree for a DataFrame, whose size its sample tells; return that if it was taken."""
+    """Extend the tree for a DataFrame; return the sample too, if one was taken."""
     said = opened.properties.bulk_import.min_leaf_partitions
     if opened.store.state().tree.leaf_count >= said:
         return _extend(self, opened, sample, said), None
@@ -390,6 +390,6 @@ def _delete_files(
 
 
 def _is_frame(data: object) -> bool:
-    """Whoever has a Spark DataFrame has imported Spark; classic and Connect have classes apart."""
+    """Return whether data is a Spark DataFrame, classic or Connect, without importing pyspark."""
     kind = type(data)
     return kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"
