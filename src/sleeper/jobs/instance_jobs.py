@@ -16,6 +16,7 @@ class InstanceJobs(JobsHandle):
     submit_ingest = submission.submit_ingest
     submit_bulk_import = submission.submit_bulk_import
     send = submission.send
+    send_commit = submission.send_commit
 
     # What became of them.
     job = reports.job

@@ -15,8 +15,10 @@ from sleeper.model.formats.bulk_import_job import (
 )
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
 from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName
 from sleeper.ports.ids import given_job_id
+from sleeper.state.table_state import Transaction
+from sleeper.table.table import Table
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -108,3 +110,25 @@ def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
 def _paths(files: Paths) -> tuple[str, ...]:
     given = [files] if isinstance(files, str | os.PathLike) else files
     return tuple(map(absolute, given))
+
+
+def send_commit(
+    self: JobsHandle, table: Table, transaction: Transaction, *, task_id: str, run_id: str
+) -> None:
+    """Ask the committer to commit a transaction.
+
+    Args:
+        table: Whose log it goes into.
+        transaction: What is to be committed.
+        task_id: The worker that asks.
+        run_id: The run of a job that it ends.
+
+    Raises:
+        StorageFailed: it may or may not have been sent. Run the job again.
+
+    Source: rules ING-13 and STS-21.
+    """
+    message = table.request_commit(transaction, task_id=task_id, run_id=run_id)
+    self.stores.queue(QueueName.COMMIT).send(
+        [NewMessage(body=message, group=table.table_id, deduplication_id=run_id)]
+    )

@@ -473,15 +473,15 @@ class TestAsyncCommits:
     @pytest.mark.parametrize(
         ("behaviour", "store", "result"),
         [
-            ("PER_IMPLEMENTATION", "TransactionLogStateStore", True),
-            ("PER_IMPLEMENTATION", "DynamoDBTransactionLogStateStore", True),
+            ("PER_IMPLEMENTATION", "TransactionLogStateStore", False),
+            ("PER_IMPLEMENTATION", "DynamoDBTransactionLogStateStore", False),
             ("PER_IMPLEMENTATION", "S3StateStore", False),
             ("DISABLED", "TransactionLogStateStore", False),
             ("ALL_IMPLEMENTATIONS", "S3StateStore", True),
         ],
     )
-    def test_the_store_decides_where_nothing_is_set(self, behaviour, store, result):
-        """Or the instance, for all stores alike."""
+    def test_the_instance_decides_where_nothing_is_set(self, behaviour, store, result):
+        """Our stores commit by themselves unless somebody says otherwise."""
         instance = {"sleeper.default.table.statestore.commit.async.behaviour": behaviour}
 
         assert table(instance, statestore_classname=store).async_commits.garbage is result
