@@ -75,6 +75,8 @@ class MemoryQueue:
     def send(self, messages: Sequence[NewMessage]) -> None:
         """Keep messages, all or none."""
         check_new_messages(messages, self._name, self._settings)
+        if not messages:
+            return
         with self._lock:
             now = self._time()
             for message in messages:
@@ -109,6 +111,8 @@ class MemoryQueue:
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Forget messages."""
+        if not receipts:
+            return []
         with self._lock:
             self._time()
             return [self._pop(receipt) is not None for receipt in receipts]
@@ -144,12 +148,15 @@ class MemoryQueue:
     def depth(self) -> QueueDepth:
         """Count messages."""
         with self._lock:
-            now = self._time()
-            ready = sum(each.visible <= now for each in self._held.values())
+            now = self._now()
+            hidden = sum(
+                each.visible > now and each.since <= now + CLOCK_STEP
+                for each in self._held.values()
+            )
             sent = min((each.sent for each in self._held.values()), default=None)
             return QueueDepth(
-                ready=ready,
-                hidden=len(self._held) - ready,
+                ready=len(self._held) - hidden,
+                hidden=hidden,
                 dead=len(self._dead),
                 oldest_s=None if sent is None else max(0.0, (now - sent).total_seconds()),
             )

@@ -17,7 +17,7 @@ from threading import Lock
 from sleeper.errors import FormatTooNew, StorageFailed
 from sleeper.storage.local.failures import write_failure
 from sleeper.storage.local.jobs.failures import job_file_failure
-from sleeper.storage.local.jobs.network_disks import network_file_system
+from sleeper.storage.local.jobs.network_disks import MOUNTS, network_file_system
 from sleeper.storage.local.jobs.schema import APPLICATION_ID, STATEMENTS, VERSION
 from sleeper.storage.local.modes import share_folder, share_for_writing
 
@@ -36,12 +36,18 @@ class JobDatabase:
         path: The file.
         sleep: Waits for so many seconds.
         patience_s: How long to wait while others have the file locked.
+        mounts: The kernel's list of mounted file systems.
     """
 
     def __init__(
-        self, path: Path, *, sleep: Callable[[float], None], patience_s: float = PATIENCE_S
+        self,
+        path: Path,
+        *,
+        sleep: Callable[[float], None],
+        patience_s: float = PATIENCE_S,
+        mounts: Path = MOUNTS,
     ) -> None:
-        self.path = path
+        self.path, self._mounts = path, mounts
         self._sleep, self._patience_s = sleep, patience_s
         self._idle: list[sqlite3.Connection] = []
         self._parents: list[sqlite3.Connection] = []
@@ -128,6 +134,13 @@ class JobDatabase:
         return found.st_dev, found.st_ino
 
     def _open(self) -> sqlite3.Connection:
+        kind = network_file_system(self.path.parent, self._mounts)
+        if kind is not None:
+            raise StorageFailed(
+                f"cannot use {self.path}: it is on a network file system ({kind}), where SQLite "
+                "may lose messages. Set sleeper.jobs.url to sqlite:///and/an/absolute/path on a "
+                "local disk."
+            )
         _make_file(self.path)
         self._file = self._identity()
         try:
@@ -205,12 +218,6 @@ def _make_file(path: Path) -> None:
     """Make an empty file if there is none, open to whoever may write to its folder."""
     if path.exists():
         return
-    kind = network_file_system(path.parent)
-    if kind is not None:
-        raise StorageFailed(
-            f"cannot make {path}: it is on a network file system ({kind}), where SQLite loses "
-            "messages. Set sleeper.jobs.url to sqlite:///and/an/absolute/path on a local disk."
-        )
     folder = path.parent
     try:
         if not folder.exists():

@@ -74,7 +74,7 @@ def lock_holders(path: Path, locks: Path = Path("/proc/locks")) -> list[int]:
         return []
     found = set()
     for line in lines:  # 1: POSIX  ADVISORY  WRITE 4711 08:01:123456 120 120
-        words = line.replace("->", "").split()
+        words = line.split()  # that of a process that waits has an arrow, and so another word
         if len(words) > 5 and words[3] == "WRITE" and words[5].rpartition(":")[2] in inodes:
             found.add(int(words[4]))
     return sorted(found - {os.getpid()})

@@ -194,10 +194,11 @@ class SqliteQueue:
         now = as_number(self._now())
         with self._database.reading() as connection:
             every, hidden, sent, dead = connection.execute(
-                "SELECT count(*), coalesce(sum(visible > :now), 0), min(sent),"
+                "SELECT count(*), coalesce(sum(visible > :now AND since <= :now + :step), 0),"
+                " min(sent),"
                 " (SELECT count(*) FROM dead_letter WHERE queue = :queue)"
                 " FROM message WHERE queue = :queue",
-                {"queue": self._name, "now": now},
+                {"queue": self._name, "now": now, "step": _STEP},
             ).fetchone()
         oldest_s = None if sent is None else max(0.0, (now - sent) / _SECOND)
         return QueueDepth(ready=every - hidden, hidden=hidden, dead=dead, oldest_s=oldest_s)
@@ -205,22 +206,33 @@ class SqliteQueue:
     def _time(self, connection: sqlite3.Connection) -> int:
         """Return the time; what was hidden before the clock was set back is hidden no more."""
         now = as_number(self._now())
-        latest: int = connection.execute("SELECT latest FROM clock").fetchone()[0]
+        latest = self._latest(connection)
         if latest > now + _STEP:
             shown = connection.execute(
-                "UPDATE message SET since = :now, visible = :now WHERE since > :now + :step",
-                {"now": now, "step": _STEP},
+                "UPDATE message SET since = :now, visible = :now"
+                " WHERE queue = :queue AND since > :now + :step",
+                {"queue": self._name, "now": now, "step": _STEP},
             ).rowcount
-            connection.execute("UPDATE clock SET latest = ?", (now + _STEP,))
+            self._note_latest(connection, now + _STEP)
             logger.warning(
-                "the clock was set back to %s: %d hidden messages of %s can be received at once",
+                "the clock was set back to %s: %d messages of queue %s in %s are ready at once",
                 as_time(now),
                 shown,
+                self._name,
                 self._database.path,
             )
         elif latest < now:  # written once a second, not with each message
-            connection.execute("UPDATE clock SET latest = ?", (now + _SECOND,))
+            self._note_latest(connection, now + _SECOND)
         return now
+
+    def _latest(self, connection: sqlite3.Connection) -> int:
+        """Return a time that is not before the `since` of any message."""
+        row = connection.execute("SELECT latest FROM clock WHERE queue = ?", (self._name,))
+        found = row.fetchone()
+        return 0 if found is None else int(found[0])
+
+    def _note_latest(self, connection: sqlite3.Connection, latest: int) -> None:
+        connection.execute("INSERT OR REPLACE INTO clock VALUES(?, ?)", (self._name, latest))
 
     def _is_new(
         self, connection: sqlite3.Connection, deduplication_id: str | None, now: int
@@ -246,8 +258,7 @@ class SqliteQueue:
         with self._database.reading() as connection:
             if connection.execute(self._ready, look).fetchone() is not None:
                 return True
-            latest: int = connection.execute("SELECT latest FROM clock").fetchone()[0]
-            return latest > now + _STEP
+            return self._latest(connection) > now + _STEP
 
     def _take(self, count_max: int, hidden_s: float) -> list[ReceivedMessage]:
         received: list[ReceivedMessage] = []

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
+
+MOUNTS: Final = Path("/proc/self/mounts")
+"""Where Linux lists what is mounted."""
 
 _NETWORKS = {
     *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "gpfs", "beegfs"),
@@ -11,7 +15,7 @@ _NETWORKS = {
 }
 
 
-def network_file_system(path: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
+def network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
     """Return the kind of network file system that `path` is on; None for local and unknown ones."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()

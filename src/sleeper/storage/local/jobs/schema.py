@@ -12,15 +12,14 @@ APPLICATION_ID: Final = 0x534C5052
 """`PRAGMA application_id` of the file: SLPR in ASCII."""
 
 STATEMENTS: Final = (
-    # The largest `since` there may be: when it is far ahead, the clock was set back.
-    "CREATE TABLE clock(latest INTEGER NOT NULL)",
-    "INSERT INTO clock VALUES(0)",
+    # The largest `since` of a queue's messages: when it is far ahead, the clock was set back.
+    "CREATE TABLE clock(queue TEXT PRIMARY KEY, latest INTEGER NOT NULL) WITHOUT ROWID",
     # A message is hidden from `since` to `visible`.
     """CREATE TABLE message(
         number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, message_id TEXT NOT NULL,
         body TEXT NOT NULL, message_group TEXT, sent INTEGER NOT NULL, since INTEGER NOT NULL,
         visible INTEGER NOT NULL, receives INTEGER NOT NULL DEFAULT 0, receipt TEXT)""",
-    "CREATE INDEX message_visible ON message(queue, visible, sent)",
+    "CREATE INDEX message_visible ON message(queue, visible, sent, since)",
     "CREATE INDEX message_order ON message(queue) WHERE message_group IS NOT NULL",
     """CREATE TABLE dead_letter(
         number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, message_id TEXT NOT NULL,

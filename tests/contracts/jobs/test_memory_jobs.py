@@ -1,0 +1,51 @@
+"""Queues, tracker and batcher store in memory keep every contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
+from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
+from tests.contracts.jobs.clock import Clock, numbered
+from tests.contracts.jobs.job_queue_contract import (
+    SETTINGS,
+    JobQueueContract,
+    QueueClockContract,
+)
+from tests.contracts.jobs.job_tracker_contract import JobTrackerContract
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def stores(clock):
+    stores = MemoryJobStores(SETTINGS, now=clock.now, sleep=clock.sleep, new_id=numbered("id-"))
+    yield stores
+    stores.close()
+
+
+class TestMemoryQueue(JobQueueContract, QueueClockContract):
+    """A queue in dictionaries."""
+
+    @pytest.fixture
+    def wait(self, clock):
+        return clock.sleep
+
+
+class TestMemoryTracker(JobTrackerContract):
+    """A tracker in a dictionary."""
+
+    @pytest.fixture
+    def tracker(self, stores):
+        return stores.tracker
+
+
+class TestMemoryBatcherStore(BatcherStoreContract):
+    """The batcher's files in dictionaries."""
+
+    @pytest.fixture
+    def batcher(self, stores):
+        return stores.batcher
