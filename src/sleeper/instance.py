@@ -185,6 +185,7 @@ class Instance:
         url: Where it is.
         instance_id: Its name, `sleeper.id`.
         properties: Its properties, typed.
+        ticks_s: A clock that is never set, in seconds, for whoever waits.
     """
 
     def __init__(
@@ -203,10 +204,11 @@ class Instance:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
         clock = StorageClock(
             objects,
             now=now,
-            ticks_s=ticks_s or (time.monotonic if now is _now else lambda: now().timestamp()),
+            ticks_s=self.ticks_s,
             ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
         )
         checks = commit_checks(objects, self.properties.commits.read_back, new_id)

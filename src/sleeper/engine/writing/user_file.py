@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from sleeper.engine.arrow_schema import columns_with_statistics
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
-from sleeper.engine.writing.column_statistics import columns_with_statistics
 from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
 from sleeper.errors import QueryInvalid
 from sleeper.lookup.parquet.sealed_output import ByteStream

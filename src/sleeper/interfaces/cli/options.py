@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.instance import connect
 from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
 
@@ -33,6 +35,19 @@ as_of_option = click.option(
     "--as-of", type=click.IntRange(0), metavar="N", help="The table at transaction N."
 )
 force_option = click.option("--force", is_flag=True, help="Do not ask.")
+
+
+def on_table(run: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the argument TABLE and the options --instance and --json.
+
+    The command is called with the open table first, and with `as_json`.
+    """
+
+    @wraps(run)
+    def opened(table: str, instance: str, **asked: Any) -> None:
+        run(connect(instance).table(table), **asked)
+
+    return click.argument("table")(instance_option(json_option(opened)))
 
 
 def split_pairs(

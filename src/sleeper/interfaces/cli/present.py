@@ -47,6 +47,12 @@ def claim_text(claim: HeldClaim) -> str:
     return f"claimed {_age_text(claim.age_s)} ago by {owner}, until {ends} unless renewed"
 
 
+def claim_line(claim: HeldClaim) -> str:
+    """Return a line that says how many files a job has claimed, of which leaf and for whom."""
+    files = counted(len(claim.filenames), "file")
+    return f"job {claim.job_id} has {files} of {claim.partition_id[:8]}: {claim_text(claim)}"
+
+
 def _age_text(seconds: int) -> str:
     minutes, hours = seconds // 60, seconds // 3600
     return f"{hours:,} h {minutes % 60} min" if hours else f"{minutes} min {seconds % 60} s"

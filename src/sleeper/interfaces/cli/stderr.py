@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -78,6 +78,7 @@ class LogOutput:
     def __init__(self, verbosity: int, form: LogFormat) -> None:
         self._handler = _Stderr()
         self._form = form
+        self._verbosity = verbosity
         self._logger = logging.getLogger(_LOGGER)
         self._level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
         self._set_formatter(with_time=False)
@@ -86,6 +87,16 @@ class LogOutput:
         """Tell what is done, with time and level, as fits a process that runs for days."""
         self._logger.setLevel(min(self._level, logging.INFO))
         self._set_formatter(with_time=True)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the options by which another command would log the same way."""
+        return (*(["-v"] * self._verbosity), "--log-format", self._form)
+
+    def pass_on(self, line: str) -> None:
+        """Print a log line of another process, between the lines of this one."""
+        with self._handler.lock or nullcontext():
+            warn(line)
 
     @contextmanager
     def open(self) -> Iterator[None]:

@@ -18,9 +18,8 @@ from sleeper.engine.arrow_schema import check_columns, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
-from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.engine.writing.leaf_files import LeafFiles
+from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import BadRequest, NullKeys, StorageFailed
 from sleeper.model import paths
 from sleeper.model.files import FileReference
