@@ -1,6 +1,7 @@
-"""What people read on stderr: messages, and log lines as `-v` and `--log-format` ask for them.
+"""Writes messages and log lines to stderr; `-v` and `--log-format` control log lines.
 
-Names in it come from tables and files, and may hold anything. Logging is set up here alone.
+Names of tables and files may contain any characters, so they are escaped. Logging is configured
+only here.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def warn(text: str) -> None:
-    """Print a message on stderr; what could move a terminal's cursor is written as escapes."""
+    """Print a message on stderr; control characters of the terminal are escaped."""
     click.echo("\n".join(map(visible, text.split("\n"))), err=True)
 
 
 def visible(text: str) -> str:
-    """Write what would move the cursor, break the line or not print at all as an escape."""
+    """Escape characters that move the cursor, break the line or are not printable."""
     if text.isprintable():
         return text
     return "".join(
@@ -34,7 +35,7 @@ def visible(text: str) -> str:
 
 
 class _Stderr(logging.Handler):
-    """Writes to stderr as it is when a line comes."""
+    """Writes to the current `sys.stderr`."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -44,7 +45,7 @@ class _Stderr(logging.Handler):
 
 
 class _Text(logging.Formatter):
-    """`sleeper: warning: ...` in commands; with the time in services, which run for days."""
+    """Formats `sleeper: warning: ...` in commands; with time and level in services."""
 
     def __init__(self, *, with_time: bool) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line."""
+    """Formats one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         document = {
@@ -73,7 +74,7 @@ class _Json(logging.Formatter):
 
 
 class LogOutput:
-    """What the options `-v` and `--log-format` have chosen; a service asks for more."""
+    """The log settings of `-v` and `--log-format`."""
 
     def __init__(self, verbosity: int, form: LogFormat) -> None:
         self._handler = _Stderr()
@@ -84,7 +85,7 @@ class LogOutput:
         self._set_formatter(with_time=False)
 
     def serve(self) -> None:
-        """Tell what is done, with time and level, as fits a process that runs for days."""
+        """Log more, with time and level, for a process that runs for days."""
         self._logger.setLevel(min(self._level, logging.INFO))
         self._set_formatter(with_time=True)
 
@@ -100,7 +101,7 @@ class LogOutput:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Take log lines while the block runs."""
+        """Write log lines to stderr while the block runs."""
         before = self._logger.level
         self._logger.addHandler(self._handler)
         self._logger.setLevel(self._level)
