@@ -23,7 +23,7 @@ def limited(instance, **values):
 
 
 def test_files_wait_until_there_are_enough_and_then_make_a_job(instance, tmp_path):
-    """Given a job of three files at least, when the third comes, then all are ingested at once."""
+    """Given a job of three files at least, when the third comes, then all are one job (BAT-6)."""
     limited(instance, job_min_files=3)
     for number in (1, 2):
         instance.jobs.submit_files("numbers", written(tmp_path / f"{number}.parquet", number))
@@ -53,7 +53,7 @@ def test_no_file_waits_longer_than_it_may(instance, tmp_path):
 
 
 def test_a_job_that_was_made_and_not_sent_is_sent_by_the_next_round(instance, tmp_path):
-    """Given a batcher that was killed between the two, then its job is not lost."""
+    """Given a batcher that was killed between the two, then its job is not lost (BAT-5)."""
     limited(instance)
     instance.jobs.submit_files("numbers", written(tmp_path / "1.parquet", 1))
     work(instance, "batcher")

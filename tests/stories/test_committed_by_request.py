@@ -20,7 +20,7 @@ def through_the_committer(instance):
 
 
 def test_a_job_is_uncommitted_until_the_committer_has_committed_it(instance, tmp_path):
-    """Given a worker that is done, then its rows are seen when the committer is done too."""
+    """Given a worker that is done, then its rows are seen when the committer is too (ING-13)."""
     job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "1.parquet", 1))
     work(instance)
     assert instance.jobs.job(job_id).state is JobState.UNCOMMITTED

@@ -16,6 +16,7 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.operations.commit_requests import CommitAnswer
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
+from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
 
 _log = logging.getLogger(__name__)
@@ -38,8 +39,7 @@ class Committer:
 
     Args:
         jobs: The instance's jobs.
-        wait_s: How long one look at the queue lasts.
-        until_empty: Whether to end when a look finds no request.
+        settings: How requests are taken.
         stopped: Asked before each look.
         rest: Waits for so many seconds, or until it is stopped.
     """
@@ -47,16 +47,14 @@ class Committer:
     def __init__(
         self,
         jobs: InstanceJobs,
+        settings: WorkerSettings,
         *,
-        wait_s: float = 20.0,
-        until_empty: bool = False,
         stopped: Callable[[], bool],
         rest: Callable[[float], object],
     ) -> None:
         self._jobs = jobs
         self._queue = jobs.stores.queue(QueueName.COMMIT)
-        self._wait_s = wait_s
-        self._until_empty = until_empty
+        self._settings = settings
         self._stopped = stopped
         self._rest = rest
 
@@ -65,13 +63,13 @@ class Committer:
         answered = 0
         while not self._stopped():
             try:
-                messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._wait_s)
+                messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
                 answered += self._commit(messages)
             except StorageFailed as failure:
                 _log.error("requests cannot be committed now: %s", failure)
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 continue
-            if not messages and self._until_empty:
+            if not messages and self._settings.until_empty:
                 break
         return answered
 

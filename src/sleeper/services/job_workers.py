@@ -63,13 +63,7 @@ def open_worker(
     """
     jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(
-            jobs,
-            wait_s=settings.wait_s,
-            until_empty=settings.until_empty,
-            stopped=stopped,
-            rest=rest,
-        )
+        return Committer(jobs, settings, stopped=stopped, rest=rest)
     open_reader, names = _READERS[kind]
     properties = instance.properties
     settings = replace(
