@@ -52,6 +52,14 @@ BUGS = (
         tests=DAMAGE,
     ),
     Bug(
+        name="bombs-behind-sums",
+        breaks="A file with right page sums may announce any size in memory.",
+        module="engine/scan/page_runs.py",
+        right="            check_inflated(data, head, chunk)\n",
+        wrong="            pass\n",
+        tests=("tests/stories/test_parquet_bombs.py",),
+    ),
+    Bug(
         name="window-without-regions",
         breaks="A long read gives rows outside of what was asked.",
         module="engine/scan/read_windows.py",
