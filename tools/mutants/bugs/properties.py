@@ -26,7 +26,7 @@ BUGS = (
     Bug(
         name="name-of-properties-ignored",
         breaks="A table gets another name than its properties say, and nobody notices.",
-        module="operations/create_table.py",
+        module="operations/tables/create_table.py",
         right="    _check_agreement(set_now, name, schema)\n",
         wrong="",
         tests=("tests/unit/operations/test_tables.py", "-k", "disagree"),
