@@ -43,8 +43,12 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
-from sleeper.operations.create_table import create_table, named_split_points, new_table_record
-from sleeper.operations.delete_table import delete_table
+from sleeper.operations.tables.create_table import (
+    create_table,
+    named_split_points,
+    new_table_record,
+)
+from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
@@ -305,11 +309,7 @@ class Instance:
         return self._jobs
 
     def backup(self, target: str | os.PathLike[str]) -> Backup:
-        """Copy the instance to another place, each table at one transaction, while it is used.
-
-        Args:
-            target: Where the copy goes, a URL or folder as for `connect`. An interrupted copy goes
-                on there.
+        """Copy the instance to a URL or folder while it is used, each table at one transaction.
 
         Raises:
             AlreadyExists: an instance is there already, or something else.

@@ -20,6 +20,7 @@ import sleeper
 from sleeper.instance import Instance
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
+from sleeper.services.serving.timers import Timers, timers_of
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -209,3 +210,22 @@ def test_reports_show_workers_and_dead_letters(instance):
     assert "nobody knows what it wants" in text
     none = command("report", "tasks", "--unfinished", "--json", "--instance", instance.url)
     assert json.loads(none.stdout) == []
+
+
+def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tmp_path):
+    """Given files that fill a batch, when they are submitted, then serve makes a job and runs it."""
+    instance.table("numbers").set_properties(
+        {
+            "sleeper.table.ingest.batcher.job.min.files": 1,
+            "sleeper.table.ingest.batcher.job.min.size": 1,
+        }
+    )
+    timers = Timers(timers_of(instance, lambda: False), instance.ticks_s)
+    instance.jobs.submit_files("numbers", written(tmp_path / "a.parquet", range(3)))
+    work = command("worker", "batcher", "--until-empty", "--instance", instance.url)
+    assert work.exit_code == 0, work.output
+
+    timers.run_due()
+
+    until(lambda: rows(instance) == 3)
+    assert serve.end(signal.SIGTERM) == 0

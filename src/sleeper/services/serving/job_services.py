@@ -147,5 +147,5 @@ def open_job_services(
         workers_max={kind: count for kind, count in workers_max.items() if count},
         ticks_s=instance.ticks_s,
     )
-    timers = Timers(timers_of(jobs), instance.ticks_s)
+    timers = Timers(timers_of(instance, paused), instance.ticks_s)
     return JobServices(fleet, timers, stop=stop, note_work=note_work)
