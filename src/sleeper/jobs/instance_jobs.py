@@ -15,7 +15,10 @@ class InstanceJobs(JobsHandle):
     # Jobs are asked for.
     submit_ingest = submission.submit_ingest
     submit_bulk_import = submission.submit_bulk_import
+    submit_files = submission.submit_files
+    submitted_files = submission.submitted_files
     send = submission.send
+    send_commit = submission.send_commit
 
     # What became of them.
     job = reports.job

@@ -18,7 +18,7 @@ BUGS = (
     Bug(
         name="stored-name-judged",
         breaks="A misspelt name that is stored stops every other change of the table.",
-        module="operations/change_table.py",
+        module="operations/tables/change_table.py",
         right="given=set_now)",
         wrong="given=after)",
         tests=SETTINGS,
