@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sleeper.errors import JobInvalid
+from sleeper.errors import JobInvalid, QueryInvalid
 from sleeper.jobs.job_tables import absolute
 from sleeper.jobs.jobs_handle import JobsHandle, queue_name
 from sleeper.model.formats.batcher_submission import (
@@ -18,10 +18,18 @@ from sleeper.model.formats.bulk_import_job import (
     bulk_import_job_failures,
     write_bulk_import_job,
 )
+from sleeper.model.formats.export_job import ExportJob, export_job_failures, write_export_job
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
+from sleeper.model.formats.query_json import (
+    QueryMessage,
+    query_failures,
+    region_documents,
+    write_query,
+)
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_regions, key_region
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
 from sleeper.table.table import Table
@@ -137,6 +145,76 @@ def submitted_files(self: JobsHandle, *, pending: bool = False) -> Iterator[Subm
     Source: rule BAT-6.
     """
     return (file for file in self.stores.batcher.newest() if not pending or file.job_id is None)
+
+
+def submit_query(
+    self: JobsHandle,
+    table: str,
+    *,
+    key: object = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    columns: Sequence[str] | None = None,
+    query_id: str | None = None,
+) -> str:
+    """Ask for rows by key or key range, which a worker writes to a file; return the query's id.
+
+    Args:
+        table: The table's name.
+        key: One whole row key: a value, a tuple for composite keys, or {field: value}.
+        range, regions: As for `Table.query`; everything without key, range or regions.
+        columns: Value fields to return; keys come along.
+        query_id: Names the query and its file; where it is None or blank, one is made.
+
+    Raises:
+        QueryInvalid: a field, value, range or column does not fit the schema.
+        TableNotFound: there is no such table.
+        StorageFailed: the queue cannot be reached.
+
+    Source: rule QRY-8.
+    """
+    table_id = self.table_id(table)
+    schema = self.tables.table(table_id).schema
+    wanted = (
+        asked_regions(schema, range, regions)
+        if isinstance(key, NotGiven)
+        else [key_region(schema, key)]
+    )
+    query = QueryMessage(
+        query_id=given_job_id(query_id) or self.new_id(),
+        table_name=table,
+        regions=region_documents(schema, wanted),
+        requested_value_fields=None if columns is None else tuple(columns),
+    )
+    failures = query_failures(query, schema)
+    if failures:
+        raise QueryInvalid("; ".join(failures))
+    self.send_message(QueueName.QUERY, write_query(query))
+    self.record_accepted(JobKind.QUERY, table_id, query.query_id or "", None)
+    return query.query_id or ""
+
+
+def submit_export(self: JobsHandle, table: str, export_id: str | None = None) -> str:
+    """Ask for a table to be written to Parquet files, and return the export's id.
+
+    Args:
+        table: The table's name.
+        export_id: Names the export and its folder; where it is None or blank, one is made.
+
+    Raises:
+        JobInvalid: every reason why it cannot be run; nothing was sent.
+        StorageFailed: the queue cannot be reached.
+
+    Source: rule EXP-1.
+    """
+    job = ExportJob(export_id=given_job_id(export_id) or self.new_id(), table_name=table)
+    record = self.tables.find(table_id=None, table_name=table)
+    failures = export_job_failures(job, table_found=record is not None)
+    if failures or record is None:
+        raise JobInvalid(tuple(failures))
+    self.send_message(QueueName.EXPORT, write_export_job(job))
+    self.record_accepted(JobKind.EXPORT, record.table_id, job.export_id or "", None)
+    return job.export_id or ""
 
 
 def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
