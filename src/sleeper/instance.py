@@ -43,6 +43,7 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
+from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
     create_table,
     named_split_points,
@@ -62,7 +63,6 @@ from sleeper.storage.storage_clock import StorageClock
 from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
-from sleeper.table.pause_switch import PauseSwitch
 from sleeper.table.table import Table
 
 FORMAT = 1
