@@ -21,6 +21,7 @@ BENCHMARKS = {
     "open_table": ["--references", "100000"],
     "commits": [],
     "queue": [],
+    "batcher": ["--files", "100000"],
     "walks": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],

@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine import sorted_groups
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
@@ -102,8 +101,8 @@ def read_file(files: Any, filename: str) -> list[Row]:
     return rows_of(body)
 
 
-def verify_pages(files: Any, filename: str) -> Any:
-    return SimpleNamespace(row_count=len(read_file(files, filename)))
+def verify_pages(reader: LookupReader, filename: str) -> Any:
+    return SimpleNamespace(row_count=len(read_file(reader._files, filename)))
 
 
 def merge(
@@ -150,7 +149,7 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "DataFileWriter", StandInWriter),
     (data_file, "DataFileWriter", StandInWriter),
     (compaction_output, "verify_pages", verify_pages),
-    (sorted_groups, "sort_into_groups", sort_into_groups),
+    (leaf_files, "sort_into_groups", sort_into_groups),
     (Scanner, "merge", merge),
     (VerifiedPages, "unchecked", lambda *_: None),
     (LookupReader, "check", check),

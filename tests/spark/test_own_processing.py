@@ -29,12 +29,12 @@ def instance(tmp_path):
     return sleeper.connect(tmp_path / "instance", create=True, allow_functions=["*"])
 
 
-def made(instance, **properties):
-    """A table of three leaves, and as many as bulk import wants."""
+def made(instance, points=(3, 6), **properties):
+    """A table of three leaves unless told, and as many as bulk import wants."""
     given = {f"sleeper.table.{name}": text for name, text in properties.items()}
     given["sleeper.table.bulk.import.min.leaf.partitions"] = "1"
     name = f"t{next(NAMES)}"
-    return instance.create_table(name, SCHEMA, split_points=[3, 6], properties=given)
+    return instance.create_table(name, SCHEMA, split_points=points, properties=given)
 
 
 def readings(low, high):
@@ -91,7 +91,7 @@ def test_spark_runs_no_function_that_its_reader_does_not_allow(spark, instance, 
     bulk import and compaction refuse others, and the table has nothing new.
     """
     pq.write_table(pa.Table.from_pylist(readings(0, 3)), tmp_path / "in.parquet")
-    table = made(instance, function="builtins:iter")
+    table = made(instance, points=(), function="builtins:iter")
     table.bulk_import(tmp_path / "in.parquet", engine="spark", spark=spark)
     table.bulk_import(tmp_path / "in.parquet", engine="local")
     wary = sleeper.connect(tmp_path / "instance").table(table.name)
@@ -106,6 +106,21 @@ def test_spark_runs_no_function_that_its_reader_does_not_allow(spark, instance, 
         wary.bulk_import(tmp_path / "in.parquet", engine="spark", spark=spark)
     refused = wary.compact(all_files=True, spark=spark)
 
-    assert len(refused.failed) == len(refused.jobs) == 3
+    assert len(refused.failed) == len(refused.jobs) == 1
     assert source.option("allow_functions", "builtins").load().count() == 60
     assert table.query().count() == 60
+
+
+def test_a_function_that_always_fails_stops_a_compaction_on_spark(spark, instance):
+    """After three jobs the others are cancelled or not begun, and no claim is left."""
+    table = instance.create_table("many", SCHEMA, split_points=[*range(1, 10)])
+    for at in range(2):
+        table.ingest(readings(at, at + 1))
+    table.set_properties({"sleeper.table.function": "no_such_module:clean"})
+
+    run = table.compact(all_files=True, spark=spark)
+
+    assert run.stopped
+    assert len(run.jobs) == len(run.failed) == 3
+    assert "no_such_module:clean" in str(run.failed[0].failure)
+    assert table.claims() == ()

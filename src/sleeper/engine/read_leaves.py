@@ -121,8 +121,8 @@ def _merged(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in key order; no page is read before it was checked."""
     unchecked = _unchecked(reading, regions_by_file, columns)
-    windows = read_windows(unchecked, reading.schema)
-    if len(windows) == 1:
+    windows = read_windows(unchecked, reading.schema) if unchecked else ()
+    if len(windows) < 2:
         reading.pages.check(unchecked)
         yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
         return

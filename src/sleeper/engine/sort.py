@@ -7,6 +7,7 @@ fit is done in ranges of keys, one after the other. Rows that fit in memory neve
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
-from sleeper.engine.sorting.polars_process import check_process
 from sleeper.engine.sorting.spill import Block, SpillFile
 from sleeper.engine.sorting.sub_ranges import plan_sub_ranges, read_one_key, read_sub_range
+from sleeper.errors import BadRequest
 
 _INTAKE_SHARE = 0.5  # of the memory: rows read, with what ordering them takes
 _GROUP_SHARE = 0.35  # of the memory: a group, or a range of keys, put in order
@@ -31,6 +32,10 @@ _BLOCK_BYTES_MAX = 512 << 10
 _RUN_BYTES_MIN = 64 << 20
 _RUNS_BEFORE_THEY_GROW = 32
 _CHUNKS_AHEAD = 4
+
+
+_used_in: set[int] = set()
+"""Processes that sorted with polars: this one, or those that it was forked from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,7 @@ def sort_into_groups(
         StorageFull, StorageFailed: the folder for temporary files cannot take the runs.
         BadRequest: this process was forked from one that had sorted before.
     """
-    check_process()
+    _check_process()
     sorter = _Sorter(arrow_schema, key_names, bounds, settings)
     with closing(sorter):
         rest = sorter.take_in(batches)
@@ -203,6 +208,22 @@ class _Sorter:
 
     def _joined(self, tables: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables(tables) if tables else self._schema.empty_table()
+
+
+def _check_process() -> None:
+    """Note that this process sorts. Polars does not survive a fork: a child would wait for ever.
+
+    Raises:
+        BadRequest: it was forked from one that had sorted before.
+    """
+    process = os.getpid()
+    if _used_in and process not in _used_in:
+        raise BadRequest(
+            "this process was forked from one that had already ingested rows, and polars, which "
+            "sorts them, does not survive a fork: start processes by spawn or forkserver "
+            '(multiprocessing.get_context("spawn")), or ingest in the children only'
+        )
+    _used_in.add(process)
 
 
 def _ahead(items: Iterator[Grouped]) -> Generator[Grouped, None, None]:

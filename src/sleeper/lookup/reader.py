@@ -139,12 +139,15 @@ class LookupReader:
         for filename in filenames:
             self._guarded(self._check_file, filename)
 
-    def inspect(self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T]) -> T:
+    def inspect(
+        self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T], *, anew: bool = False
+    ) -> T:
         """Return what `look` makes of a file's index, which it may let grow.
 
         Args:
             filename: The file.
             look: Takes the index, and a function that reads ranges of the file.
+            anew: Read the index from the file, though it may be in memory.
 
         Raises:
             DataDamaged: the file is missing, or `look` raised for damaged bytes.
@@ -152,6 +155,8 @@ class LookupReader:
         """
 
         def look_at(filename: str) -> T:
+            if anew:
+                self._cache.drop(filename)
             read = range_reader(self._files.read_ranges, filename)
             index = self._index_of(filename, read)
             size = index.size_bytes
@@ -189,7 +194,7 @@ class LookupReader:
             self._cache.drop(filename)
             raise DataDamaged(
                 f"data file {filename!r} is missing. If this reader is older than the garbage "
-                "collector's delay, the file was replaced: query again. If that fails too, "
+                "collector's delay, the file was replaced: try again. If that fails too, "
                 "restore the file from a copy, or ingest its rows again."
             ) from error
         except SleeperError:

@@ -10,7 +10,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as stored
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
@@ -106,6 +108,11 @@ class Schema:
         row_keys: At least one. They partition the table and sort the rows.
         sort_keys: Order rows whose row keys are equal.
         values: All other fields.
+        fields: All fields: row keys, sort keys, values. The order of columns everywhere.
+        keys: Row keys, then sort keys: the fields that order rows.
+        names: The names of all fields.
+        row_key_names: The names of the row key fields.
+        key_names: The names of row keys and sort keys.
 
     Raises:
         SchemaInvalid: one of rules SCH-1 to SCH-6 is broken.
@@ -114,10 +121,21 @@ class Schema:
     row_keys: tuple[Field, ...]
     sort_keys: tuple[Field, ...] = ()
     values: tuple[Field, ...] = ()
+    fields: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
+    keys: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
+    names: tuple[str, ...] = stored(init=False, repr=False, compare=False)
+    row_key_names: tuple[str, ...] = stored(init=False, repr=False, compare=False)
+    key_names: tuple[str, ...] = stored(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        remember = partial(object.__setattr__, self)  # asked for thousands of times
         for group in ("row_keys", "sort_keys", "values"):
-            object.__setattr__(self, group, tuple(getattr(self, group)))
+            remember(group, tuple(getattr(self, group)))
+        remember("keys", (*self.row_keys, *self.sort_keys))
+        remember("fields", (*self.keys, *self.values))
+        remember("names", _names(self.fields))
+        remember("row_key_names", _names(self.row_keys))
+        remember("key_names", _names(self.keys))
         if not self.row_keys:
             raise SchemaInvalid("Must have at least one row key field")
         _check_keys("Row", self.row_keys)
@@ -125,31 +143,6 @@ class Schema:
         repeated = sorted(name for name, n in Counter(self.names).items() if n > 1)
         if repeated:
             raise SchemaInvalid(f"Found duplicate field names: {repeated}")
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """All fields: row keys, sort keys, values. The order of columns everywhere."""
-        return (*self.row_keys, *self.sort_keys, *self.values)
-
-    @property
-    def keys(self) -> tuple[Field, ...]:
-        """Row keys, then sort keys: the fields that order rows."""
-        return (*self.row_keys, *self.sort_keys)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all fields."""
-        return tuple(field.name for field in self.fields)
-
-    @property
-    def row_key_names(self) -> tuple[str, ...]:
-        """The names of the row key fields."""
-        return tuple(field.name for field in self.row_keys)
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The names of row keys and sort keys."""
-        return tuple(field.name for field in self.keys)
 
     @classmethod
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> Schema:
@@ -185,6 +178,10 @@ _GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueField
 _KEY_ADVICE: Mapping[object, str] = {
     DecimalType: ": its unscaled number, such as 1995 for 19.95, as LongType"
 }
+
+
+def _names(fields: Iterable[Field]) -> tuple[str, ...]:
+    return tuple([each.name for each in fields])
 
 
 def _check_keys(kind: str, fields: Iterable[Field]) -> None:

@@ -19,9 +19,8 @@ from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.sort import SortSettings
-from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.engine.writing.leaf_files import LeafFiles
+from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups

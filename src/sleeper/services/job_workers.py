@@ -31,6 +31,11 @@ WORKER_KINDS: Final = tuple(_READERS)
 """The kinds of jobs that workers run."""
 
 
+def queues_of(kind: str) -> tuple[QueueName, ...]:
+    """Return the queues whose messages a kind of worker takes."""
+    return _READERS[kind][1]
+
+
 def open_worker(
     instance: Instance,
     kind: str,

@@ -26,7 +26,7 @@ def check_key(key: str) -> None:
     Raises:
         BadRequest: it is not valid.
     """
-    if not is_key(key):
+    if _FORBIDDEN.search(key):
         raise BadRequest(
             f"{key!r} cannot be an object's key. A key is names joined by '/'; none of them may be "
             f"empty, '.', '..', start with {TEMPORARY!r}, contain NUL, or be invalid in UTF-8."

@@ -1,4 +1,4 @@
-"""What a table is: its name, properties and partitions, looked at and changed."""
+"""`Table` methods that read and change its name, properties and partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sleeper.table.maintenance import leaf_sizes
 
 
 def split_points(self: TableHandle) -> list[Any]:
-    """Return where leaves meet on the first row key, ascending (rule TBL-11)."""
+    """Return the split points on the first row key, ascending (rule TBL-11)."""
     return split_points_of(self.state().tree)
 
 
@@ -44,7 +44,7 @@ def references(self: TableHandle) -> list[FileReference]:
 
 
 def rename(self: TableHandle, name: str) -> None:
-    """Give the table another name. Its id, data and open handles stay (rule TBL-3).
+    """Rename the table. Its id, data and open handles do not change (rule TBL-3).
 
     Raises:
         TableAlreadyExists: another table has this name.
@@ -53,13 +53,13 @@ def rename(self: TableHandle, name: str) -> None:
 
 
 def set_online(self: TableHandle, *, online: bool) -> None:
-    """Let background operations work on the table, or keep them off it (rule TBL-6)."""
+    """Turn background operations on the table on or off (rule TBL-6)."""
     index = self._context.index
     self._adopt(set_table_online(self.table_id, online=online, index=index))
 
 
 def set_properties(self: TableHandle, changes: Mapping[str, PropertyValue | None]) -> None:
-    """Set properties by their full names; None goes back to the default.
+    """Set properties by their full names; None resets to the default.
 
     Args:
         changes: Values are str, int or bool.
@@ -78,7 +78,7 @@ def reinitialise(self: TableHandle, split_points: Sequence[Any] | None = None) -
         split_points: New partitions; None keeps them, an empty list makes one.
 
     Raises:
-        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+        SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
     """
     opened = self._current()
     number = reinitialise_table(

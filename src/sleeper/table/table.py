@@ -1,4 +1,4 @@
-"""A table as its user holds it: one class that joins what the modules of this room do."""
+"""The public class `Table`: it binds the functions of the modules of this package."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sleeper.table.handle import TableHandle
 
 
 class Table(TableHandle):
-    """One table of an instance: ingest into it, query it, look at it.
+    """One table of an instance: its rows, properties, partitions and maintenance.
 
-    A handle is cheap: files and state are opened at first use, and nothing is asked of the
-    storage while it is idle. It is safe in threads and may be pickled. A forked process may look
-    up keys; it may read ranges and ingest if its parent had not. Every call first looks for new
-    properties and commits (in a folder that is two looks at the file system).
+    A handle is cheap: files and state are opened at first use, and an idle handle makes no
+    requests. It is safe in threads and may be pickled. A forked process may look up keys; it may
+    read ranges and ingest only if its parent has not. Every call first checks for new properties
+    and commits (in a local folder these are two calls of the file system).
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")
@@ -26,7 +26,7 @@ class Table(TableHandle):
     [{'id': 'a', 'n': 1}]
     """
 
-    # Rows, in and out.
+    # Rows.
     ingest = rows.ingest
     bulk_import = _bulk_import.bulk_import
     query = rows.query
@@ -34,7 +34,7 @@ class Table(TableHandle):
     to_spark = spark.to_spark
     open_for_spark = spark.open_for_spark
 
-    # The table itself.
+    # Definition.
     split_points = definition.split_points
     report_partitions = definition.report_partitions
     report_files = definition.report_files
@@ -44,7 +44,7 @@ class Table(TableHandle):
     set_properties = definition.set_properties
     reinitialise = definition.reinitialise
 
-    # What keeps it quick and small.
+    # Maintenance.
     plan_compaction = compaction.plan_compaction
     compact = compaction.compact
     claims = compaction.claims

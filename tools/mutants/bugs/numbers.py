@@ -18,7 +18,7 @@ BUGS = (
     Bug(
         name="floats-with-limits",
         breaks="Files say between which values a column with NaN lies.",
-        module="engine/writing/column_statistics.py",
+        module="engine/arrow_schema.py",
         right="if not pa.types.is_floating(field.type)]",
         wrong="if not pa.types.is_float32(field.type)]",
         tests=NUMBERS,

@@ -8,7 +8,7 @@ empty table and says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sleeper.engine.scan.session import FileMissing, column
@@ -31,15 +31,18 @@ def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[st
     return plan
 
 
-def node_names(plan: Any) -> Iterator[str]:
-    """Yield the names of a physical plan's nodes, from the top."""
-    yield plan.display().split(":", 1)[0].split(None, 1)[0]
-    for child in plan.children():
-        yield from node_names(child)
+def node_names(plan: Any) -> list[str]:
+    """Return the names of a physical plan's nodes, from the top."""
+    names, nodes = [], [plan]
+    while nodes:
+        node = nodes.pop()
+        names.append(node.display().split(":", 1)[0].split(None, 1)[0])
+        nodes += reversed(node.children())
+    return names
 
 
 def _check_plan(plan: Any) -> None:
-    names = set(node_names(plan))
+    names = node_names(plan)
     if "EmptyExec" in names:
         raise FileMissing
     if "SortExec" in names or plan.partition_count != 1:

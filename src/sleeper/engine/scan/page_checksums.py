@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
-from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
-from sleeper.lookup.parquet.file_end import ReadRanges, range_reader
+from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf
 from sleeper.lookup.parquet.page_index import (
     PageLocations,
@@ -26,8 +25,8 @@ from sleeper.lookup.parquet.page_index import (
     whole_chunk,
 )
 from sleeper.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
-from sleeper.lookup.parquet_index import ParquetIndex, open_file
-from sleeper.ports.objects import Objects
+from sleeper.lookup.parquet_index import ParquetIndex
+from sleeper.lookup.reader import LookupReader
 
 _READ_BYTES = 8 << 20
 """Pages that are read at once, about. One page that is larger is read whole."""
@@ -42,58 +41,43 @@ class VerifiedFile:
 
     Attributes:
         row_count: Rows in it.
-        size_bytes: Its length.
         has_checksums: Whether its pages had checksums at all. Those of files that another
             program wrote may have none; then only their headers were checked.
     """
 
     row_count: int
-    size_bytes: int
     has_checksums: bool
 
 
-def verify_pages(files: Objects, filename: str) -> VerifiedFile:
+def verify_pages(lookup: LookupReader, filename: str) -> VerifiedFile:
     """Check footer, page indexes and every page of a data file, and return what it holds.
 
-    Each page is compared with its checksum; what its header says, which no checksum covers, with
-    the page index. Nothing is decompressed. Memory is the footer, about 1 MiB of page indexes and
-    8 MiB of pages. The file's end is read, then every byte of every page once, in order.
+    Each page is compared with its checksum; what its header says, which no checksum but a page sum
+    covers, with the page index. Nothing is decompressed. The file's end is read anew, then every
+    byte of every page once, in order. Memory is the footer, about 1 MiB of page indexes and 8 MiB
+    of pages.
 
     Args:
-        files: Where the file is.
+        lookup: Reads the file, and keeps what it learnt of it.
         filename: Its key.
 
     Raises:
         DataDamaged: the file is missing or damaged; names the file, row group and column.
         StorageFailed: the file cannot be read.
     """
-    read = range_reader(files.read_ranges, filename)
-    try:
-        size_bytes = files.size(filename)
-        index = open_file(filename, size_bytes, read)
-        index.check_indexes(read)
-        if index.has_page_sums:
-            check_all_runs(index, read)
-            flags = {True}
-        else:
-            flags = _verify_chunks(index.footer, read)
-        if len(flags) > 1:
-            raise ValueError("some of its pages have checksums and others have none")
-    except ObjectNotFound as error:
-        raise DataDamaged(
-            f"data file {filename!r} is missing. If it was replaced meanwhile, plan again from "
-            "fresh state; otherwise restore the file from a copy."
-        ) from error
-    except SleeperError:
-        raise
-    except DECODING_ERRORS as error:
-        raise DataDamaged(
-            f"data file {filename!r} is damaged: {str(error) or type(error).__name__}. "
-            "Restore the file from a copy, or ingest its rows again."
-        ) from error
-    return VerifiedFile(
-        row_count=index.footer.row_count, size_bytes=size_bytes, has_checksums=flags == {True}
-    )
+    return lookup.inspect(filename, _verify, anew=True)
+
+
+def _verify(index: ParquetIndex, read: ReadRanges) -> VerifiedFile:
+    index.check_indexes(read)
+    if index.has_page_sums:
+        check_all_runs(index, read)
+        flags = {True}
+    else:
+        flags = _verify_chunks(index.footer, read)
+    if len(flags) > 1:
+        raise ValueError("some of its pages have checksums and others have none")
+    return VerifiedFile(row_count=index.footer.row_count, has_checksums=flags == {True})
 
 
 def verify_some_pages(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> None:

@@ -71,8 +71,7 @@ def compact_files(
     Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
-    verified = {name: verify_pages(files, name) for name in job.inputs}
-    reading.lookup.check(job.inputs)  # of files of other writers, that rows are in key order
+    verified = {name: verify_pages(reading.lookup, name) for name in job.inputs}
     slices = [
         FileSlice(
             reading.files.url(name), () if name in whole_files else (claimed.partition.region,)

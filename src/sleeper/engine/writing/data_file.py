@@ -15,8 +15,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.column_statistics import columns_with_statistics, parquet_paths
 from sleeper.engine.writing.sketch import SketchBuilder
 from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.model.files import FileReference, key_to_text
@@ -146,8 +146,7 @@ class DataFileWriter:
     ) -> None:
         self._schema = schema
         self._settings = settings
-        self._borrowed = _Borrowed(output)
-        self._output = SealedOutput(self._borrowed)
+        self._output = SealedOutput(output)
         self._arrow_schema = arrow_schema.with_metadata(FORMAT)
         self._parquet: Any = None
         self._sketch = SketchBuilder(schema)
@@ -179,13 +178,13 @@ class DataFileWriter:
         parquet = self._opened(group_rows=1)
         self._output.hold()
         parquet.close()
-        self._output.close()
+        self._output.seal()
         last = () if self._last_row is None else _row_key(self._last_row, self._schema)
         return WrittenFile(
             row_count=self._row_count,
             first_key=self._first_key,
             last_key=last,
-            size_bytes=self._borrowed.size_bytes,
+            size_bytes=self._output.size_bytes,
             sketch=self._sketch.to_bytes(),
         )
 
@@ -198,7 +197,7 @@ class DataFileWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._borrowed.give_back()
+        self._output.give_up()
         if self._parquet is not None:
             with suppress(Exception):  # whatever is still in it goes nowhere
                 self._parquet.close()
@@ -242,33 +241,6 @@ class DataFileWriter:
                 options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
             self._parquet = pq.ParquetWriter(self._output, self._arrow_schema, **options)
         return self._parquet
-
-
-class _Borrowed:
-    """An output that a writer may close without closing it. Counts its bytes."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self._given_back = False
-        self.size_bytes = 0
-
-    def write(self, data: bytes | memoryview, /) -> int:
-        size = memoryview(data).nbytes
-        if self._given_back:
-            return size
-        self.size_bytes += size
-        return int(self._output.write(data))
-
-    def give_back(self) -> None:
-        """Write nothing any more: pyarrow writes a footer even to a file that was given up."""
-        self._given_back = True
-
-    def flush(self) -> None:
-        if not self._given_back:
-            self._output.flush()
-
-    def close(self) -> None:
-        self.flush()
 
 
 def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:

@@ -1,26 +1,77 @@
-"""Write sorted rows as data files with sketches, and tell which leaf has how many of them.
+"""Sort and process rows, write them as data files, and tell which leaf has how many of them.
 
 Ingest, bulk import and tests write through here, so a file looks the same whoever made it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.engine.processing.aggregations import as_counts
+from sleeper.engine.processing.process import process
+from sleeper.engine.sort import SortSettings, sort_into_groups
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, Partition
+from sleeper.model.processing import Processing
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
 SortedGroup = tuple[LeafGroup, Iterator[pa.Table]]
+
+
+def sorted_groups(
+    batches: Iterable[pa.Table | pa.RecordBatch],
+    groups: Sequence[LeafGroup],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    processing: Processing,
+    settings: SortSettings,
+    *,
+    now_ms: int,
+) -> Generator[SortedGroup, None, None]:
+    """Yield groups of leaves with their rows in key order, for groups that have rows.
+
+    Standard ingest, the tasks of a bulk import and Spark's writer all call it: each row that comes
+    into a table goes through here once.
+
+    To be closed by its reader, whatever happens: the sort has a thread and temporary files.
+
+    Args:
+        batches: Rows of exactly `arrow_schema`, without nulls in key columns. All are read
+            before the first group is yielded.
+        groups: In key order; together they hold all rows.
+        schema: The table's.
+        arrow_schema: The same for Arrow.
+        processing: Filters, aggregations and function, applied to the sorted rows.
+        settings: Memory and folder of the sort.
+        now_ms: The present, in milliseconds since 1970, for filters by age.
+
+    Raises: as `sort_into_groups` and `process`.
+    """
+    by_group = sort_into_groups(
+        batches,
+        arrow_schema,
+        key_names=schema.key_names,
+        bounds=[group.values.min for group in groups[1:]],
+        settings=settings,
+    )
+    with closing(by_group):
+        for place, chunks in by_group:
+            if processing.is_identity:
+                yield groups[place], chunks
+                continue
+            rows = (batch for chunk in chunks for batch in chunk.to_batches())
+            fresh = as_counts(rows, processing)
+            kept = process(fresh, processing, schema, now_ms=now_ms)
+            yield groups[place], (pa.Table.from_batches([batch], arrow_schema) for batch in kept)
 
 
 class LeafFiles:

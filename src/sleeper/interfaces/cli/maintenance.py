@@ -1,4 +1,4 @@
-"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: what keeps a table quick and small."""
+"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: maintenance of one table."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from sleeper.instance import connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import on_table
 from sleeper.interfaces.cli.present import (
+    claim_line,
     claim_text,
     counted,
     print_grid,
@@ -18,17 +18,17 @@ from sleeper.interfaces.cli.present import (
     say,
 )
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.operations.maintenance.collect_garbage import GcSummary
 from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
 from sleeper.planning.partitions.merges import SiblingLeaves
 from sleeper.table.compaction import CompactionSummary
-from sleeper.table.maintenance import GcSummary
+from sleeper.table.table import Table
 
 
 @click.command()
-@click.argument("table")
 @click.option(
     "--all-files", is_flag=True, help="Merge also the files that the strategy would leave."
 )
@@ -37,7 +37,7 @@ from sleeper.table.maintenance import GcSummary
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Jobs at once, each in a process of its own.",
+    help="Number of jobs that run in parallel, each in its own process.",
 )
 @click.option("--explain", is_flag=True, help="Show what would be done, and why; do nothing.")
 @click.option(
@@ -48,26 +48,24 @@ from sleeper.table.maintenance import GcSummary
     metavar="[JOB]",
     help="Release the files that JOB, or every job, has claimed; do nothing else.",
 )
-@instance_option
-@json_option
+@on_table
 def compact(
-    table: str,
+    opened: Table,
     *,
     all_files: bool,
     workers: int,
     explain: bool,
     released_job: str | None,
-    instance: str,
     as_json: bool,
 ) -> None:
-    """Merge files of TABLE, so that queries have fewer of them to read.
+    """Merge files of TABLE, so that queries read fewer of them.
 
     A job that fails is reported; its files stay unchanged.
 
     Files are claimed for a few jobs at a time. Claims of a process that was killed
     end sleeper.table.compaction.job.lease.minutes after they were last renewed;
-    --release ends them at once. A job that still runs is then refused when it
-    commits.
+    --release ends them at once. The commit of a job that is
+    still running is then refused.
 
     \b
     Examples:
@@ -75,7 +73,6 @@ def compact(
         sleeper compact flights --all-files --explain
         sleeper compact flights --release
     """
-    opened = connect(instance).table(table)
     if released_job is not None:
         _release_claims(opened.release_claims(released_job or None), as_json=as_json)
         return
@@ -83,12 +80,12 @@ def compact(
         planned = opened.plan_compaction(all_files=all_files)
         _explain_compaction(planned, opened.claims(), as_json=as_json)
         return
-    with progress_of(f"compacting {table}", "jobs") as progress:
+    with progress_of(f"compacting {opened.name}", "jobs") as progress:
         run = opened.compact(all_files=all_files, workers=workers, progress=progress)
     if as_json:
         print_json(run)
     else:
-        _say_compacted(table, run)
+        _say_compacted(opened.name, run)
     if run.failed:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
@@ -101,7 +98,7 @@ def _release_claims(released: ReleaseResult, *, as_json: bool) -> None:
         files = counted(len(claim.filenames), "file")
         say(f"released {files} of job {claim.job_id}: {claim_text(claim)}")
     if not released.claims:
-        say("there was nothing to release")
+        say("there were no claims to release")
 
 
 def _explain_compaction(
@@ -122,8 +119,7 @@ def _explain_compaction(
     ]
     print_grid(["partition", "files", "on jobs", "jobs of files", "why"], rows)
     for claim in claims:
-        files = counted(len(claim.filenames), "file")
-        say(f"job {claim.job_id} has {files} of {claim.partition_id[:8]}: {claim_text(claim)}")
+        say(claim_line(claim))
 
 
 def _say_compacted(table: str, run: CompactionSummary) -> None:
@@ -142,21 +138,18 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
 
 
 @click.command()
-@click.argument("table")
 @click.option("--explain", is_flag=True, help="Show which leaves would be split; do nothing.")
-@instance_option
-@json_option
-def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
-    """Split leaf partitions of TABLE that have grown large.
+@on_table
+def split(opened: Table, *, explain: bool, as_json: bool) -> None:
+    """Split large leaf partitions of TABLE.
 
-    A leaf is split from sleeper.table.partition.splitting.threshold rows on, at
-    the median of its keys. Its files stay where they are.
+    A leaf with at least sleeper.table.partition.splitting.threshold rows is split
+    at the median of its keys. No file is moved.
 
     \b
     Example:
         sleeper split flights --explain
     """
-    opened = connect(instance).table(table)
     if explain:
         sizes = opened.leaf_sizes()
         if as_json:
@@ -186,37 +179,31 @@ def split(table: str, *, explain: bool, instance: str, as_json: bool) -> None:
             lower, upper = (child[:8] for child in result.children)
             say(f"split {name} at {result.field} {result.point!r} into {lower} and {upper}")
         else:
-            say(f"left {name} as it is: {result.reason}")
+            say(f"did not split {name}: {result.reason}")
     if not results:
-        say(f"no leaf partition of {table} is large enough to be split")
+        say(f"no leaf partition of {opened.name} is large enough to be split")
 
 
 @click.command()
-@click.argument("table")
 @click.option(
     "--below",
     "rows_below",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="Merge leaves of fewer rows together.  [default: the table's property]",
+    help="Merge two leaves with fewer rows together.  [default: the table's property]",
 )
 @click.option("--explain", is_flag=True, help="Show which leaves would be merged; do nothing.")
-@instance_option
-@json_option
-def merge(
-    table: str, *, rows_below: int | None, explain: bool, instance: str, as_json: bool
-) -> None:
-    """Merge leaf partitions of TABLE that have become small, in pairs.
+@on_table
+def merge(opened: Table, *, rows_below: int | None, explain: bool, as_json: bool) -> None:
+    """Merge small leaf partitions of TABLE, in pairs.
 
-    Two leaves of one parent are merged while they have fewer rows together than
-    sleeper.table.partition.merging.threshold, or --below. Their files stay where
-    they are.
+    Two leaves of one parent are merged if they have fewer rows together than
+    sleeper.table.partition.merging.threshold, or --below. No file is moved.
 
     \b
     Example:
         sleeper merge flights --below 1000000 --explain
     """
-    opened = connect(instance).table(table)
     if explain:
         _explain_merges(opened.small_siblings(rows_below=rows_below), as_json=as_json)
         return
@@ -229,9 +216,9 @@ def merge(
         if result.reason is None:
             say(f"merged {lower} and {upper} into {result.partition_id[:8]}")
         else:
-            say(f"left {lower} and {upper} as they are: {result.reason}")
+            say(f"did not merge {lower} and {upper}: {result.reason}")
     if not results:
-        say(f"no leaf partitions of {table} are small enough to be merged")
+        say(f"no leaf partitions of {opened.name} are small enough to be merged")
 
 
 def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
@@ -251,22 +238,19 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
 @click.option("--force", is_flag=True, help="Do not wait; only while nobody reads the table.")
-@instance_option
-@json_option
-def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
-    """Delete files that TABLE does not reference any more.
+@on_table
+def gc(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
+    """Delete files that TABLE no longer references.
 
-    They wait for sleeper.table.gc.delay.minutes, which must be longer than any
+    They are kept for sleeper.table.gc.delay.minutes, which must be longer than any
     query takes.
 
     \b
     Example:
         sleeper gc flights --dry-run
     """
-    opened = connect(instance).table(table)
     if dry_run:
         names = opened.garbage(force=force)
         if as_json:
@@ -274,14 +258,14 @@ def gc(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) 
             return
         for name in names:
             say(name)
-        say(f"{counted(len(names), 'file')} of {table} would be deleted")
+        say(f"{counted(len(names), 'file')} of {opened.name} would be deleted")
         return
-    with progress_of(f"collecting garbage of {table}", "files") as progress:
+    with progress_of(f"collecting garbage of {opened.name}", "files") as progress:
         run = opened.collect_garbage(force=force, progress=lambda deleted: progress(deleted, None))
     if as_json:
         print_json(run)
     else:
-        _say_collected(table, run)
+        _say_collected(opened.name, run)
     if run.failures:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
@@ -293,28 +277,25 @@ def _say_collected(table: str, run: GcSummary) -> None:
 
 
 @click.command()
-@click.argument("table")
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
 @click.option("--force", is_flag=True, help="Files of any age; jobs under way are refused.")
-@instance_option
-@json_option
-def sweep(table: str, *, dry_run: bool, force: bool, instance: str, as_json: bool) -> None:
+@on_table
+def sweep(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
     """Delete files in the folder of TABLE that no commit names.
 
-    Jobs that were killed leave them behind. They count once they are older than
-    sleeper.table.gc.orphan.age.minutes, which must be longer than any ingest,
-    import or compaction takes.
+    They are files of killed jobs. Only files older than
+    sleeper.table.gc.orphan.age.minutes are deleted, which must be longer than any
+    ingest, import or compaction takes.
 
     \b
     Example:
         sleeper sweep flights --dry-run
     """
-    opened = connect(instance).table(table)
     swept = opened.orphans(force=force) if dry_run else opened.sweep_orphans(force=force)
     if as_json:
         print_json(swept)
     else:
-        _say_swept(table, swept)
+        _say_swept(opened.name, swept)
     if swept.failures:
         raise click.exceptions.Exit(EXIT_REFUSED)
 

@@ -1,4 +1,4 @@
-"""`sleeper report`: what there is, counted."""
+"""`sleeper report`: shows tables, partitions, files and claims."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import instance_option, json_option, on_table
 from sleeper.interfaces.cli.present import (
-    claim_text,
-    counted,
+    claim_line,
     print_facts,
     print_grid,
     print_json,
     say,
 )
+from sleeper.table.table import Table
 
 
 class _TablesFirst(click.Group):
-    """A group that is its command `tables` where none is named."""
+    """A group that runs its command `tables` if none is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments, those of `tables` too."""
+        """Parse arguments, including those of `tables`."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["tables", *args])
 
@@ -71,17 +71,15 @@ def tables(instance: str, as_json: bool) -> None:
 
 
 @report.command()
-@click.argument("table")
-@instance_option
-@json_option
-def partitions(table: str, instance: str, as_json: bool) -> None:
+@on_table
+def partitions(opened: Table, as_json: bool) -> None:
     """Show the partition tree of TABLE, leaves in key order first.
 
     \b
     Example:
         sleeper report partitions flights
     """
-    found = connect(instance).table(table).report_partitions()
+    found = opened.report_partitions()
     if as_json:
         print_json(found)
         return
@@ -104,40 +102,34 @@ def partitions(table: str, instance: str, as_json: bool) -> None:
 
 
 @report.command()
-@click.argument("table")
-@instance_option
-@json_option
-def claims(table: str, instance: str, as_json: bool) -> None:
-    """Show which files of TABLE compaction jobs have claimed, by whom and since when.
+@on_table
+def claims(opened: Table, as_json: bool) -> None:
+    """Show the claims of compaction jobs on files of TABLE: owner and age.
 
     \b
     Example:
         sleeper report claims flights
     """
-    found = connect(instance).table(table).claims()
+    found = opened.claims()
     if as_json:
         print_json(found)
         return
     for claim in found:
-        files = counted(len(claim.filenames), "file")
-        say(f"job {claim.job_id} has {files} of {claim.partition_id[:8]}: {claim_text(claim)}")
+        say(claim_line(claim))
     if not found:
-        say(f"no compaction job has claimed files of {table}")
+        say(f"no compaction job has claimed files of {opened.name}")
 
 
 @report.command()
-@click.argument("table")
 @click.option("--verbose", is_flag=True, help="List every file reference.")
-@instance_option
-@json_option
-def files(table: str, verbose: bool, instance: str, as_json: bool) -> None:
-    """Show the files of TABLE in figures.
+@on_table
+def files(opened: Table, verbose: bool, as_json: bool) -> None:
+    """Show counts of the files of TABLE.
 
     \b
     Example:
         sleeper report files flights --verbose
     """
-    opened = connect(instance).table(table)
     found = opened.report_files()
     references = opened.references() if verbose else []
     if as_json:

@@ -93,17 +93,22 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             else:
                 byte, at = read_varint(data, at)
             fields[field] = (byte >> 1) ^ -(byte & 1)
-        elif kind == TRUE:
-            fields[field] = True
-        elif kind == FALSE:
-            fields[field] = False
+        elif kind == STRUCT:
+            fields[field], at = _struct(data, at, depth + 1)
+        elif kind in (LIST, SET):
+            fields[field], at = _list(data, at, depth + 1)
+        elif kind in (TRUE, FALSE):
+            fields[field] = kind == TRUE
         else:
             fields[field], at = _value(data, at, kind, depth)
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     if kind == BINARY:
-        length, at = read_varint(data, at)
+        length = data[at]
+        at += 1
+        if length > 127:
+            length, at = read_varint(data, at - 1)
         end = at + length
         if end > len(data):
             raise ValueError("a Thrift string runs past the end of its bytes")
@@ -125,7 +130,10 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 
 
 def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    kind, count, at = read_list_header(data, at)
+    head = data[at]
+    kind, count, at = head & 15, head >> 4, at + 1
+    if count == 15 or count > len(data) - at:
+        kind, count, at = read_list_header(data, at - 1)
     if depth > DEPTH_MAX:
         raise ValueError("Thrift lists are nested too deeply")
     if kind == STRUCT:
@@ -134,7 +142,16 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
             value, at = _struct(data, at, depth)
             structs.append(value)
         return structs, at
-    values = []
+    values: list[Any] = []
+    if I16 <= kind <= I64:
+        for _ in range(count):
+            byte = data[at]
+            if byte < 128:
+                at += 1
+            else:
+                byte, at = read_varint(data, at)
+            values.append((byte >> 1) ^ -(byte & 1))
+        return values, at
     for _ in range(count):
         value, at = _value(data, at, kind, depth)
         values.append(value)

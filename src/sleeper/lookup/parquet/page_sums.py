@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import struct
-import zlib
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,28 +88,26 @@ def sum_at(data: bytes, number: int) -> int:
 
 
 class RunningChecksums:
-    """The CRC-32 of all that was written so far, after each write. Takes 12 bytes for each."""
+    """The CRC-32 of all that was written to a file so far, after each write.
+
+    Attributes:
+        value: The newest.
+        positions: How many bytes were written, at the start and after each write.
+        values: The CRC-32 of these bytes.
+    """
 
     def __init__(self) -> None:
-        self._position = 0
-        self._value = 0
-        self._positions = array("Q", [0])
-        self._values = array("I", [0])
-
-    def add(self, data: bytes | memoryview, size: int) -> None:
-        """Go on over `size` more bytes."""
-        self._position += size
-        self._value = zlib.crc32(data, self._value)
-        self._positions.append(self._position)
-        self._values.append(self._value)
+        self.value = 0
+        self.positions = array("Q", [0])
+        self.values = array("I", [0])
 
     def at(self, places: Ints) -> Any:
         """Return the sums at ascending places; None if a write went past one of them."""
-        positions = np.frombuffer(self._positions, np.uint64).astype(np.int64)
+        positions = np.frombuffer(self.positions, np.uint64).astype(np.int64)
         found = positions.searchsorted(places)
         if found[-1] == len(positions) or not np.array_equal(positions[found], places):
             return None
-        return np.frombuffer(self._values, np.uint32)[found]
+        return np.frombuffer(self.values, np.uint32)[found]
 
 
 def page_sums_bytes(

@@ -53,8 +53,9 @@ class Seal:
             ValueError: the footer has another number of indexes or filters than the seal.
         """
         chunks = _filtered_chunks(footer)
-        sealed = self.parts[len(_index_places(footer)) :]
-        if len(self.parts) < len(_index_places(footer)) or len(sealed) not in (0, len(chunks)):
+        index_count = 2 * len(footer.chunks) * len(footer.leaves)
+        sealed = self.parts[index_count:]
+        if len(self.parts) < index_count or len(sealed) not in (0, len(chunks)):
             raise ValueError("the file's seal is damaged")
         return dict(zip(chunks, sealed, strict=True)) if sealed else {}
 

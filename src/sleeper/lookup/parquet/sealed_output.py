@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Protocol, Self
+from zlib import crc32
 
 from sleeper.lookup.parquet.footer import TAIL_BYTES, footer_length, read_footer
 from sleeper.lookup.parquet.page_sums import RunningChecksums, page_sums_bytes
@@ -28,13 +29,17 @@ class SealedOutput:
 
     Each page must be written by itself, as pyarrow does. Call `hold` just before the writer is
     closed: from then on bytes are kept in memory (the filters, the indexes, the footer, and the
-    last row group if it is not flushed yet). `close` writes them with sums and seal and closes the
-    stream below. The writer must have been closed by then.
+    last row group if it is not flushed yet). `seal` writes them with sums and seal, and `close`
+    closes the stream below as well. The writer must have been closed by then.
+
+    Attributes:
+        size_bytes: Bytes that were passed on.
     """
 
     def __init__(self, output: ByteStream) -> None:
-        self._output = output
+        self._output: ByteStream | None = output
         self._position = 0
+        self.size_bytes = 0
         self._checksums = RunningChecksums()
         self._held: bytearray | None = None
         self._held_start = 0
@@ -44,11 +49,15 @@ class SealedOutput:
         """Pass bytes on, or keep them after `hold`."""
         size = memoryview(data).nbytes
         self._position += size
-        self._checksums.add(data, size)
-        if self._held is None:
-            self._output.write(data)
-        else:
+        sums = self._checksums
+        sums.value = crc32(data, sums.value)
+        sums.positions.append(self._position)
+        sums.values.append(sums.value)
+        if self._held is not None:
             self._held += data
+        elif self._output is not None:
+            self.size_bytes += size
+            self._output.write(data)
         return size
 
     def tell(self) -> int:
@@ -57,32 +66,42 @@ class SealedOutput:
 
     def flush(self) -> None:
         """Pass on what is not kept."""
-        self._output.flush()
+        if self._output is not None:
+            self._output.flush()
 
     def hold(self) -> None:
-        """Keep what comes from now on, until `close`."""
+        """Keep what comes from now on, until `seal` or `close`."""
         if self._held is None:
             self._held, self._held_start = bytearray(), self._position
+
+    def give_up(self) -> None:
+        """Pass nothing on any more: pyarrow writes a footer even to a file that was given up."""
+        self._output, self._held = None, None
 
     def close(self) -> None:
         """Write what was kept, with sums and seal, and close the stream below."""
         if self.closed:
             return
         self.closed = True
-        if self._held is not None:
-            tail, self._held = bytes(self._held), None
-            self._write_sealed(tail)
-        self._output.close()
+        output = self._output
+        self.seal()
+        if output is not None:
+            output.close()
 
-    def _write_sealed(self, tail: bytes) -> None:
+    def seal(self) -> None:
+        """Write what was kept, with sums and seal; the stream below stays open."""
+        if self._held is None or self._output is None:
+            return
+        tail, self._held = bytes(self._held), None
         start = self._held_start
         footer_start = len(tail) - TAIL_BYTES - footer_length(tail, self._position)
         footer = read_footer(tail[footer_start:-TAIL_BYTES], start + footer_start)
+        sums = page_sums_bytes(footer, tail, start, self._checksums)
         seal = seal_bytes(footer, footer_start, tail, start)
-        self._output.write(tail[:footer_start])
-        self._output.write(page_sums_bytes(footer, tail, start, self._checksums))
-        self._output.write(seal)
-        self._output.write(tail[footer_start:])
+        end = tail[:footer_start] + sums + seal + tail[footer_start:]
+        self.size_bytes += len(end)
+        self._output.write(end)
+        self._output.flush()
 
     def __enter__(self) -> Self:
         return self

@@ -274,7 +274,8 @@ def _run(kind: JobKind, key: tuple[str, str], events: Sequence[JobEvent]) -> Job
 
 def _is_final(events: Iterable[JobEvent]) -> bool:
     """Return whether the last failure is said to be the end."""
-    return bool(_last(event.is_final for event in events if event.type is JobEventType.FAILED))
+    failures = [event.is_final for event in events if event.type is JobEventType.FAILED]
+    return bool(failures) and failures[-1]
 
 
 def _committed(events: Sequence[JobEvent], commits: Sequence[JobEvent]) -> datetime | None:

@@ -42,6 +42,7 @@ STATE_STORE: Final = replace(
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
+    "bulk_import",
     "bulk_import_emr",
     "bulk_import_persistent_emr",
     "bulk_import_eks",
@@ -318,45 +319,40 @@ class BatcherProperties:
     """Settings of the ingest batcher."""
 
     job_min_bytes: int = setting(
-        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for.", used=False
+        "table.ingest.batcher.job.min.size", "1G", BYTE_SIZE, "Bytes a job waits for."
     )
     job_max_bytes: int = setting(
-        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most.", used=False
+        "table.ingest.batcher.job.max.size", "5G", BYTE_SIZE, "Bytes in a job, at most."
     )
     job_min_files: int = setting(
         "table.ingest.batcher.job.min.files",
         "1",
         NOT_NEGATIVE,
         "Files a job waits for.",
-        used=False,
     )
     job_max_files: int = setting(
         "table.ingest.batcher.job.max.files",
         "100",
         POSITIVE,
         "Files in a job, at most.",
-        used=False,
     )
     file_age_max_s: int = setting(
         "table.ingest.batcher.file.max.age.seconds",
         "300",
         POSITIVE,
         "No file waits longer.",
-        used=False,
     )
     ingest_queue: str = setting(
         "table.ingest.batcher.ingest.queue",
         "bulk_import_emr_serverless",
         INGEST_QUEUE,
-        "Where jobs are sent.",
-        used=False,
+        "Where jobs are sent. bulk_import is ours: Spark, or the local engine, where jobs are run.",
     )
     tracking_minutes: int = setting(
         "table.ingest.batcher.file.tracking.ttl.minutes",
         "10080",
         POSITIVE,
         "How long one can ask which job a file went to.",
-        used=False,
     )
 
 

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.sort import SortSettings
-from sleeper.engine.sorted_groups import sorted_groups
 from sleeper.engine.sorting.blocks import read_block
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.engine.writing.leaf_files import LeafFiles
+from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups

@@ -1,0 +1,176 @@
+"""Bugs in what follows from the events of jobs, in batches of files and in redeliveries."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
+WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
+QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
+BATCHES = ("tests/unit/planning/jobs/test_file_batches.py",)
+REDELIVERY = ("tests/unit/planning/jobs/test_redelivery.py",)
+MESSAGES = (
+    "tests/unit/model/formats/test_ingest_job.py",
+    "tests/unit/model/formats/test_query_json.py",
+)
+
+BUGS = (
+    Bug(
+        name="retry-hidden-by-failure",
+        breaks="A job that is run again is shown as failed.",
+        module="model/jobs/states.py",
+        right="""        *(JobState.REJECTED, JobState.ACCEPTED, JobState.FAILED),
+        *(JobState.IN_PROGRESS, JobState.UNCOMMITTED, JobState.FINISHED),""",
+        wrong="""        *(JobState.REJECTED, JobState.ACCEPTED, JobState.IN_PROGRESS),
+        *(JobState.FAILED, JobState.UNCOMMITTED, JobState.FINISHED),""",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="failure-hidden-by-end",
+        breaks="A run whose commit was refused is shown as finished.",
+        module="model/jobs/states.py",
+        right="if JobEventType.FAILED in types:",
+        wrong="if JobEventType.FAILED in types and JobEventType.FINISHED not in types:",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="part-of-files-committed",
+        breaks="A run is shown as finished when the first of its files was added.",
+        module="model/jobs/states.py",
+        right="return files_added(commits) >= max(written)",
+        wrong="return files_added(commits) >= min(1, *written)",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="commit-counted-twice",
+        breaks="Two events of one commit count its files twice.",
+        module="model/jobs/states.py",
+        right="key = event if event.transaction is None else event.transaction",
+        wrong="key = event",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="tie-by-arrival",
+        breaks="Of two events at one time, the one that arrived later counts.",
+        module="model/jobs/statuses.py",
+        right='key=lambda event: (event.at, _ORDER[event.type], event.run_id or "", repr(event)),',
+        wrong="key=lambda event: event.at,",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="given-up-for-ever",
+        breaks="A job that was given up, sent again and failed once is shown as over.",
+        module="model/jobs/statuses.py",
+        right="failures[-1]",
+        wrong="any(failures)",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="unfinished-for-ever",
+        breaks="A job that started a month ago and was killed is in every period since.",
+        module="model/jobs/time_windows.py",
+        right="latest = start + UNFINISHED_FOR if end is None else end",
+        wrong="latest = (self.since or start) if end is None else end",
+        tests=WINDOWS,
+    ),
+    Bug(
+        name="period-with-both-ends",
+        breaks="A job that started at the end of a period is in it.",
+        module="model/jobs/time_windows.py",
+        right="start < self.until",
+        wrong="start <= self.until",
+        tests=WINDOWS,
+    ),
+    Bug(
+        name="rows-of-failed-query",
+        breaks="A query that failed before its first row is shown as failed in part.",
+        module="model/jobs/query_statuses.py",
+        right="if failed[-1].rows_written else",
+        wrong="if failed[-1].rows_written is not None else",
+        tests=QUERIES,
+    ),
+    Bug(
+        name="batch-above-its-bytes",
+        breaks="A file passes by a batch that has exactly room for it.",
+        module="planning/jobs/file_batches.py",
+        right="if tree[node] < wanted:",
+        wrong="if tree[node] <= wanted:",
+        tests=BATCHES,
+    ),
+    Bug(
+        name="batch-above-its-files",
+        breaks="A job has one file more than it may.",
+        module="planning/jobs/file_batches.py",
+        right="is_full = len(batch) >= limits.files_max",
+        wrong="is_full = len(batch) > limits.files_max",
+        tests=BATCHES,
+    ),
+    Bug(
+        name="batches-lost-on-growth",
+        breaks="A batch is forgotten when the list of batches grows, and takes no more files.",
+        module="planning/jobs/file_batches.py",
+        right="self._tree[self._leaves :] + [_CLOSED] * self._leaves",
+        wrong="[_CLOSED] * self._leaves * 2",
+        tests=BATCHES,
+    ),
+    Bug(
+        name="old-file-waits",
+        breaks="A file waits on, however old, while there are too few of them.",
+        module="planning/jobs/file_batches.py",
+        right="if oldest < now - limits.age_max:",
+        wrong="if oldest < now - limits.age_max and len(files) >= limits.files_min:",
+        tests=BATCHES,
+    ),
+    Bug(
+        name="one-limit-is-enough",
+        breaks="Many tiny files become jobs at once, though they are too few bytes.",
+        module="planning/jobs/file_batches.py",
+        right="len(files) >= limits.files_min and enough_bytes",
+        wrong="(len(files) >= limits.files_min or enough_bytes)",
+        tests=BATCHES,
+    ),
+    Bug(
+        name="bad-input-tried-again",
+        breaks="A job with input that nobody can read is tried until its attempts run out.",
+        module="planning/jobs/redelivery.py",
+        right="return not isinstance(error, SleeperError) or error.retryable",
+        wrong="return True",
+        tests=REDELIVERY,
+    ),
+    Bug(
+        name="refused-commit-is-final",
+        breaks="A job whose leaf was split meanwhile is never run again.",
+        module="planning/jobs/redelivery.py",
+        right="""    if isinstance(error, CommitRefused):
+        return True
+""",
+        wrong="",
+        tests=REDELIVERY,
+    ),
+    Bug(
+        name="one-attempt-too-many",
+        breaks="A job is tried once more than it may.",
+        module="planning/jobs/redelivery.py",
+        right="if receives >= receives_max:",
+        wrong="if receives > receives_max:",
+        tests=REDELIVERY,
+    ),
+    Bug(
+        name="first-reason-only",
+        breaks="Of all that is wrong with a message, the first is told.",
+        module="model/formats/message_json.py",
+        right="raise JobInvalid(self.failures)",
+        wrong="raise JobInvalid(self.failures[:1])",
+        tests=MESSAGES,
+    ),
+    Bug(
+        name="plain-strings-in-queries",
+        breaks="A query of upstream's that leaves the flag out is asked for other keys.",
+        module="model/formats/query_json.py",
+        right="""        region_from_document(schema, document, base64_strings=True)
+        for""",
+        wrong="""        region_from_document(schema, document, base64_strings=False)
+        for""",
+        tests=MESSAGES,
+    ),
+)
