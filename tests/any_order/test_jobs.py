@@ -262,7 +262,6 @@ def test_each_job_that_was_taken_is_done_once(tmp_path, chunk):
                 assert world.jobs.job(job_id).state is JobState.FINISHED, f"seed {seed}, {job_id}"
         seen += world.faults.seen
 
-    print(dict(seen))
     assert any("killed" in name for name in seen)
     assert any("lost" in name for name in seen)
 
