@@ -319,7 +319,7 @@ class Instance:
 
     @property
     def pause_switch(self) -> PauseSwitch:
-        """Stops all services and workers of the instance for a while (rule INS-14)."""
+        """Stops all services and workers of the instance for a while."""
         return PauseSwitch(self._context.objects, self._context.now)
 
     @property

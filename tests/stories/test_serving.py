@@ -170,7 +170,7 @@ def test_no_process_outlives_it_and_the_job_comes_again(instance, serve, tmp_pat
 
 
 def test_a_paused_instance_begins_nothing_until_it_is_resumed(instance, serve, tmp_path):
-    """INS-14: jobs wait and tables are left alone while queries go on; it survives a restart."""
+    """Jobs wait and tables are left alone while queries go on; it survives a restart."""
     assert command("pause", "--instance", instance.url).exit_code == 0
     time.sleep(6)  # serve looks every five seconds
     job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
@@ -189,7 +189,7 @@ def test_a_paused_instance_begins_nothing_until_it_is_resumed(instance, serve, t
 
 
 def test_reports_show_workers_and_dead_letters(instance):
-    """ADM-4, ADM-9, ADM-10: what ran, what is delivered no more, and everything at once."""
+    """What ran, what is delivered no more, and everything at once."""
     queue = instance.jobs.stores.queue(QueueName.INGEST)
     instance.jobs.send("ingest", "{}")
     (message,) = queue.receive()

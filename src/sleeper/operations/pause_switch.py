@@ -1,4 +1,4 @@
-"""The switch that stops all services of an instance for a while (rule INS-14)."""
+"""The switch that stops all services of an instance for a while."""
 
 from __future__ import annotations
 
