@@ -25,7 +25,7 @@ from sleeper.model.formats.bulk_import_job import (
 )
 from sleeper.ports.ids import given_job_id
 from sleeper.services.driver_run import reported_run
-from sleeper.spark.submit.driver_session import driver_session
+from sleeper.spark.session import driver_session
 
 
 @click.command()

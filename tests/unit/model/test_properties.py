@@ -160,6 +160,7 @@ class TestKnownProperties:
         ours = {known.name for known in BY_NAME.values() if known.since == "ours"}
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
+            "sleeper.bulk.import.environment",
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
             "sleeper.jobs.receives.max",
