@@ -100,7 +100,7 @@ class TestRows:
         [
             ({"id": "b", "count": 1}, ["lacks required fields", "'at'"]),
             ({"id": "b", "at": 1}, ["lacks required fields", "'count'"]),
-            ({**GOOD, "colour": "red"}, ["'colour'", "the table has not"]),
+            ({**GOOD, "colour": "red"}, ["'colour'", "the table does not have"]),
             ({**GOOD, "id": 7}, ["row 0", "'id'", "string"]),
             ({**GOOD, "at": "noon"}, ["row 0", "'noon'", "'at'"]),
             ({**GOOD, "at": 1.5}, ["row 0", "1.5", "'at'"]),

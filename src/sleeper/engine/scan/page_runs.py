@@ -1,4 +1,4 @@
-"""Compare runs of adjacent pages with the page sums of their file: one native call for a run."""
+"""Compares runs of adjacent pages with the page sums of their file: one native call for a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
 from sleeper.lookup.parquet_index import ParquetIndex
 
 READ_BYTES = 8 << 20
-"""Pages that are read at once, about."""
+"""Approximate bytes of pages in one read."""
 
 
 class PageRun(NamedTuple):
@@ -25,7 +25,7 @@ class PageRun(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A stretch of a column chunk, with the sums at its start and at its end."""
+    """A part of a column chunk, with the sums at its start and at its end."""
 
     offset: int
     length: int
@@ -36,7 +36,7 @@ class _Span(NamedTuple):
 
 
 def place_of(group: int, leaf: Leaf) -> str:
-    """Return how messages call a column chunk."""
+    """Return the name of a column chunk for messages."""
     return f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
 
 
@@ -72,7 +72,7 @@ def _spans(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> It
         number = len(own) // SUM_BYTES - len(offsets) - 1  # of the sum at the first data page
         if number != (chunk.offset != offsets[0]):
             raise ValueError("the file's page sums do not fit its pages")
-        if number and first:  # a dictionary page, away from the run
+        if number and first:  # a dictionary page that is not adjacent to the run
             length = int(offsets[0]) - chunk.offset
             yield _Span(chunk.offset, length, sum_at(own, 0), sum_at(own, 1), group, leaf)
         before = sum_at(own, number + first if first else 0)
@@ -90,7 +90,7 @@ def _chunk_spans(index: ParquetIndex, read: ReadRanges) -> Iterator[_Span]:
 
 
 def _check(index: ParquetIndex, spans: Iterable[_Span], read: ReadRanges) -> None:
-    """Read about 8 MiB at once, and compare."""
+    """Read spans, about 8 MiB in one read, and compare them."""
     together: list[_Span] = []
     size = 0
     for span in spans:
@@ -115,7 +115,7 @@ def _check_together(index: ParquetIndex, spans: Sequence[_Span], read: ReadRange
 
 
 def _sum_after(span: _Span, read: ReadRanges) -> int:
-    """Go over a span of any length, 8 MiB after the other."""
+    """Compute the checksum of a span of any length, 8 MiB at a time."""
     value, end = span.before, span.offset + span.length
     for offset in range(span.offset, end, READ_BYTES):
         (data,) = read([(offset, min(READ_BYTES, end - offset))])

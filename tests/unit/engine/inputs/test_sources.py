@@ -425,7 +425,7 @@ class TestDicts:
 
     def test_are_refused_among_other_things(self):
         """Every row is a dict."""
-        with pytest.raises(InputSchemaMismatch, match=r"row 1 .*is no dict"):
+        with pytest.raises(InputSchemaMismatch, match=r"row 1 .*is not a dict"):
             rows_of([{"id": 1}, ("id", 2)])
 
     def test_may_have_null_keys_for_others_to_judge(self):
