@@ -47,12 +47,12 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
-from sleeper.operations.create_table import (
+from sleeper.operations.tables.create_table import (
     create_table,
     named_split_points,
     new_table_record,
 )
-from sleeper.operations.delete_table import delete_table
+from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs

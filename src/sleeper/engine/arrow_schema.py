@@ -190,9 +190,9 @@ def check_columns(
     for name, near in _misspelt(extra, [n for n in arrow_schema.names if n not in given.names]):
         raise InputSchemaMismatch(
             f"{origin} has no column {name!r}, but a column {near!r}, which the table does not "
-            f"have: is {name!r} misspelt? Rename it. If it is another column, leave it out of the input, "
-            f"or add a column {name!r} of nulls. It is not ignored, because every {name!r} would "
-            "be null"
+            f"have: is {name!r} misspelt? Rename it. If it is another column, leave it out of the "
+            f"input, or add a column {name!r} of nulls. It is not ignored, because every {name!r} "
+            "would be null"
         )
     for field in arrow_schema:
         have = given.field(field.name).type if field.name in given.names else field.type

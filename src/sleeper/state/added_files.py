@@ -125,6 +125,30 @@ def add_files(
         raise
 
 
+def request_files(
+    references: Sequence[FileReference],
+    job: CommittedJob,
+    *,
+    store: StateStore,
+    guard: SweepGuard,
+    send: Callable[[AddFiles], None],
+) -> None:
+    """Have a committer commit references to new files.
+
+    Args:
+        references, job, store, guard: As for `add_files`.
+        send: Sends the transaction. Where that fails it may have been sent, so the files stay.
+
+    Raises:
+        NewFilesTooOld: the files cannot be committed any more.
+        StorageFailed: the transaction may or may not have been sent. Run the job again.
+    """
+    since = guard.check((reference.filename for reference in references), store.time())
+    schema_id = store.state().schema_id
+    added = tuple(replace(reference, schema_id=schema_id) for reference in references)
+    send(AddFiles(references=added, job=job, written_since=since))
+
+
 def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
     """Commit the output of a compaction job, and return the state after it.
 

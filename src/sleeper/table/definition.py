@@ -8,8 +8,6 @@ from typing import Any
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.partitions import split_points_of
-from sleeper.operations.change_table import rename_table, set_table_online, set_table_properties
-from sleeper.operations.reinitialise_table import reinitialise_table
 from sleeper.operations.report import (
     FilesReport,
     PartitionReport,
@@ -17,6 +15,12 @@ from sleeper.operations.report import (
 )
 from sleeper.operations.report import report_files as count_files
 from sleeper.operations.report import report_partitions as describe_partitions
+from sleeper.operations.tables.change_table import (
+    rename_table,
+    set_table_online,
+    set_table_properties,
+)
+from sleeper.operations.tables.reinitialise_table import reinitialise_table
 from sleeper.table.handle import TableHandle
 from sleeper.table.maintenance import leaf_sizes
 

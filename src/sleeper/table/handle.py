@@ -18,7 +18,7 @@ from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
-from sleeper.operations.delete_table import delete_objects
+from sleeper.operations.tables.delete_table import delete_objects
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import TransactionLogStateStore

@@ -27,6 +27,7 @@ from sleeper.operations import ingest as standard_ingest
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
 from sleeper.operations.old_versions import read_version
 from sleeper.operations.query import query_key, query_keys, query_regions
+from sleeper.state.transactions.files import AddFiles
 from sleeper.table.handle import TableHandle
 from sleeper.table.instance_context import InstanceContext
 
@@ -39,6 +40,7 @@ def ingest(
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
+    send_commit: Callable[[AddFiles], None] | None = None,
 ) -> IngestResult:
     """Add rows, all in one commit.
 
@@ -54,6 +56,8 @@ def ingest(
         set_aside: A new Parquet file for rows whose key is null; without it such input is
             refused.
         progress: Called after each batch with the rows read so far, and their total if known.
+        send_commit: Sends the transaction to a committer, as workers do; the rows are visible
+            when it has committed. Without it this call commits.
 
     Raises:
         InputRefused: the input does not fit the table; nothing was changed.
@@ -70,6 +74,7 @@ def ingest(
         ignore_extra_columns=ignore_extra_columns,
         set_aside=path_aside(set_aside),
         progress=progress,
+        send_commit=send_commit,
     )
     result = standard_ingest.ingest(
         data,

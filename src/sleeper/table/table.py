@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sleeper.table import bulk_import as _bulk_import
-from sleeper.table import compaction, definition, maintenance, rows, spark
+from sleeper.table import commits, compaction, definition, maintenance, rows, spark
 from sleeper.table import export as _export
 from sleeper.table.handle import TableHandle
 
@@ -29,6 +29,9 @@ class Table(TableHandle):
     # Rows.
     ingest = rows.ingest
     bulk_import = _bulk_import.bulk_import
+    request_commit = commits.request_commit
+    commit_requests = commits.commit_requests
+    delete_requests = commits.delete_requests
     query = rows.query
     export = _export.export
     to_spark = spark.to_spark

@@ -39,6 +39,7 @@ _COMMANDS = {
     "gc": ("maintenance", "Delete files that are no longer referenced."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
     "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
+    "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),
     "queue": ("services.queues", "See queues and dead letters."),
     "worker": ("services.worker", "Run the jobs of one kind, until it is stopped."),
     "serve": ("services.serve", "Maintain all tables, until it is stopped."),
