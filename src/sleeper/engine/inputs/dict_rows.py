@@ -54,8 +54,8 @@ def _check_fields(
             raise InputSchemaMismatch(f"row {place} of {origin} is not a dict: {row!r}")
         if unknown := [name for name in row if name not in known]:
             raise InputSchemaMismatch(
-                f"row {place} of {origin} has fields {unknown} that the table lacks; it has "
-                f"{arrow_schema.names}"
+                f"row {place} of {origin} has fields {unknown} that the table does not have; "
+                f"it has {arrow_schema.names}"
             )
         if missing := [name for name in arrow_schema.names if name in required - row.keys()]:
             raise InputSchemaMismatch(f"row {place} of {origin} lacks required fields {missing}")
