@@ -1,4 +1,4 @@
-"""Sleeper: a key-value table store for billions of rows that costs next to nothing when idle.
+"""Sleeper: a key-value table store for billions of rows, with no cost of servers when idle.
 
 >>> import sleeper
 >>> instance = sleeper.connect("/data/my-instance", create=True)

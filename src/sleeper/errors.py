@@ -1,6 +1,6 @@
-"""Every error that Sleeper raises on purpose.
+"""Every error class of Sleeper.
 
-A class says what the caller can do; the message says what happened, and what next.
+The class tells what the caller can do. The message tells what happened, and what to do next.
 
     SleeperError
     ├── BadRequest (ValueError)        fix the call
@@ -20,16 +20,16 @@ A class says what the caller can do; the message says what happened, and what ne
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
     │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
     │   └── ClockTooFarAhead · NewFilesTooOld
-    ├── CommitContended                try again: others were faster
+    ├── CommitContended                try again: other writers committed first
     │   └── SplitAttemptsExceeded
-    ├── CommitUnknown                  ask the log before doing anything; delete nothing
-    │   └── CommitOverwritten           move to a store that keeps the condition of a commit
-    ├── TableFunctionFailed            mend the table's own function, or its property
+    ├── CommitUnknown                  run the same job id again; delete no files
+    │   └── CommitOverwritten           move to a store that honours conditional writes
+    ├── TableFunctionFailed            correct the table's function, or its property
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
-    └── StorageFailed                  mend the storage, then try again
+    └── StorageFailed                  repair the storage, then try again
         └── StorageFull · StorageReadOnly · ObjectNotFound
 """
 
@@ -37,17 +37,17 @@ from __future__ import annotations
 
 
 class SleeperError(Exception):
-    """The base of every deliberate error.
+    """The base class of all errors that Sleeper raises.
 
     Attributes:
-        retryable: True when the very same call may succeed later.
+        retryable: True if the same call may succeed later.
     """
 
     retryable: bool = False
 
 
 class BadRequest(SleeperError, ValueError):
-    """The call itself is wrong. Fix its arguments."""
+    """An argument of the call is wrong. Correct it."""
 
 
 class SchemaInvalid(BadRequest):
@@ -58,7 +58,7 @@ class PropertiesInvalid(BadRequest):
     """One or more properties have values that are not allowed (rule INS-6).
 
     Attributes:
-        failures: Every failure, property name to message, in property order.
+        failures: All failures: property name to message, in the order of properties.
     """
 
     def __init__(self, failures: dict[str, str]) -> None:
@@ -72,7 +72,7 @@ class PropertiesInvalid(BadRequest):
 
 
 class SplitPointsInvalid(BadRequest):
-    """Split points are of the wrong type, or not strictly ascending (rule TBL-9)."""
+    """Split points have the wrong type, or are not strictly ascending (rule TBL-9)."""
 
 
 class SplitInvalid(BadRequest):
@@ -80,11 +80,11 @@ class SplitInvalid(BadRequest):
 
 
 class QueryInvalid(BadRequest):
-    """A query names an unknown field, or a range that cannot be."""
+    """A query names an unknown field, or has an impossible value or range."""
 
 
 class JobInvalid(BadRequest):
-    """A job breaks a rule; nothing of it was started (rules ING-10, BLK-2).
+    """A job breaks a rule; it was not started (rules ING-10, BLK-2).
 
     Attributes:
         failures: Every reason, in the order of the rules.
@@ -99,15 +99,15 @@ class JobInvalid(BadRequest):
 
 
 class UrlInvalid(BadRequest):
-    """An instance URL has a scheme or a form that Sleeper does not know."""
+    """A URL has a scheme or a form that Sleeper does not support."""
 
 
 class NotFound(SleeperError, LookupError):
-    """Something that was named does not exist."""
+    """A named thing does not exist."""
 
 
 class InstanceNotFound(NotFound):
-    """No instance lives at this URL."""
+    """There is no instance at this URL."""
 
 
 class TableNotFound(NotFound):
@@ -119,19 +119,19 @@ class PartitionNotFound(NotFound):
 
 
 class VersionNotFound(NotFound):
-    """The table has no state at this transaction number, or no longer."""
+    """The table has no version with this transaction number, or no longer."""
 
 
 class JobNotFound(NotFound):
-    """Nothing is known of a job: it was not sent, or its events have expired."""
+    """A job is unknown: it was not sent, or its events have expired."""
 
 
 class AlreadyExists(SleeperError):
-    """Something that was to be made is there already."""
+    """A thing to be created exists already."""
 
 
 class InstanceAlreadyExists(AlreadyExists):
-    """An instance lives at this URL already."""
+    """There is an instance at this URL already."""
 
 
 class TableAlreadyExists(AlreadyExists):
@@ -139,15 +139,15 @@ class TableAlreadyExists(AlreadyExists):
 
 
 class InputRefused(SleeperError):
-    """Input data cannot go into the table. Nothing of it was made visible."""
+    """Input data does not fit the table. None of its rows became visible."""
 
 
 class InputNotFound(InputRefused):
-    """An input path names no file, or a folder that holds no Parquet file (rule ING-11)."""
+    """An input path is not a file, nor a folder with a Parquet file (rule ING-11)."""
 
 
 class InputUnreadable(InputRefused):
-    """An input file is truncated, damaged or of another format."""
+    """An input file is truncated, damaged or has another format."""
 
 
 class InputSchemaMismatch(InputRefused):
@@ -170,11 +170,11 @@ class NullKeys(InputRefused):
 
 
 class InsufficientData(InputRefused):
-    """The input cannot give the partition tree as many leaves as it must have (rule BLK-10).
+    """The input has too few rows or keys for the required number of leaves (rule BLK-10).
 
     Attributes:
-        min_leaves: Leaves that a bulk import wants.
-        reached: Leaves that the input is good for.
+        min_leaves: The required number of leaves.
+        reached: The number of leaves that the input allows.
     """
 
     def __init__(self, min_leaves: int, reached: int) -> None:
@@ -191,7 +191,7 @@ class InsufficientData(InputRefused):
 
 
 class CommitRefused(SleeperError):
-    """The table's state forbids this transaction. Plan again from fresh state."""
+    """The table's state does not allow this transaction. Plan again from the newest state."""
 
 
 class FileAlreadyExists(CommitRefused):
@@ -211,11 +211,11 @@ class FileReferenceAlreadyExists(CommitRefused):
 
 
 class FileReferenceAssignedToJob(CommitRefused):
-    """A reference is locked by a job (rules STS-6, STS-7, STS-11)."""
+    """A reference is claimed by a job (rules STS-6, STS-7, STS-11)."""
 
 
 class FileReferenceNotAssignedToJob(CommitRefused):
-    """A compaction commits inputs that are not locked by its job (rule STS-8)."""
+    """A compaction commits inputs that are not claimed by its job (rule STS-8)."""
 
 
 class NewReferenceSameAsOldReference(CommitRefused, ValueError):
@@ -223,7 +223,7 @@ class NewReferenceSameAsOldReference(CommitRefused, ValueError):
 
 
 class FileHasReferences(CommitRefused):
-    """A file is to be forgotten while partitions still reference it (rule STS-9)."""
+    """A transaction removes a file from the state that partitions still reference (rule STS-9)."""
 
 
 class InitialiseWithFilesPresent(CommitRefused):
@@ -231,19 +231,19 @@ class InitialiseWithFilesPresent(CommitRefused):
 
 
 class PartitionSplitRefused(CommitRefused):
-    """A split does not fit the partition tree as it is now (rules STS-3, STS-4)."""
+    """A split does not fit the current partition tree (rules STS-3, STS-4)."""
 
 
 class PartitionMergeRefused(CommitRefused):
-    """Two leaves cannot become one as the tree and its files are now."""
+    """Two leaves cannot be merged in the current tree, or with its current files."""
 
 
 class PartitionNotInTree(CommitRefused):
-    """A reference is to go on a partition that the tree does not have, or not where it must be."""
+    """A reference is for a partition that the tree does not have, or has in the wrong place."""
 
 
 class JobAlreadyCommitted(CommitRefused):
-    """A job with this id has been committed before: the work is done, nothing is to be added.
+    """A job with this id was committed before: nothing is added.
 
     Attributes:
         number: The transaction that committed it.
@@ -261,37 +261,37 @@ class JobAlreadyCommitted(CommitRefused):
 
 
 class TableChanged(CommitRefused):
-    """Somebody else changed the table's name or properties first. Read them again."""
+    """Another writer changed the table's name or properties first. Read them again."""
 
 
 class ClockTooFarAhead(CommitRefused):
-    """This machine's clock is too far ahead of the storage's. Set it right, then try again."""
+    """This machine's clock is too far ahead of the storage's. Correct it, then try again."""
 
 
 class NewFilesTooOld(CommitRefused):
-    """Files that a job wrote are gone, or so old that a sweep may delete them. Run it again."""
+    """Files of a job were deleted, or are so old that a sweep may delete them. Run it again."""
 
 
 class CommitContended(SleeperError):
-    """Other writers won every race. Nothing was written; try again."""
+    """Other writers committed first in every attempt. Nothing was written; try again."""
 
     retryable = True
 
 
 class SplitAttemptsExceeded(CommitContended):
-    """The partition tree changed each time that it was to be extended (rule BLK-10).
+    """Other writers changed the partition tree in every attempt to extend it (rule BLK-10).
 
     Attributes:
-        min_leaves: Leaves that a bulk import wants.
-        leaves: Leaves that the tree has.
-        attempts: How often extending it was tried.
+        min_leaves: The wanted number of leaves.
+        leaves: The tree's number of leaves.
+        attempts: The number of attempts.
     """
 
     def __init__(self, min_leaves: int, leaves: int, attempts: int) -> None:
         super().__init__(
-            f"the partition tree was to be extended to {min_leaves:,} leaves, but others changed "
-            f"it meanwhile {attempts} times; it has {leaves:,}. No row was imported. Try again "
-            "when nobody else splits this table, or raise "
+            f"the partition tree could not be extended to {min_leaves:,} leaves: other writers "
+            f"changed it in each of {attempts} attempts; it has {leaves:,}. No row was imported. "
+            "Try again when no other process splits this table, or increase "
             "sleeper.table.bulk.import.partition.splitting.attempts."
         )
         self.min_leaves, self.leaves, self.attempts = min_leaves, leaves, attempts
@@ -301,28 +301,28 @@ class SplitAttemptsExceeded(CommitContended):
 
 
 class CommitUnknown(SleeperError):
-    """No answer says whether the commit happened.
+    """Storage did not confirm whether the commit happened.
 
-    Its data files must stay where they are. Run the same job id again once the
-    storage answers: if the commit did happen, the job is recognised and changes nothing.
+    Do not delete its data files. Run the same job id again when the storage answers: if the
+    commit happened, the job is recognised and changes nothing.
     """
 
     retryable = True
 
 
 class CommitOverwritten(CommitUnknown):
-    """A committed log entry was replaced or deleted: the store broke the condition of a commit.
+    """A committed log entry was replaced or deleted: the store does not honour conditional writes.
 
-    The message names the entry. Data files of the commit must stay where they are.
+    The message names the entry. Do not delete data files of the commit.
     """
 
     retryable = False
 
 
 class TableFunctionFailed(SleeperError):
-    """The function that a table names is not allowed here, missing, raised, or broke its contract.
+    """The table's function is not allowed here, missing, raised an error, or broke its contract.
 
-    Where rows were being written, nothing was added or replaced.
+    If rows were being written, nothing was added or replaced.
     """
 
 
@@ -334,7 +334,7 @@ class SubmissionFailed(SleeperError):
     """A cluster did not take a job, or the driver that was started for it failed.
 
     Attributes:
-        retryable: True when the cluster's service was busy or out of reach.
+        retryable: True if the cluster's service was busy or not reachable.
     """
 
     def __init__(self, message: str, *, retryable: bool = False) -> None:
@@ -354,22 +354,22 @@ class MissingExtra(SleeperError, ImportError):
 
 
 class StorageFailed(SleeperError):
-    """The storage did not do what it was asked."""
+    """An operation of the storage failed."""
 
     retryable = True
 
 
 class StorageFull(StorageFailed):
-    """No space is left for what was to be written."""
+    """The storage has no space left."""
 
 
 class StorageReadOnly(StorageFailed):
-    """The storage may not be written to."""
+    """The storage does not allow writes."""
 
     retryable = False
 
 
 class ObjectNotFound(StorageFailed):
-    """An object that was asked for does not exist."""
+    """A requested object does not exist."""
 
     retryable = False

@@ -1,10 +1,10 @@
-"""Instances: where Sleeper is opened, and the one place that picks adapters.
+"""Opens and creates instances; the composition root, which chooses adapters.
 
     /data/my-instance, file:///data/my-instance    a folder
     s3://bucket/my-instance                        a folder of a bucket
-    memory://                                      this process alone, for tests and tries
+    memory://                                      the memory of this process, for tests
 
-Only this module reads the clock and makes random ids; everything beneath is given them.
+Only this module reads the clock and makes random ids; they are passed to all other modules.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
-from sleeper.operations.create_table import (
+from sleeper.operations.tables.create_table import (
     create_table,
     named_split_points,
     new_table_record,
 )
-from sleeper.operations.delete_table import delete_table
+from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
@@ -95,24 +95,24 @@ def connect(
 
     Args:
         url: A folder, `file://` and a path, `s3://bucket/folder`, or `memory://` for a new
-            instance that lives and dies with this process. For a bucket, AWS_ENDPOINT_URL and
-            AWS_REGION are read here, and go along when the instance is pickled; credentials
-            are looked for in the environment of each process.
-        create: Make the instance if there is none yet.
-        allow_functions: Modules whose functions may run in this process where a table names one
+            instance in the memory of this process. For a bucket, AWS_ENDPOINT_URL and
+            AWS_REGION are read here and pickled with the instance; credentials are read from
+            the environment of each process.
+        create: True to create the instance if it does not exist.
+        allow_functions: Modules whose functions may run in this process if a table names one
             (`sleeper.table.function`), such as `my_package.cleaning` or `my_package.*`. Without
-            it, those that SLEEPER_ALLOW_FUNCTIONS names, with commas between them; none otherwise.
+            it, the modules in SLEEPER_ALLOW_FUNCTIONS, separated by commas, or none.
 
     Returns:
-        The instance; usable as a context manager, picklable (but for `memory://`).
+        The instance; usable as a context manager, picklable (except `memory://`).
 
     Raises:
         UrlInvalid: the URL's scheme is not known.
-        BadRequest: `allow_functions` is no list of modules.
-        InstanceNotFound: no instance is there, and `create` is False.
+        BadRequest: `allow_functions` is not a list of modules.
+        InstanceNotFound: there is no instance, and `create` is False.
         FormatTooNew: a newer Sleeper made it.
         MissingExtra: the URL names a bucket, and `sleeper-store[objectstore]` is not installed.
-        StorageFailed: the storage cannot be read, or not be written where it must be.
+        StorageFailed: the storage cannot be read or written.
     """
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
     return _connect(place, _allowed(allow_functions), create=create)
@@ -134,7 +134,7 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
     if text is None:
         if not create and place.scheme != "memory":
             raise InstanceNotFound(
-                f"no Sleeper instance at {place.url}; make one by `sleeper init {place.url}` "
+                f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
                 f"or connect({place.url!r}, create=True)"
             )
         _make(place, {})
@@ -157,8 +157,8 @@ def create_instance(
             is the folder's name, if it is not given (rule INS-1).
 
     Raises:
-        InstanceAlreadyExists: an instance is there.
-        PropertiesInvalid: every property with a name or value that is not allowed.
+        InstanceAlreadyExists: there is an instance already.
+        PropertiesInvalid: a name or value is not allowed; lists every failure.
         StorageFailed: the storage cannot be written.
     """
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
@@ -171,20 +171,21 @@ def create_instance(
 
 
 def input_store() -> BucketInputs:
-    """Return what reads input files by URL where no instance is open."""
+    """Return the reader of input files by URL, for use without an instance."""
     return BucketInputs(ObjectStoreSettings.of(os.environ))
 
 
 class Instance:
     """A deployment of Sleeper: its tables, and where they are stored.
 
-    Nothing runs and nothing is held open while it is idle. Made by `connect`; made directly, it
-    stands on any adapter, clock and ids, as a simulation wants.
+    An idle instance runs nothing and holds nothing open. `connect` makes it; a simulation makes it
+    directly, with any adapter, clock and ids.
 
     Attributes:
-        url: Where it is.
+        url: Its URL.
         instance_id: Its name, `sleeper.id`.
         properties: Its properties, typed.
+        ticks_s: A clock that is never set, in seconds, for whoever waits.
     """
 
     def __init__(
@@ -203,10 +204,11 @@ class Instance:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
         clock = StorageClock(
             objects,
             now=now,
-            ticks_s=ticks_s or (time.monotonic if now is _now else lambda: now().timestamp()),
+            ticks_s=self.ticks_s,
             ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
         )
         checks = commit_checks(objects, self.properties.commits.read_back, new_id)
@@ -237,7 +239,7 @@ class Instance:
         """Open a table by its name.
 
         Raises:
-            TableNotFound: there is no table of this name; the message names similar ones.
+            TableNotFound: there is no table with this name; the message names similar ones.
         """
         return Table(self._record(name), self._context)
 
@@ -257,9 +259,9 @@ class Instance:
             name: Unique within the instance.
             schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named.
             row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
-            sort_keys: With a `pyarrow.Schema`: the fields that order rows of equal row key.
-            split_points: Where leaf partitions meet, values of the first row key, ascending.
-                None takes those of the file that `sleeper.table.splits.file` names, if any.
+            sort_keys: With a `pyarrow.Schema`: the fields that order rows with equal row keys.
+            split_points: Values of the first row key between leaf partitions, ascending. None
+                reads them from the file that `sleeper.table.splits.file` names, if it is set.
             properties: Table properties by full name (docs/reference/properties.md); values are
                 str, int or bool.
 
@@ -288,10 +290,10 @@ class Instance:
         return table
 
     def delete_table(self, name: str) -> None:
-        """Delete a table with everything in it. This cannot be undone (rule TBL-4).
+        """Delete a table with all its data. This cannot be undone (rule TBL-4).
 
         Raises:
-            TableNotFound: there is no table of this name.
+            TableNotFound: there is no table with this name.
         """
         context = self._context
         delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
@@ -310,7 +312,7 @@ class Instance:
 
     @property
     def submitted_jobs(self) -> SubmittedJobs:
-        """Bulk import jobs for clusters: planned, saved here and sent, and read back there."""
+        """Bulk import jobs for clusters: saved here, sent to the cluster, and read there."""
         context = self._context
         return SubmittedJobs(
             objects=context.objects,
@@ -323,7 +325,7 @@ class Instance:
 
     def _record(self, name: str) -> TableRecord:
         if not isinstance(name, str):
-            raise BadRequest(f"a table is named by a string, not {name!r}")
+            raise BadRequest(f"a table's name must be a string, not {name!r}")
         record = self._context.index.by_name(name)
         if record is None:
             raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
@@ -352,11 +354,11 @@ class Instance:
 
 
 def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
-    """Write a new instance's properties; False when an instance is there already."""
+    """Write a new instance's properties; return False if there is an instance already."""
     if (outer := place.enclosing_instance()) is not None:
         raise UrlInvalid(
-            f"{place.url} lies inside the instance at {outer}: make an instance beside it, not in "
-            "it, where it would be taken for a part of it"
+            f"{place.url} is inside the instance at {outer}, and would be taken for a part of it: "
+            "create the instance outside of that folder"
         )
     fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(FORMAT)}
     values = new_instance_values(fixed, properties)
@@ -369,12 +371,12 @@ def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
 def _connect_again(
     url: str, stores: ObjectStoreSettings, allow_functions: tuple[str, ...]
 ) -> Instance:
-    """Open an instance that was pickled, by the settings it had; credentials are found here."""
+    """Open an unpickled instance, with its settings and the credentials of this process."""
     return _connect(place_of(url, stores, _now), allow_functions)
 
 
 def _reopen_table(instance: Instance, table_id: str) -> Table:
-    """Open a table that was pickled together with its instance."""
+    """Open an unpickled table of an unpickled instance."""
     for record in instance.tables():
         if record.table_id == table_id:
             return instance.table(record.name)
@@ -384,7 +386,7 @@ def _reopen_table(instance: Instance, table_id: str) -> Table:
 def _refuse_to_copy_memory(url: str) -> None:
     if url.startswith("memory:"):
         raise BadRequest(
-            "a memory:// instance lives in one process and cannot be pickled; use a folder"
+            "a memory:// instance exists in one process only and cannot be pickled; use a folder"
         )
 
 

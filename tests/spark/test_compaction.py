@@ -155,7 +155,7 @@ def test_two_places_at_once_are_refused(spark, tmp_path):
     """Workers of this machine and Spark's; nothing is claimed."""
     table = table_in(tmp_path)
 
-    with pytest.raises(BadRequest, match="workers=2 asks for processes of this machine"):
+    with pytest.raises(BadRequest, match="workers=2 starts processes on this machine"):
         table.compact(spark=spark, workers=2)
     with pytest.raises(BadRequest, match="memory://"):
         sleeper.connect("memory://").create_table("t", SCHEMA).compact(spark=spark)

@@ -109,3 +109,18 @@ def test_spark_runs_no_function_that_its_reader_does_not_allow(spark, instance, 
     assert len(refused.failed) == len(refused.jobs) == 1
     assert source.option("allow_functions", "builtins").load().count() == 60
     assert table.query().count() == 60
+
+
+def test_a_function_that_always_fails_stops_a_compaction_on_spark(spark, instance):
+    """After three jobs the others are cancelled or not begun, and no claim is left."""
+    table = instance.create_table("many", SCHEMA, split_points=[*range(1, 10)])
+    for at in range(2):
+        table.ingest(readings(at, at + 1))
+    table.set_properties({"sleeper.table.function": "no_such_module:clean"})
+
+    run = table.compact(all_files=True, spark=spark)
+
+    assert run.stopped
+    assert len(run.jobs) == len(run.failed) == 3
+    assert "no_such_module:clean" in str(run.failed[0].failure)
+    assert table.claims() == ()

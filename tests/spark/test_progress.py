@@ -243,16 +243,15 @@ class TestCancelling:
         never, started, errors = tmp_path / "never", tmp_path / "started", []
         started.mkdir()
 
-        def help_the_block(tag):
-            add = spark.addTag if is_connect(spark) else spark.sparkContext.addJobTag
-            add(tag)
+        def help_the_block(jobs):
+            jobs.start()
             try:
                 rows_that_wait_for(spark, str(never), tasks=1, started=str(started))
             except Exception as error:  # noqa: BLE001 - its class differs between the kinds
                 errors.append(str(error))
 
-        with pytest.raises(ZeroDivisionError), cancel_on_interrupt(spark) as tag:
-            helper = threading.Thread(target=help_the_block, args=(tag,))
+        with pytest.raises(ZeroDivisionError), cancel_on_interrupt(spark) as jobs:
+            helper = threading.Thread(target=help_the_block, args=(jobs,))
             helper.start()
             wait_until(lambda: any(started.iterdir()))
             _ = 1 / 0

@@ -1,1 +1,1 @@
-"""Edges: where people and machines come in. Parse, call one thing, present."""
+"""Entry points for users and machines: they parse arguments, call one method, show the result."""

@@ -1,10 +1,10 @@
-"""What a cluster's driver runs: one bulk import job, in the Spark that started the driver.
+"""The program of a cluster's driver: it runs one bulk import job in the driver's Spark.
 
     python -m sleeper.interfaces.bulk_import_job JOB --instance URL
 
-JOB is the place in the instance where `sleeper bulk-import --submit` has saved it, or the JSON
-itself. The file also stands alone as `sleeper_bulk_import.py`. It ends as `sleeper` does: 0 done;
-1 refused; 2 wrong use; 75 try again later.
+JOB is the path in the instance where `sleeper bulk-import --submit` saved it, or the JSON itself.
+This file can also be run alone as `sleeper_bulk_import.py`. Its exit codes are those of `sleeper`:
+0 done; 1 refused; 2 wrong use; 75 try again later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sleeper.model.formats.bulk_import_job import (
 )
 from sleeper.ports.ids import given_job_id
 from sleeper.services.driver_run import reported_run
-from sleeper.spark.submit.driver_session import driver_session
+from sleeper.spark.session import driver_session
 
 
 @click.command()
@@ -37,7 +37,7 @@ from sleeper.spark.submit.driver_session import driver_session
 def run_job(
     *, job: str, instance: str, ignore_extra_columns: bool, set_aside: str | None, as_json: bool
 ) -> None:
-    """Run the bulk import job that JOB names, or is."""
+    """Run the bulk import job JOB."""
     opened = connect(instance)
     is_saved = job[:1] != "{"
     given = opened.submitted_jobs.read(job) if is_saved else read_bulk_import_job(job)
@@ -62,7 +62,7 @@ def run_job(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a job and exit with a code that says how it ended."""
+    """Run a job and exit with the code of its result."""
     sys.exit(run_command(run_job, "sleeper_bulk_import", arguments))
 
 

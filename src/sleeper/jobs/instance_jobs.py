@@ -15,11 +15,18 @@ class InstanceJobs(JobsHandle):
     # Jobs are asked for.
     submit_ingest = submission.submit_ingest
     submit_bulk_import = submission.submit_bulk_import
+    submit_files = submission.submit_files
+    submitted_files = submission.submitted_files
+    submit_query = submission.submit_query
+    submit_export = submission.submit_export
     send = submission.send
+    send_commit = submission.send_commit
 
     # What became of them.
     job = reports.job
     list = reports.list_jobs
+    query = reports.query
+    queries = reports.queries
     tasks = reports.tasks
     wait = reports.wait
 

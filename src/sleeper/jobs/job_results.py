@@ -14,7 +14,9 @@ from typing import Final
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.exported_parts import MANIFEST
-from sleeper.engine.writing.user_file import stream_rows
+from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
+from sleeper.model.formats.results_publishing import ResultsPublishing
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.objects import Objects
 
 _QUERIES: Final = "query_results/"
@@ -27,10 +29,12 @@ class JobResults:
 
     Args:
         objects: Everything the instance stores.
+        properties: The instance's; they say how files are laid out where a query does not.
     """
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, properties: InstanceProperties) -> None:
         self._objects = objects
+        self._properties = properties
 
     def query_location(self, query_id: str) -> str:
         """Return the URL of a query's file, which may not be there yet."""
@@ -41,15 +45,28 @@ class JobResults:
         key = _query_key(query_id)
         return any(info.key == key for info in self._objects.listing(key))
 
-    def write_query(self, query_id: str, rows: Rows) -> int:
+    def write_query(self, query_id: str, rows: Rows, publishing: ResultsPublishing) -> int:
         """Write a query's rows, which are visible when all are; return how many there were.
+
+        Args:
+            query_id: The query.
+            rows: They are read to the end.
+            publishing: What the query says of its results (rule QRY-10).
 
         Raises:
             StorageFailed: the file cannot be written.
             DataDamaged: a file of the table is missing or damaged.
         """
         with rows, self._objects.open_output(_query_key(query_id)) as file:
-            return stream_rows(rows, file, "parquet")
+            return stream_parquet(rows, file, self._layout(publishing))
+
+    def _layout(self, publishing: ResultsPublishing) -> ParquetLayout:
+        defaults = self._properties.query_queue
+        return ParquetLayout(
+            compression=publishing.compression or ParquetLayout().compression,
+            row_group_bytes=publishing.row_group_bytes or defaults.row_group_bytes,
+            page_bytes=publishing.page_bytes or defaults.page_bytes,
+        )
 
     def export_location(self, table_id: str, export_id: str) -> str:
         """Return the URL of the folder of an export, which may not be there yet."""

@@ -91,6 +91,22 @@ class JobTables:
         except TableNotFound:
             return None
 
+    def sized_files(self, paths: Iterable[str]) -> dict[str, int]:
+        """Return the Parquet files that paths name, each once, with their sizes in bytes.
+
+        Raises:
+            InputNotFound: a path names nothing any longer.
+            StorageFailed: the storage does not answer.
+        """
+        files = [file for path in paths for file in find_files([path], self._inputs)]
+        return {file: self._size_bytes(file) for file in dict.fromkeys(files)}
+
+    def _size_bytes(self, file: str) -> int:
+        if "://" not in file:
+            return Path(file).stat().st_size
+        with self._inputs.open(file) as opened:
+            return int(opened.seek(0, os.SEEK_END))
+
     def _exists(self, path: str) -> bool:
         try:
             find_files([path], self._inputs)

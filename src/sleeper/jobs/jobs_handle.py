@@ -45,7 +45,9 @@ class JobsHandle:
         """Send a message."""
         self.stores.queue(queue).send([NewMessage(body=body)])
 
-    def record_accepted(self, kind: JobKind, table_id: str, job_id: str, input_files: int) -> None:
+    def record_accepted(
+        self, kind: JobKind, table_id: str, job_id: str, input_files: int | None
+    ) -> None:
         """Record that a job was sent to its queue."""
         event = JobEvent(
             kind=kind,

@@ -41,7 +41,7 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         stores,
         tables,
         recorder,
-        JobResults(context.objects),
+        JobResults(context.objects, properties),
         new_id=context.new_id,
         url=context.url,
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 from sleeper.errors import BadRequest, JobNotFound
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
+from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_status
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
@@ -87,6 +88,55 @@ def list_jobs(
     for events in self.stores.tracker.jobs(wanted):
         status = _healed(self, job_status(events))
         if wanted_state is None or status.state == wanted_state:
+            yield status
+
+
+def query(self: JobsHandle, query_id: str, *, kind: JobKind | str = JobKind.QUERY) -> QueryStatus:
+    """Return what became of a query, or of an export.
+
+    Args:
+        query_id: The query, or the export.
+        kind: `query` or `export`.
+
+    Raises:
+        JobNotFound: nothing is known of it: it was not sent, or its events have expired.
+        StorageFailed: the tracker cannot be reached.
+
+    Source: rules QRY-15 and QRY-16.
+    """
+    events = self.stores.tracker.events_of_job(JobKind(kind), query_id)
+    if not events:
+        raise JobNotFound(
+            f"nothing is known of {JobKind(kind)} {query_id!r} in {self.url}: it was not sent, or "
+            "what happened to it was long ago"
+        )
+    tables = {event.table_id for event in events}
+    return query_status(event for event in events if event.table_id == max(tables))
+
+
+def queries(
+    self: JobsHandle,
+    *,
+    kind: JobKind | str = JobKind.QUERY,
+    table: str | None = None,
+    state: QueryState | str | None = None,
+) -> Iterator[QueryStatus]:
+    """Yield queries or exports, that of the newest event first.
+
+    Args:
+        kind: `query` or `export`.
+        table: Their table's name; all without it.
+        state: How far they are, such as `FAILED`; any without it.
+
+    Raises:
+        TableNotFound: there is no such table.
+        StorageFailed: the tracker cannot be reached.
+    """
+    table_id = None if table is None else self.table_id(table)
+    wanted = None if state is None else QueryState(state)
+    for events in self.stores.tracker.jobs(JobFilter(kind=JobKind(kind), table_id=table_id)):
+        status = query_status(events)
+        if wanted is None or status.state is wanted:
             yield status
 
 

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from sleeper.errors import JobInvalid
+from sleeper.errors import JobInvalid, QueryInvalid
 from sleeper.jobs.job_tables import absolute
 from sleeper.jobs.jobs_handle import JobsHandle, queue_name
+from sleeper.model.formats.batcher_submission import (
+    BatcherSubmission,
+    batcher_submission_failures,
+    write_batcher_submission,
+)
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,
     write_bulk_import_job,
 )
+from sleeper.model.formats.export_job import ExportJob, export_job_failures, write_export_job
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, write_ingest_job
+from sleeper.model.formats.query_json import (
+    QueryMessage,
+    query_failures,
+    region_documents,
+    write_query,
+)
 from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName
+from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_regions, key_region
 from sleeper.ports.ids import given_job_id
+from sleeper.state.table_state import Transaction
+from sleeper.table.table import Table
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -95,6 +111,112 @@ def submit_bulk_import(
     return job.id or ""
 
 
+def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
+    """Give files to the ingest batcher, which makes jobs of a sensible size of them.
+
+    Args:
+        table: The table's name.
+        files: As for `submit_ingest`.
+
+    Raises:
+        JobInvalid: every reason why they cannot be taken; nothing was sent.
+        StorageFailed: the queue cannot be reached. Files that are submitted twice while they
+            wait are ingested once.
+
+    Source: rule BAT-1.
+    """
+    submission = BatcherSubmission(table_name=table, files=_paths(files))
+    failures = batcher_submission_failures(
+        submission,
+        table_found=self.tables.find(table_id=None, table_name=table) is not None,
+        missing_paths=self.tables.missing(submission.paths),
+    )
+    if failures:
+        raise JobInvalid(tuple(failures))
+    self.send_message(QueueName.BATCHER, write_batcher_submission(submission))
+
+
+def submitted_files(self: JobsHandle, *, pending: bool = False) -> Iterator[SubmittedFile]:
+    """Yield the files that the batcher knows, newest first, with the jobs they are in.
+
+    Args:
+        pending: Only those that are in no job yet.
+
+    Source: rule BAT-6.
+    """
+    return (file for file in self.stores.batcher.newest() if not pending or file.job_id is None)
+
+
+def submit_query(
+    self: JobsHandle,
+    table: str,
+    *,
+    key: object = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    columns: Sequence[str] | None = None,
+    query_id: str | None = None,
+) -> str:
+    """Ask for rows by key or key range, which a worker writes to a file; return the query's id.
+
+    Args:
+        table: The table's name.
+        key: One whole row key: a value, a tuple for composite keys, or {field: value}.
+        range, regions: As for `Table.query`; everything without key, range or regions.
+        columns: Value fields to return; keys come along.
+        query_id: Names the query and its file; where it is None or blank, one is made.
+
+    Raises:
+        QueryInvalid: a field, value, range or column does not fit the schema.
+        TableNotFound: there is no such table.
+        StorageFailed: the queue cannot be reached.
+
+    Source: rule QRY-8.
+    """
+    table_id = self.table_id(table)
+    schema = self.tables.table(table_id).schema
+    wanted = (
+        asked_regions(schema, range, regions)
+        if isinstance(key, NotGiven)
+        else [key_region(schema, key)]
+    )
+    query = QueryMessage(
+        query_id=given_job_id(query_id) or self.new_id(),
+        table_name=table,
+        regions=region_documents(schema, wanted),
+        requested_value_fields=None if columns is None else tuple(columns),
+    )
+    failures = query_failures(query, schema)
+    if failures:
+        raise QueryInvalid("; ".join(failures))
+    self.send_message(QueueName.QUERY, write_query(query))
+    self.record_accepted(JobKind.QUERY, table_id, query.query_id or "", None)
+    return query.query_id or ""
+
+
+def submit_export(self: JobsHandle, table: str, export_id: str | None = None) -> str:
+    """Ask for a table to be written to Parquet files, and return the export's id.
+
+    Args:
+        table: The table's name.
+        export_id: Names the export and its folder; where it is None or blank, one is made.
+
+    Raises:
+        JobInvalid: every reason why it cannot be run; nothing was sent.
+        StorageFailed: the queue cannot be reached.
+
+    Source: rule EXP-1.
+    """
+    job = ExportJob(export_id=given_job_id(export_id) or self.new_id(), table_name=table)
+    record = self.tables.find(table_id=None, table_name=table)
+    failures = export_job_failures(job, table_found=record is not None)
+    if failures or record is None:
+        raise JobInvalid(tuple(failures))
+    self.send_message(QueueName.EXPORT, write_export_job(job))
+    self.record_accepted(JobKind.EXPORT, record.table_id, job.export_id or "", None)
+    return job.export_id or ""
+
+
 def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
     """Send a message as it is. The worker that takes it says what is wrong with it.
 
@@ -108,3 +230,25 @@ def send(self: JobsHandle, queue: QueueName | str, message: str) -> None:
 def _paths(files: Paths) -> tuple[str, ...]:
     given = [files] if isinstance(files, str | os.PathLike) else files
     return tuple(map(absolute, given))
+
+
+def send_commit(
+    self: JobsHandle, table: Table, transaction: Transaction, *, task_id: str, run_id: str
+) -> None:
+    """Ask the committer to commit a transaction.
+
+    Args:
+        table: Whose log it goes into.
+        transaction: What is to be committed.
+        task_id: The worker that asks.
+        run_id: The run of a job that it ends.
+
+    Raises:
+        StorageFailed: it may or may not have been sent. Run the job again.
+
+    Source: rules ING-13 and STS-21.
+    """
+    message = table.request_commit(transaction, task_id=task_id, run_id=run_id)
+    self.stores.queue(QueueName.COMMIT).send(
+        [NewMessage(body=message, group=table.table_id, deduplication_id=run_id)]
+    )

@@ -20,6 +20,8 @@ IN_TABLE = r"(?:data/partition_[^/\x00]+/)?(?:[^/\x00]*[^/.\x00][^/\x00]*|\.{3,}
 
 _IN_TABLE = re.compile(IN_TABLE)
 
+_COMMIT_REQUEST = re.compile(r"statestore/commit_requests/[0-9A-Za-z-]+\.json")
+
 INSTANCE_PROPERTIES = "instance.properties"
 JOBS = "services/jobs.sqlite"
 
@@ -45,3 +47,13 @@ def may_be_data_file(name: str) -> bool:
 def sketch_file(filename: str) -> str:
     """Return the file name of the sketch of a data file."""
     return filename.removesuffix(".parquet") + ".sketches"
+
+
+def commit_request(request_id: str) -> str:
+    """Return the key, in a table's folder, of a transaction too large for a message."""
+    return f"statestore/commit_requests/{request_id}.json"
+
+
+def is_commit_request(key: str) -> bool:
+    """Return whether a key is one that `commit_request` makes."""
+    return _COMMIT_REQUEST.fullmatch(key) is not None

@@ -29,10 +29,11 @@ from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.objects import Objects
-from sleeper.state.added_files import SweepGuard, add_files
+from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import AddFiles
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class IngestResult:
     transaction: int
     job_id: str
     already_committed: bool = False
+    is_committed: bool = True
     took_s: float = 0.0
 
 
@@ -94,12 +96,14 @@ class IngestRequest:
         ignore_extra_columns: True to drop columns that the table does not have.
         set_aside: Parquet file for rows with a null key; None refuses such input.
         progress: Called after each batch with the rows read so far, and their total if known.
+        send_commit: Sends the transaction to a committer; None commits it here.
     """
 
     job_id: str | None = None
     ignore_extra_columns: bool = False
     set_aside: Path | None = None
     progress: Callable[[int, int | None], None] = lambda done, total: None
+    send_commit: Callable[[AddFiles], None] | None = None
 
 
 def ingest(
@@ -160,7 +164,7 @@ def ingest(
     )
     if result.files or given_id is not None:
         keep_until = store.time() + settings.job_id_kept
-        result = _commit(result, store, leaf_files, intake, guard, keep_until)
+        result = _commit(result, store, leaf_files, intake, guard, keep_until, request.send_commit)
     return replace(result, took_s=(now() - started).total_seconds())
 
 
@@ -196,8 +200,9 @@ def _commit(
     intake: ValidatedInput,
     guard: SweepGuard,
     keep_until: datetime,
+    send_commit: Callable[[AddFiles], None] | None,
 ) -> IngestResult:
-    """Commit the written files; delete them if the commit certainly failed."""
+    """Commit the written files, or ask for it; delete them if the commit certainly failed."""
 
     def discard() -> None:
         intake.abandon()
@@ -209,6 +214,9 @@ def _commit(
         rows_read=result.rows_read,
         rows_written=result.rows_written,
     )
+    if send_commit is not None:
+        request_files(result.files, job, store=store, guard=guard, send=send_commit)
+        return replace(result, is_committed=False)
     added = add_files(result.files, job, store=store, guard=guard, discard=discard)
     if isinstance(added, JobRecord):
         return _done_before(result.job_id, added)

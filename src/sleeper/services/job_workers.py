@@ -10,6 +10,8 @@ from sleeper.instance import Instance
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.services.committer import Committer
+from sleeper.services.job_kinds.batcher_submission import SubmissionReader
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
 from sleeper.services.job_kinds.export import ExportReader
 from sleeper.services.job_kinds.ingest import IngestReader
@@ -24,11 +26,18 @@ _READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
         BulkImportReader,
         BULK_IMPORT_QUEUES,
     ),
+    "batcher": (lambda instance, _: SubmissionReader(instance), (QueueName.BATCHER,)),
     "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
     "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
 }
-WORKER_KINDS: Final = tuple(_READERS)
+_COMMIT: Final = "commit"
+WORKER_KINDS: Final = (*_READERS, _COMMIT)
 """The kinds of jobs that workers run."""
+
+
+def queues_of(kind: str) -> tuple[QueueName, ...]:
+    """Return the queues whose messages a kind of worker takes."""
+    return _READERS[kind][1]
 
 
 def open_worker(
@@ -40,7 +49,7 @@ def open_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
-) -> Worker:
+) -> Worker | Committer:
     """Return a worker that runs jobs of one kind when it is told to.
 
     Args:
@@ -52,8 +61,10 @@ def open_worker(
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
     """
-    open_reader, names = _READERS[kind]
     jobs = instance.jobs
+    if kind == _COMMIT:
+        return Committer(jobs, settings, stopped=stopped, rest=rest)
+    open_reader, names = _READERS[kind]
     properties = instance.properties
     settings = replace(
         settings,

@@ -62,7 +62,7 @@ def run_maintenance(
     *,
     rest: Callable[[], None],
     stopped: Callable[[], bool],
-    sweep_rounds: int,
+    sweep_is_due: Callable[[], bool],
 ) -> Iterator[MaintenanceStep]:
     """Maintain tables until `stopped`; yield and log what was done and what failed.
 
@@ -78,7 +78,7 @@ def run_maintenance(
     """
     number = 0
     while not stopped():
-        verbs = VERBS if number % sweep_rounds == 0 else VERBS[:-1]
+        verbs = VERBS if sweep_is_due() else VERBS[:-1]
         try:
             for table in tables():
                 for step in _maintain(table, verbs, stopped):

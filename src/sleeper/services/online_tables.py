@@ -24,13 +24,23 @@ class OnlineTables:
         instance: Their instance.
         workers: Number of compaction jobs that run in parallel.
         stopped: Returns whether to stop; called after each compaction job.
+        note_change: Called for each table that changed since the round before.
     """
 
-    def __init__(self, instance: Instance, *, workers: int, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        *,
+        workers: int,
+        stopped: Callable[[], bool],
+        note_change: Callable[[], None],
+    ) -> None:
         self._instance = instance
         self._workers = workers
         self._stopped = stopped
+        self._note_change = note_change
         self._handles: dict[str, Table] = {}
+        self._numbers: dict[str, int] = {}
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
@@ -42,10 +52,13 @@ class OnlineTables:
             try:
                 if table_id not in self._handles:
                     self._handles[table_id] = self._instance.table(record.name)
-                self._handles[table_id].refresh()
+                number = self._handles[table_id].refresh()
             except TableNotFound:
                 _log.info("table %s was deleted or renamed at this moment", record.name)
                 continue
+            if self._numbers.get(table_id) != number:
+                self._numbers[table_id] = number
+                self._note_change()
             yield OnlineTable(self._handles[table_id], self._workers, self._stopped)
 
 

@@ -41,20 +41,27 @@ class WorkerSettings:
     """How a worker takes messages.
 
     Attributes:
-        wait_s: How long one look at a queue lasts.
+        wait_s: How long one look at a queue lasts. A worker without a job that is asked to end
+            does so after this time at most.
         keepalive_s: How often the visibility of a message is extended while its job runs.
         retry_first_s: How long a job waits after its first failure.
         retry_max_s: How long it waits after a failure, at most.
         jobs_max: The worker ends after so many jobs; None for no end.
         until_empty: Whether it ends when a look finds no message.
+        idle_max_s: The worker ends when it found no message for so long; None for no end.
     """
 
-    wait_s: float = 20.0
+    wait_s: float = 1.0
     keepalive_s: float = 300.0
     retry_first_s: float = 10.0
     retry_max_s: float = 900.0
     jobs_max: int | None = None
     until_empty: bool = False
+    idle_max_s: float | None = None
+
+    def is_enough(self, idle_s: float) -> bool:
+        """Return whether a worker that found no message for so long ends."""
+        return self.until_empty or (self.idle_max_s is not None and idle_s >= self.idle_max_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +109,14 @@ class Worker:
     def run(self) -> TaskEvent:
         """Take messages until the worker is stopped; return what it did in all."""
         self._recorder.record(self._task)
+        idle_s = 0.0
         try:
             while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
-                if not self._run_next() and self._settings.until_empty:
+                if self._run_next():
+                    idle_s = 0.0
+                    continue
+                idle_s += self._settings.wait_s
+                if self._settings.is_enough(idle_s):
                     break
         finally:
             self._totals = replace(self._totals, at=self._recorder.now())

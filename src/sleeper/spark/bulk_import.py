@@ -126,7 +126,7 @@ def import_files(
     Args:
         spark: Any session, of Spark 4.0 or later, Connect included.
         groups: The row groups to read; their columns were checked.
-        samples: About how many rows each leaf will get, and where they lie.
+        samples: About how many rows each leaf will get, and how their keys are spread.
         target: Where they go.
         ignore_extra_columns: Leave out columns that the table does not have.
         set_aside: A folder to make for rows with a null key; None refuses them.
@@ -277,7 +277,7 @@ def _rows_done(row_count: int | None, progress: Progress) -> Callable[[StageProg
 
 
 def _refuse(notes: Iterable[MapTaskReport], imported: Imported) -> None:
-    """Raise what a task found wrong with its input."""
+    """Raise the errors that tasks found in their input."""
     nulls: dict[str, int] = {}
     for note in notes:
         if note.refusal is not None:
@@ -295,7 +295,7 @@ def _refuse(notes: Iterable[MapTaskReport], imported: Imported) -> None:
 
 
 def _check_files(references: Sequence[FileReference], target: Target) -> None:
-    """See that this process finds every file: workers may have written to disks of their own."""
+    """Check that this process finds every file: workers may have disks of their own."""
     leaves = {leaf.partition_id for leaf in target.leaves}
     strange = [reference for reference in references if reference.partition_id not in leaves]
     assert not strange, f"tasks wrote files for partitions that are no leaves: {strange[:3]}"
@@ -319,7 +319,7 @@ def _rows_of_a_bucket(row_count: int, size_bytes: int, cores: int) -> int:
 
 
 def _cores(spark: SparkSession) -> int:
-    """About how many tasks run at once; Connect does not tell, so its shuffle setting stands in."""
+    """Return about how many tasks run at once; for Connect, a guess by its shuffle setting."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Connect raises an error of its own, in each version another

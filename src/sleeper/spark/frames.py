@@ -1,8 +1,8 @@
-"""The rows of a table as a DataFrame, by the cheaper of two ways.
+"""Returns the rows of a table as a DataFrame, by Spark's Parquet reader where that is right.
 
-Spark's own Parquet reader is several times faster than any data source in Python, and prunes
-columns. It knows nothing of regions, filters and aggregations, so it is used where none of them
-decides what a file's rows mean.
+That reader is several times faster than a data source in Python, and prunes columns. It applies no
+filters and aggregations of a table and does not cut files to a leaf's region, so it is used only
+where none of that is needed. Otherwise the data source reads.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def to_frame(
 
 
 def _is_missing(text: str) -> bool:
-    """Say whether Spark failed because its Python has no Sleeper, or no pyspark."""
+    """Return whether Spark failed because its Python has no Sleeper, or no pyspark."""
     return "DATA_SOURCE_NOT_FOUND" in text or "No module named" in text
 
 
@@ -122,7 +122,7 @@ def _quoted(name: str) -> str:
 def _parquet_locations(
     spark: SparkSession, table: TableFiles, state: TableState, leaves: Sequence[LeafQuery]
 ) -> list[str] | None:
-    """What the JVM may read as plain Parquet; None where that would be wrong or impossible."""
+    """Return the files to read as plain Parquet; None where that would be wrong or impossible."""
     names = table.schema.names
     if not table.processing.is_identity or len({name.casefold() for name in names}) < len(names):
         return None

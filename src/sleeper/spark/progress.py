@@ -1,4 +1,4 @@
-"""Watches the Spark jobs of a block: what they do, how far they are, that none outlives the block.
+"""Reports the progress of a block's Spark jobs, and cancels those that the block leaves running.
 
 Only jobs that the block starts are seen and cancelled, whatever else the session is doing. They
 are known by a tag, which belongs to a thread: another thread that works for the block adds it.
@@ -49,9 +49,9 @@ def stage_progress(
     """Report the stages of the block's Spark jobs, about twice a second, when they have changed.
 
     Yields the tag of the block's jobs, and cancels them as `cancel_on_interrupt` does. `report`
-    runs in a thread of its own, and at the end of a block that did not fail. Spark Connect sends
-    news every two seconds and calls it from the block's thread; of what is quicker it may tell
-    nothing. What `report` raises is raised at the end of a block that did not fail itself.
+    runs in a thread of its own, and at the end of a block that did not fail. Spark Connect reports
+    every two seconds, from the block's thread; it may not report shorter stages. An error that
+    `report` raises is raised at the end of a block that did not fail itself.
 
     Args:
         spark: Any session, classic or Connect.
@@ -68,10 +68,10 @@ def stage_progress(
 
 
 @contextmanager
-def cancel_on_interrupt(spark: SparkSession) -> Iterator[str]:
+def cancel_on_interrupt(spark: SparkSession) -> Iterator[TaggedJobs]:
     """Cancel the block's Spark jobs at Ctrl-C, and when any exception leaves the block.
 
-    The exception goes on. Yields the tag of the block's jobs. In the main thread this takes the
+    The exception goes on. Yields the block's jobs. In the main thread this takes the
     place of pyspark's own answer to Ctrl-C, which cancels all jobs of the process; a handler
     that the user has set stays.
 
@@ -80,7 +80,7 @@ def cancel_on_interrupt(spark: SparkSession) -> Iterator[str]:
             it waits for Spark. Pressed again, it is raised where the block is.
     """
     with _tagged(_jobs_of(spark)) as jobs:
-        yield jobs.tag
+        yield jobs
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @dataclass(slots=True)
 class _Stages:
-    """The stages seen so far, numbered as they start; tells `report` what is new of them."""
+    """The stages seen so far, numbered as they start; calls `report` for those that changed."""
 
     report: Callable[[StageProgress], None]
     labels: tuple[str, ...]
@@ -129,7 +129,7 @@ class _Stages:
             place = list(self.told).index(stage_id) if before else len(self.told)
             named = place < len(self.labels)
             label = self.labels[place] if named else f"stage {place + 1}"
-            # News may be older than what was told: a poll that was slow.
+            # A slow poll may bring counts that are older than those reported.
             now = StageProgress(label, max(done, before.tasks_done if before else 0), total)
             if now != before and self.failure is None:
                 self.told[stage_id] = now
@@ -151,7 +151,7 @@ class _Stages:
 # ---------------------------------------------------------------- jobs of a block
 
 
-class _Jobs(Protocol):
+class TaggedJobs(Protocol):
     """The jobs that carry one tag, on one kind of session."""
 
     @property
@@ -168,23 +168,23 @@ class _Jobs(Protocol):
         """Cancel the jobs that run."""
 
     def followed(self, stages: _Stages) -> Any:
-        """A context in which `stages` is told how far the jobs are."""
+        """Return a context that reports the progress of the jobs to `stages`."""
 
 
-def _jobs_of(spark: SparkSession) -> _Jobs:
+def _jobs_of(spark: SparkSession) -> TaggedJobs:
     tag = f"sleeper-{next(_NUMBERS)}"
     return _ConnectJobs(spark, tag) if is_connect(spark) else _ClassicJobs(spark, tag)
 
 
 @contextmanager
-def _tagged(jobs: _Jobs) -> Iterator[_Jobs]:
+def _tagged(jobs: TaggedJobs) -> Iterator[TaggedJobs]:
     with _ctrl_c_cancels(jobs):
         jobs.start()
         try:
             yield jobs
         except BaseException:
-            # In a thread of its own: where something interrupted this one in the middle of a
-            # call to Spark, its line to Spark cannot be relied on.
+            # In a thread of its own: where this one was interrupted in a call to Spark, its
+            # connection may be in a wrong state.
             canceller = threading.Thread(target=jobs.cancel, name="sleeper-spark-cancel")
             canceller.start()
             canceller.join()
@@ -194,11 +194,11 @@ def _tagged(jobs: _Jobs) -> Iterator[_Jobs]:
 
 
 @contextmanager
-def _ctrl_c_cancels(jobs: _Jobs) -> Iterator[None]:
+def _ctrl_c_cancels(jobs: TaggedJobs) -> Iterator[None]:
     """Have Ctrl-C cancel these jobs; KeyboardInterrupt comes when the block has seen them end.
 
-    To raise it at once would break off the talk with Spark in the middle of a word: calls like
-    `toArrow` would then wait for the end of a job that nobody cancels. A second Ctrl-C does.
+    To raise it at once would interrupt a call to Spark: calls like `toArrow` would then wait for
+    the end of a job that nobody cancels. A second Ctrl-C is raised at once.
     """
     before = signal.getsignal(signal.SIGINT)
     of_pyspark = getattr(before, "__module__", None) == "pyspark.core.context"
@@ -304,12 +304,12 @@ class _ConnectJobs:
     def followed(self, stages: _Stages) -> Iterator[None]:
         of_the_block = threading.get_ident()
 
-        def handle(**news: Any) -> None:
+        def handle(**progress: Any) -> None:
             # Every operation of the session comes here, in the thread that waits for it.
             if threading.get_ident() == of_the_block:
                 stages.tell(
                     (stage.stage_id, stage.num_completed_tasks, stage.num_tasks)
-                    for stage in news["stages"] or ()
+                    for stage in progress["stages"] or ()
                     if stage.num_completed_tasks  # stages that Spark skips are listed, too
                 )
 

@@ -21,7 +21,7 @@ from sleeper.errors import SleeperError
 from sleeper.spark.block_shuffle.shuffle import Batches
 from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
 from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.spark.progress import cancel_on_interrupt, is_connect, job_description
+from sleeper.spark.progress import TaggedJobs, cancel_on_interrupt, job_description
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended(Generic[Piece, Result]):
-    """What became of one piece.
+    """The outcome of one piece.
 
     Attributes:
         piece: The piece.
@@ -81,8 +81,8 @@ def run_separately(
     coming = iter(pieces)
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="sleeper-spark-job")
     try:
-        with cancel_on_interrupt(spark) as tag:
-            jobs = _Jobs(spark, tag, run, describe, stopped)
+        with cancel_on_interrupt(spark) as tagged:
+            jobs = _Jobs(spark, tagged, run, describe, stopped)
             started: dict[Future[Any], Piece] = {}
             try:
                 while True:
@@ -109,7 +109,7 @@ class _Jobs:
     """Runs pieces, each in a thread of the driver that waits for its Spark job."""
 
     spark: SparkSession
-    tag: str
+    tagged: TaggedJobs
     run_piece: Callable[[Any], Any]
     describe: Callable[[Any], str]
     stopped: threading.Event
@@ -117,7 +117,7 @@ class _Jobs:
     def run(self, piece: Any) -> Any:
         if self.stopped.is_set():
             raise _Stopped
-        self._tag_this_thread()
+        self.tagged.start()  # a tag belongs to a thread
         rows = self.spark.range(0, 1, 1, 1).mapInArrow(
             _task(self.run_piece, piece), "result binary"
         )
@@ -135,18 +135,8 @@ class _Jobs:
         for future in started:
             future.cancel()
         while wait(started, timeout=0).not_done:
-            if is_connect(self.spark):
-                self.spark.interruptTag(self.tag)
-            else:
-                self.spark.sparkContext.cancelJobsWithTag(self.tag)
+            self.tagged.cancel()
             wait(started, timeout=_CANCEL_EVERY_S)
-
-    def _tag_this_thread(self) -> None:
-        """Tags belong to threads."""
-        if is_connect(self.spark):
-            self.spark.addTag(self.tag)
-        else:
-            self.spark.sparkContext.addJobTag(self.tag)
 
 
 def _task(run: Callable[[Any], Any], piece: Any) -> Callable[[Batches], Batches]:
@@ -182,5 +172,5 @@ def _ends_the_run(error: Exception) -> bool:
 
 
 def _is_cancelled(error: Exception) -> bool:
-    """Whether a job did not fail but was stopped, in the words of Spark and of Connect."""
+    """Return True for the errors of Spark and of Connect that say that a job was cancelled."""
     return re.search(r"\[(SPARK_JOB_CANCELLED|OPERATION_CANCELED)\]", str(error)) is not None

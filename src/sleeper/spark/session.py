@@ -1,4 +1,4 @@
-"""Starts Spark on this machine, with the settings that Sleeper's pipelines want."""
+"""Starts Spark on this machine with the settings that Sleeper needs, or returns a driver's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 _MIB = 1 << 20
 _DRIVER_MIB_MIN, _DRIVER_MIB_MAX = 1024, 8192
-_TASK_ATTEMPTS = 4  # as on a cluster; local mode gives a task one attempt unless told
+_TASK_ATTEMPTS = 4  # as on a cluster; the default of local mode is one attempt
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def running_session() -> SparkSession | None:
-    """The session that this process has already, if any: its owner stops it, nobody else."""
+    """Return the session that this process has, if any; its owner stops it."""
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra, and slow to import
     except ImportError:
@@ -42,8 +42,8 @@ def local_session(
 ) -> SparkSession:
     """Start Spark in a Java process of our own; the caller stops the session.
 
-    A process has one Spark: when a session runs already, it is returned as it is
-    (`running_session` tells), unless it was asked for with another master or other settings.
+    A process has one Spark: a session that runs already (see `running_session`) is returned as it
+    is, unless another master or other settings are asked for.
 
     Args:
         environment: Read for JAVA_HOME, PATH and where caches go.
@@ -89,6 +89,24 @@ def local_session(
         variables["SPARK_LOCAL_DIRS"] = temp_folder
     with _launch_variables(variables):
         return builder.getOrCreate()
+
+
+def driver_session(name: str) -> SparkSession:
+    """Return the session of a driver, with the master and settings that it was started with.
+
+    For a driver that spark-submit, or a service in its place, has started.
+
+    Raises:
+        MissingExtra: pyspark is not there: neither Spark's own, nor installed.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError:
+        raise MissingExtra(
+            "a bulk import on Spark needs pyspark, which is not installed: start the driver by "
+            "spark-submit, or pip install 'sleeper-store[spark]'"
+        ) from None
+    return SparkSession.builder.appName(name).getOrCreate()
 
 
 def _check_settings(running: SparkSession, wanted: Mapping[str, str]) -> None:

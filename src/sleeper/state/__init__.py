@@ -1,4 +1,4 @@
-"""How the truth changes: a table's state, its transactions, its log and the optimistic commit.
+"""The state of a table, its transactions, the replay of its log, and the optimistic commit.
 
-Everything is computed from what is handed in; no module here knows which log it has.
+Results depend only on arguments; no module here depends on an adapter.
 """

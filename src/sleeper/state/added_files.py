@@ -1,7 +1,7 @@
-"""Files that a job has written become part of the table, once, or are given up.
+"""Commits new files of a job to a table, once, and discards them if the commit fails.
 
-Every commit of new files goes through here, because here it is made sure that no sweep of orphans
-has deleted them, or will before they are committed.
+Every commit of new files uses this module, because it checks that no sweep of orphans has deleted
+the files, or can delete them before the commit.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
 
-# A sweep deletes files of the whole orphan age. What lies between these shares and the whole is
-# time for a commit that is slow, and for a sweep that has listed files and not yet deleted them.
+# A sweep deletes files older than the orphan age. The difference to these shares of it is time for
+# a slow commit, and for a sweep that has listed files and not yet deleted them.
 _LOOK_AFTER_SHARE = 1 / 2
 _OLDEST_SHARE = 3 / 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepGuard:
-    """Refuses to commit files that a sweep of orphans may have deleted, or is about to.
+    """Refuses to commit files that a sweep of orphans may have deleted or may soon delete.
 
-    A job that began lately commits without a look at storage: its files are younger still.
+    For a job that began recently no file is checked, because its files are younger than the job.
 
     Attributes:
         files: The table's folder.
         started: When the job began, before its first file, by the storage's clock (aware, UTC).
-        orphan_age: How old a file must be that a sweep deletes.
+        orphan_age: The age from which on a sweep deletes files that no transaction names.
     """
 
     files: Objects
@@ -50,10 +50,10 @@ class SweepGuard:
     orphan_age: timedelta
 
     def check(self, filenames: Iterable[str], now: datetime) -> datetime:
-        """Look at each file, if the job began long ago, and return since when they were written.
+        """Check each file if the job began long ago; return a time before all were written.
 
         Raises:
-            NewFilesTooOld: a file is gone, or nearly as old as the orphan age.
+            NewFilesTooOld: a file was deleted, or is nearly as old as the orphan age.
             StorageFailed: the storage cannot be listed.
         """
         if now - self.started <= self.orphan_age * _LOOK_AFTER_SHARE:
@@ -66,15 +66,15 @@ class SweepGuard:
                 found = "is gone" if modified is None else f"was written at {modified}"
                 raise NewFilesTooOld(
                     f"{filename!r} {found}, and a sweep deletes files that no commit names once "
-                    f"they are {self.orphan_age} old. The job began at {self.started} and comes "
-                    f"to its commit at {now}: nothing was committed. Run it again, in smaller "
+                    f"they are {self.orphan_age} old. The job began at {self.started} and "
+                    f"commits at {now}: nothing was committed. Run it again, in smaller "
                     "jobs or with a larger sleeper.table.gc.orphan.age.minutes."
                 )
             written_since = min(written_since, modified)
         return written_since
 
     def _first_written(self, filename: str) -> datetime | None:
-        """When a file or its sketch was written, which comes first; None where one is gone."""
+        """Return when a file and its sketch were written, the earlier; None if one is missing."""
         wanted = {filename, paths.sketch_file(filename)}
         listed = self.files.listing(filename.removesuffix(".parquet"))
         found = {info.key: info.modified for info in listed if info.key in wanted}
@@ -91,19 +91,19 @@ def add_files(
 ) -> int | JobRecord:
     """Commit references to new files, and return the transaction's number.
 
-    Where the same job was committed meanwhile by somebody faster, return the record of that.
+    If another process has committed the same job in the meantime, return the record of that.
 
     Args:
-        references: Of files that are written and durable.
-        job: The job that wrote them; its work is done once.
+        references: References to files that are written and durable.
+        job: The job that wrote them; it is committed once.
         store: The table's state.
-        guard: Makes sure that the files are there and stay.
-        discard: Deletes the files; called when they are certainly not in the table.
+        guard: Checks that no sweep deletes the files.
+        discard: Deletes the files; called if they are certainly not in the table.
 
     Raises:
-        CommitRefused, CommitContended, StorageFailed: the table is as it was.
-        CommitUnknown: they may be in the table, so they stay where they are. The error names the
-            job id that finds out.
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: they may be in the table, so they are not deleted. The error names the job
+            id to run again.
     """
     try:
         since = guard.check((reference.filename for reference in references), store.time())
@@ -116,7 +116,7 @@ def add_files(
         assert done is not None
         return done
     except CommitUnknown as error:
-        raise type(error)(  # CommitOverwritten stays what it is
+        raise type(error)(  # CommitOverwritten is kept as it is
             f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
             f"command line --job-id {shlex.quote(job.job_id)}."
         ) from error
@@ -125,12 +125,36 @@ def add_files(
         raise
 
 
-def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
-    """Commit what a compaction job wrote, and return the state after it.
+def request_files(
+    references: Sequence[FileReference],
+    job: CommittedJob,
+    *,
+    store: StateStore,
+    guard: SweepGuard,
+    send: Callable[[AddFiles], None],
+) -> None:
+    """Have a committer commit references to new files.
+
+    Args:
+        references, job, store, guard: As for `add_files`.
+        send: Sends the transaction. Where that fails it may have been sent, so the files stay.
 
     Raises:
-        CommitRefused, CommitContended, StorageFailed: the table is as it was.
-        CommitUnknown: it may have been committed, so the file stays.
+        NewFilesTooOld: the files cannot be committed any more.
+        StorageFailed: the transaction may or may not have been sent. Run the job again.
+    """
+    since = guard.check((reference.filename for reference in references), store.time())
+    schema_id = store.state().schema_id
+    added = tuple(replace(reference, schema_id=schema_id) for reference in references)
+    send(AddFiles(references=added, job=job, written_since=since))
+
+
+def replace_files(transaction: ReplaceFiles, *, store: StateStore, guard: SweepGuard) -> TableState:
+    """Commit the output of a compaction job, and return the state after it.
+
+    Raises:
+        CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        CommitUnknown: it may have been committed, so the file is not deleted.
     """
     guard.check([transaction.output.filename], store.time())
     return store.commit(transaction)

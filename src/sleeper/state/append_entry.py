@@ -1,8 +1,8 @@
-"""The one commit loop: appends an entry to a log, built on all entries before it.
+"""The commit loop: appends an entry to a log, based on all entries before it.
 
-Every commit goes through it, of a table's transactions and of the table index. Each attempt
-catches up with the log, builds a body, and creates the next entry only if its number is still
-free. A writer that loses the race for a number starts again from the newer entries.
+Every commit uses it, for transactions of a table and for the table index. Each attempt reads the
+new entries of the log, builds a body, and creates the next entry only if its number is still
+free. A writer that loses the race for a number tries again, based on the newer entries.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from sleeper.ports.transaction_log import TransactionLog
 
 T = TypeVar("T")
 
-_SENDS = 3  # how often one entry is sent while storage does not say what became of it
+_SENDS = 3  # how often one entry is sent if storage does not confirm the result
 
 
 @dataclass(frozen=True, slots=True)
 class NextEntry(Generic[T]):
-    """What one attempt appends, and what the caller gets when it succeeds.
+    """The entry that one attempt appends, and the result for the caller.
 
     Attributes:
-        number: The entry's number: one more than the last that was read.
-        body: Its body, equal to no other writer's; None when there is nothing to append.
+        number: The entry's number: one more than the last one read.
+        body: Its body, different from any other writer's; None if there is nothing to append.
         result: What `append_entry` returns once the log holds the entry.
     """
 
@@ -42,13 +42,13 @@ class NextEntry(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitWording:
-    """How errors name an entry, and what they advise.
+    """Words of error messages about an entry.
 
     Attributes:
-        entry: What an entry is called, in front of its number.
+        entry: The word before the entry's number.
         when_contended: What to do after losing every race.
-        when_unknown: What to do when nobody knows whether the entry was written.
-        attempts_source: What sets the number of attempts.
+        when_unknown: What to do if it is unknown whether the entry was written.
+        attempts_source: The setting of the number of attempts.
     """
 
     entry: str
@@ -65,19 +65,19 @@ def append_entry(
     attempts: int,
     wording: CommitWording,
 ) -> T:
-    """Append what `build` makes, as often tried as `attempts` says, and return its result.
+    """Append the entry that `build` returns, in at most `attempts` attempts; return its result.
 
     Args:
         log: The log.
-        build: Catches up with the log and builds the next entry; called once an attempt. What
-            it raises ends the commit.
-        pause: Waits before another try; called with how many there were, from 0.
-        attempts: How many times to try when other writers take the number first.
-        wording: How errors name the entry.
+        build: Reads new entries of the log and builds the next one; called in each attempt. An
+            error that it raises ends the commit.
+        pause: Waits before another attempt; called with the number of attempts before, from 0.
+        attempts: Maximum number of attempts if other writers take the number first.
+        wording: Words of error messages.
 
     Raises:
         CommitContended: other writers were faster in every attempt. Nothing was written.
-        CommitUnknown: storage did not say what became of the entry.
+        CommitUnknown: storage did not confirm whether the entry was written.
         StorageFailed: storage failed. Nothing was written.
     """
     if attempts < 1:
@@ -93,8 +93,8 @@ def append_entry(
         if attempt + 1 < attempts:
             pause(attempt)
     raise CommitContended(
-        f"others were faster {attempts} times: {wording.entry} {entry.number} and those before "
-        f"it are theirs. Nothing was written. {wording.when_contended}"
+        f"other writers were faster in {attempts} attempts, the last time for {wording.entry} "
+        f"{entry.number}. Nothing was written. {wording.when_contended}"
     )
 
 
@@ -105,16 +105,16 @@ def _append(
     pause: Callable[[int], None],
     wording: CommitWording,
 ) -> bool:
-    """Append an entry; find out what became of it when the reply is lost.
+    """Append an entry; if the reply is lost, read the log to find out the result.
 
     Returns:
-        True when the entry holds `number`, False when another does.
+        True if `number` is our entry, False if it is another writer's.
 
     Raises:
-        StorageFull, StorageReadOnly: storage refused, and the entry is not there.
-        CommitUnknown: the entry may or may not be there, now or later.
+        StorageFull, StorageReadOnly: storage refused, and the entry was not written.
+        CommitUnknown: the entry may be written, now or later.
     """
-    certain = True  # every failure so far was a refusal: no request can still be on its way
+    certain = True  # every failure so far was a refusal: no request can still be executed later
     for send in range(_SENDS):
         if send:
             pause(send - 1)

@@ -1,7 +1,7 @@
 """Replays a table's log and commits transactions to it.
 
-A commit replays what others appended, applies its transactions to exactly the state that they
-will follow, and appends them by the commit loop in `append_entry`.
+A commit replays entries of other writers, applies its transactions to the newest state, and
+appends them by the commit loop in `append_entry`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _WORDING = CommitWording(
     entry="transaction",
     when_contended="Try again, or commit through one committer.",
     when_unknown=(
-        "Delete none of its files. When storage answers again, run it again with the same job "
-        "id: if it was committed, that is found out, and nothing is added."
+        "Do not delete its files. When storage answers again, run it again with the same job "
+        "id: if it was committed, nothing is added."
     ),
     attempts_source="sleeper.table.statestore.transactionlog.add.transaction.max.attempts",
 )
@@ -31,11 +31,11 @@ _WORDING = CommitWording(
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitted:
-    """What became of a group of transactions.
+    """The result of committing a group of transactions.
 
     Attributes:
-        state: The state after them, and after whatever others had appended before.
-        refusals: For each transaction, in order, why it was refused; None for a committed one.
+        state: The state after them, and after entries that other writers appended before.
+        refusals: For each transaction, in order, why it was refused; None if it was committed.
     """
 
     state: TableState
@@ -43,10 +43,10 @@ class GroupCommitted:
 
 
 def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
-    """Return the state after entry `number` of the log. What was committed is not judged again.
+    """Return the state after entry `number` of the log. Its transactions are not checked again.
 
     Raises:
-        DataDamaged: the entry does not follow on `state`, or changes what is not there.
+        DataDamaged: the entry does not follow `state`, or changes something that does not exist.
     """
     if number != state.number + 1:
         raise DataDamaged(
@@ -69,7 +69,7 @@ def replay(state: TableState, entries: Iterable[tuple[int, bytes]], schema: Sche
     """Return the state after `entries`, as a log's `read_after` yields them.
 
     Raises:
-        DataDamaged: an entry is missing, unreadable, or does not fit.
+        DataDamaged: an entry is missing, unreadable, or does not fit the state.
         FormatTooNew: a newer Sleeper wrote one of them.
     """
     for number, body in entries:
@@ -89,28 +89,28 @@ def commit_group(
     pause: Callable[[int], None],
     attempts: int = 10,
 ) -> GroupCommitted:
-    """Commit transactions in one entry, each checked against the state with those before it.
+    """Commit transactions in one entry; each is checked against the state after those before it.
 
-    A refused one is left out and gets its answer; the others are committed all the same.
-    Nothing is written when all are refused, or none has anything to change. An entry on a state
-    that does not know the table's schema sets it as well.
+    A refused transaction is left out, and its reason is in the result; the others are committed.
+    Nothing is written if all are refused, or none changes anything. If the state has no schema
+    yet, the entry also sets the table's schema.
 
     Args:
-        transactions: In the order they are to apply.
+        transactions: The transactions, in the order in which they are applied.
         log: The table's log.
-        known: Any state of the table; the newer, the less there is to replay.
-        schema: The table's.
-        now: The storage's time (aware, UTC); asked once for each round.
-        new_id: Makes a fresh entry id for each round.
-        pause: Waits before another try; called with how many there were, from 0.
-        attempts: How many rounds to try.
+        known: Any state of the table; a newer one has fewer entries to replay.
+        schema: The table's schema.
+        now: Returns the storage's time (aware, UTC); called once in each attempt.
+        new_id: Makes an entry id for each attempt.
+        pause: Waits before another attempt; called with the number of attempts before, from 0.
+        attempts: Maximum number of attempts.
 
     Raises:
-        CommitContended: others were faster in every round. Nothing was written.
-        CommitUnknown: storage did not say what became of the entry.
+        CommitContended: other writers were faster in every attempt. Nothing was written.
+        CommitUnknown: storage did not confirm whether the entry was written.
         StorageFailed: storage failed. Nothing was written.
         DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
-        BadRequest: a transaction holds a wrong value. Nothing was written.
+        BadRequest: a transaction has an invalid value. Nothing was written.
     """
 
     def build() -> NextEntry[GroupCommitted]:
@@ -166,7 +166,7 @@ def commit(
 def _apply_each(
     transactions: Sequence[Transaction], state: TableState, at: datetime
 ) -> tuple[TableState, tuple[Transaction, ...], tuple[CommitRefused | None, ...]]:
-    """Return the state after all that it accepts, those that change it, and the refusals."""
+    """Return the state after the accepted transactions, those that change it, and the refusals."""
     accepted: list[Transaction] = []
     refusals: list[CommitRefused | None] = []
     for transaction in transactions:

@@ -1,8 +1,8 @@
-"""Which ingest jobs a table has committed, so that a job that comes again adds nothing.
+"""The ingest jobs that a table has committed, so that a job that runs again adds nothing.
 
-A record is kept for the time that its job asked for, and until many entries have followed it: a
-clock that was wrong for a while forgets nothing. What counts as expired is decided by the
-transactions alone, never by the clock of whoever reads, so every replay of a log agrees.
+A record is kept for the time that its job requested, and until many entries have followed it, so
+that a clock that is wrong for a while does not delete records. Only times in transactions decide
+what has expired, not the clock of the reader, so every replay of a log gives the same result.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 _ENTRIES_MIN = 10_000  # a record is kept while fewer entries have followed it
-_RECENT_MIN = 64  # fold no smaller layer: copying it is cheaper than thinking about it
+_RECENT_MIN = 64  # a smaller layer is never folded: copying it is cheap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedJob:
-    """An ingest or bulk import job, as its own transaction names it.
+    """An ingest or bulk import job, as its transaction records it.
 
     Attributes:
-        job_id: Chosen by whoever asked for the job.
-        keep_until: How long the table remembers the id, at least (aware, UTC).
+        job_id: The id that the caller chose.
+        keep_until: Until when the table keeps the id, at least (aware, UTC).
         rows_read: Rows in its input.
-        rows_written: Rows in its data files, which filters and aggregations may have reduced.
+        rows_written: Rows in its data files; fewer if the table filters or aggregates.
     """
 
     job_id: str
@@ -32,7 +32,7 @@ class CommittedJob:
     rows_written: int
 
     def record(self, *, number: int, at: datetime, files: int) -> JobRecord:
-        """Return what a table remembers of it: committed as `number`, with so many files."""
+        """Return the table's record of it: committed as `number`, with `files` files."""
         return JobRecord(
             number=number,
             at=at,
@@ -45,15 +45,15 @@ class CommittedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """What a table remembers of a job that it has committed.
+    """A table's record of a committed job.
 
     Attributes:
         number: The transaction that made the job's rows visible.
-        at: When (aware, UTC).
-        keep_until: When the record may be forgotten, if enough entries have followed it.
+        at: When it was committed (aware, UTC).
+        keep_until: From when on the record may be dropped, if enough entries have followed it.
         rows_read: Rows in the job's input.
         rows_written: Rows in the data files that it added.
-        files: How many data files it added.
+        files: Number of data files that it added.
     """
 
     number: int
@@ -66,15 +66,15 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommittedJobs:
-    """The committed jobs of a table, by id. A value: `with_job` makes a new one.
+    """The committed jobs of a table, by id. Immutable: `with_job` makes a new value.
 
     Two layers keep `with_job` cheap: a large one that versions share, and a small one that is
-    copied. The small one is folded into the large one when its length passes the square root
-    of the other's.
+    copied. The small one is folded into the large one when its length exceeds the square root
+    of the large one's.
 
     Attributes:
-        last: The job that was committed last. Records whose time is over when it was committed
-            are forgotten, if enough entries lie between. None while there was no job.
+        last: The job that was committed last. Records that had expired when it was committed
+            are dropped, if enough entries followed them. None if there was no job.
     """
 
     last: JobRecord | None = None
@@ -88,12 +88,12 @@ class CommittedJobs:
         return cls(max(by_id.values(), key=lambda each: each.number, default=None), by_id)
 
     def find(self, job_id: str) -> JobRecord | None:
-        """Return what is remembered of a job; None when it was never committed, or forgotten."""
+        """Return the record of a job; None if it was never committed, or its record was dropped."""
         record = self._recent.get(job_id) or self._folded.get(job_id)
         return record if record is not None and self._is_kept(record) else None
 
     def with_job(self, job_id: str, record: JobRecord) -> CommittedJobs:
-        """Return these with one more, the last, and without those that expired before it."""
+        """Return the jobs with one more, the last, and without those that expired before it."""
         recent = {**self._recent, job_id: record}
         added = CommittedJobs(record, self._folded, recent)
         if len(recent) < _RECENT_MIN or len(recent) ** 2 < len(self._folded):
@@ -101,7 +101,7 @@ class CommittedJobs:
         return CommittedJobs(record, dict(added.records()))
 
     def records(self) -> Iterator[tuple[str, JobRecord]]:
-        """Yield (job id, record) of every job that is remembered."""
+        """Yield (job id, record) of every recorded job."""
         for job_id, record in {**self._folded, **self._recent}.items():
             if self._is_kept(record):
                 yield job_id, record

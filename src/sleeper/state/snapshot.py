@@ -1,7 +1,7 @@
-"""A whole state as three Parquet files, and back.
+"""Encodes a state as three Parquet files, and decodes it.
 
-Every page carries a checksum, so a damaged snapshot is noticed, and an older one or the log
-can take its place.
+Every page has a checksum, so a damaged snapshot is detected, and an older one or the log is used
+instead.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from sleeper.state.value_json import (
 FORMAT = 1
 JOBS = "jobs.parquet"
 PARTITIONS = "partitions.parquet"
-FILES = "files.parquet"  # the last part, by which a snapshot counts
+FILES = "files.parquet"  # the last part, which completes a snapshot
 
 _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
-_AT_KEY = b"sleeper.transaction.at"  # not there in snapshots of older versions
-_CLAIMS_KEY = b"sleeper.claims"  # JSON; not there where no job of a known owner has claims
-_SWEPT_KEY = b"sleeper.swept.before"  # not there where no orphans were ever swept
-_SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; not there in snapshots of older versions
-_MERGED_KEY = b"sleeper.partitions.merged"  # JSON; not there where no leaves were ever merged
+_AT_KEY = b"sleeper.transaction.at"  # missing in snapshots of older versions
+_CLAIMS_KEY = b"sleeper.claims"  # JSON; missing if no job with a known owner has claims
+_SWEPT_KEY = b"sleeper.swept.before"  # missing if no sweep of orphans has run
+_SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; missing in snapshots of older versions
+_MERGED_KEY = b"sleeper.partitions.merged"  # JSON; missing if no leaves were merged
 
 _INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
 
@@ -71,7 +71,7 @@ _PARTITIONS_SCHEMA = pa.schema(
 
 
 def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
-    """Write a state as Parquet, in the order in which the parts must be stored."""
+    """Return a state as Parquet files, in the order in which the parts must be stored."""
     times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
     at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
     merged_into = dict(state.partitions.merged) if state.partitions else {}
@@ -91,15 +91,15 @@ def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
 
 
 def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) -> TableState:
-    """Read back the state that snapshot `number` holds.
+    """Decode the state of snapshot `number`.
 
     Args:
         number: The snapshot's transaction number.
-        load: Returns the part of a name.
+        load: Returns the part with a name.
         schema: The table's.
 
     Raises:
-        DataDamaged: a part is not what `snapshot_parts` wrote; the message names it.
+        DataDamaged: a part cannot be decoded; the message names it.
         FormatTooNew: a newer Sleeper wrote it.
     """
     jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
@@ -132,7 +132,7 @@ def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = 
 
 
 class _Columns:
-    """A part's columns, each decoded when it is asked for: never all of them twice in memory."""
+    """The columns of a part, each decoded at its use, so that not all are in memory twice."""
 
     def __init__(self, parquet: Any) -> None:
         self._parquet = parquet
@@ -153,7 +153,7 @@ def _from_parquet(
     where = f"part {name!r} of snapshot {number}"
     body = load(name)
     try:
-        # Not read_table: it imports pandas, and reads in chunks that would have to be joined.
+        # Not read_table, which imports pandas and reads in chunks that would have to be joined.
         parquet = pq.ParquetFile(
             pa.BufferReader(body), pre_buffer=False, page_checksum_verification=True
         )
@@ -171,15 +171,15 @@ def _from_parquet(
         return read(table)
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
         raise DataDamaged(
-            f"{where} is damaged: {error}. Remove that snapshot: an older one, or the "
-            "transaction log, holds the same."
+            f"{where} is damaged: {error}. Delete that snapshot: an older one, or the "
+            "transaction log, has the same state."
         ) from error
 
 
 def _check_size(parquet: pq.ParquetFile, size_bytes: int) -> None:
-    """Make sure that the pages will take no more memory than names and counts can explain.
+    """Check that decompressed pages are not larger than plausible for a snapshot.
 
-    Real snapshots are compressed to about a tenth, and to a hundredth where all names are alike.
+    Real snapshots are compressed to about a tenth, and to a hundredth if all names are similar.
     """
     groups = [parquet.metadata.row_group(n) for n in range(parquet.metadata.num_row_groups)]
     inflated = sum(group.total_byte_size for group in groups)
@@ -246,7 +246,7 @@ def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:
 def _partitions_of(table: pa.Table, schema: Schema) -> PartitionTree | None:
     regions = RegionJson(schema)
     *columns, limits = (table.column(name).to_pylist() for name in _PARTITIONS_SCHEMA.names)
-    limits = json.loads(f"[{','.join(limits)}]")  # one call takes half the time of one each
+    limits = json.loads(f"[{','.join(limits)}]")  # one call takes half the time of one for each
     partitions = {
         partition_id: Partition(
             partition_id=partition_id,

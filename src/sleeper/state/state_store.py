@@ -1,7 +1,7 @@
-"""Where a table's state is read and changed: the port, and the store on a transaction log.
+"""The state store of a table: its interface, and the implementation by a transaction log.
 
-A store holds the newest state it has seen. It asks nothing by itself: no polling, no thread,
-so a table that nobody uses costs nothing.
+A store caches the newest state that it has read. It has no thread and does not poll, so a table
+that is not used makes no requests.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Plan = TypeVar("Plan")
 
 
 class StateStore(Protocol):
-    """The truth about one table: read at any time, changed by transactions alone."""
+    """The state of one table: read at any time, changed by transactions only."""
 
     def state(self) -> TableState:
-        """Return the state as it was last seen; it may be old. Reads storage only at first."""
+        """Return the cached state, which may be old. Reads storage only at the first call."""
         ...
 
     def refresh(self) -> TableState:
@@ -41,10 +41,10 @@ class StateStore(Protocol):
         ...
 
     def time(self) -> datetime:
-        """Return what time it is for this table (aware, UTC), by the clock of the storage.
+        """Return the current time (aware, UTC) by the clock of the storage.
 
-        Never before its last entry. For whoever changes the table: storage is asked for its time,
-        which costs a small write, once a process and ten minutes.
+        It is never before the table's last entry. For writers: storage is asked for its time by
+        a small write, at most once in ten minutes in a process.
 
         Raises:
             ClockTooFarAhead: the clock of this machine is too far ahead of the storage's.
@@ -55,7 +55,7 @@ class StateStore(Protocol):
     def dates_stored_before(self, time: datetime) -> datetime:
         """Return a date: every entry that is dated before it was stored before `time`.
 
-        By the clock of the storage: a writer may date its entry and store it much later.
+        By the clock of the storage: a writer may store its entry much later than it dated it.
         """
         ...
 
@@ -63,7 +63,7 @@ class StateStore(Protocol):
         """Return the state after transaction `number`; 0 is before the first.
 
         Raises:
-            VersionNotFound: there is no such transaction yet, or its state is kept no longer.
+            VersionNotFound: there is no such transaction yet, or its state is no longer kept.
         """
         ...
 
@@ -71,14 +71,14 @@ class StateStore(Protocol):
         """Commit one transaction and return the state after it.
 
         Raises:
-            CommitRefused: the newest state forbids it. Nothing was written.
+            CommitRefused: the newest state does not allow it. Nothing was written.
             CommitContended, StorageFailed: nothing was written; try again.
             CommitUnknown: it may have been committed.
         """
         ...
 
     def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
-        """Commit all that are not refused, in order, all at once.
+        """Commit all transactions that are not refused, in order, in one entry.
 
         Raises:
             CommitContended, StorageFailed: nothing was written; try again.
@@ -89,13 +89,14 @@ class StateStore(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRule:
-    """When a committing store writes a snapshot, so that opening a table stays quick.
+    """When a committing store writes a snapshot, so that opening a table stays fast.
 
     Attributes:
-        entries_min: Never before as many entries follow the last snapshot.
-        changed_share: From then on, when 1 in so many references has changed. A snapshot
-            costs in proportion to the table, so a large table has them less often.
-        entries_max: Always when as many entries follow the last one.
+        entries_min: Minimum number of entries after the last snapshot.
+        changed_share: From then on, a snapshot is written when 1 in `changed_share` references
+            has changed. The cost of a snapshot is proportional to the table, so a large table
+            gets them less often.
+        entries_max: A snapshot is always written after so many entries.
     """
 
     entries_min: int = 100
@@ -106,22 +107,22 @@ class SnapshotRule:
 class TransactionLogStateStore:
     """A `StateStore` on a log and snapshots. Safe for many threads of one process.
 
-    Commits of one store wait for each other; readers never wait for a commit.
+    Commits of one store run one after the other; readers never wait for a commit.
 
     Args:
         log: The table's log.
-        snapshots: Its snapshots. One that is damaged is passed over for an older one.
-        schema: The table's.
+        snapshots: Its snapshots. If one is damaged, an older one is used.
+        schema: The table's schema.
         now: The local clock (aware, UTC).
-        storage_time: The clock of the storage, by which entries are dated; `now` without it.
-        new_id: Makes a fresh id for each log entry.
-        pause: Waits after a lost race; called with how many were lost before.
-        attempts: How many races one commit may lose.
+        storage_time: The clock of the storage, which dates entries; `now` without it.
+        new_id: Makes an id for each log entry.
+        pause: Waits after a lost race; called with the number of races lost before.
+        attempts: Maximum number of attempts of one commit.
         snapshot_rule: When to write snapshots.
 
     Attributes:
-        snapshot_failure: Why the last snapshot could not be written, if it could not. A commit
-            does not fail for that.
+        snapshot_failure: Why the last snapshot could not be written; None if it was. The commit
+            succeeds anyway.
     """
 
     def __init__(
@@ -150,27 +151,27 @@ class TransactionLogStateStore:
         self._held: TableState | None = None
         self._seen = now()
         self._loading, self._swapping, self._committing = Lock(), Lock(), Lock()
-        # Guarded by _committing: what a snapshot would save the next one to open the table.
+        # Guarded by _committing: how much has changed since the last snapshot.
         self._snapshot_number, self._changed = 0, 0
         self._measured = TableState.empty()
 
     def state(self) -> TableState:
-        """Return the newest state that this store has seen, without a look at storage."""
+        """Return the cached state without reading storage."""
         return self._held or self._load_once()
 
     def refresh(self) -> TableState:
-        """Catch up with the log and return the state. Nothing new costs one look."""
+        """Replay new entries and return the state. Without new entries this costs one read."""
         if self._held is None:
             return self._load_once()
         return self._hold(self._caught_up(self._recent()))
 
     def time(self) -> datetime:
-        """Return the storage's time, or the last entry's where that is later."""
+        """Return the storage's time, or the last entry's if that is later."""
         now, last = self._storage_time(), self.state().at
         return now if last is None else max(now, last)
 
     def dates_stored_before(self, time: datetime) -> datetime:
-        """Ask the log when its entries were stored."""
+        """Find out from the log when its entries were stored."""
         return dates_stored_before(time, self.refresh(), self._log, self._schema)
 
     def at(self, number: int) -> TableState:
@@ -197,7 +198,7 @@ class TransactionLogStateStore:
     def _first_readable(self, unreadable: int, newest: TableState) -> int:
         """Return the first version after an unreadable one that has all of its files.
 
-        By bisection: the collector takes the files of older versions first.
+        By bisection, because the garbage collector deletes the files of older versions first.
         """
         low, high = unreadable, newest.number
         while high - low > 1:
@@ -209,19 +210,19 @@ class TransactionLogStateStore:
         return high
 
     def _version(self, number: int, newest: TableState) -> TableState:
-        """Return the state after a transaction, whether its files are still there or not."""
+        """Return the state after a transaction, even if its files were deleted."""
         before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
         entries = takewhile(lambda entry: entry[0] <= number, self._log.read_after(before.number))
         found = before if before.number == number else replay(before, entries, self._schema)
         if found.number != number:
             raise VersionNotFound(
-                f"the table's state at transaction {number} is kept no longer: the log ends at "
-                f"{found.number} there. Ask for a later one, up to {newest.number}."
+                f"the table's state at transaction {number} is no longer kept: the log ends at "
+                f"{found.number} there. Request a later one, up to {newest.number}."
             )
         return found
 
     def commit(self, transaction: Transaction) -> TableState:
-        """Commit one transaction (the port says the rest)."""
+        """Commit one transaction (see the interface)."""
         done = self.commit_group((transaction,))
         (refusal,) = done.refusals
         if refusal is not None:
@@ -229,7 +230,7 @@ class TransactionLogStateStore:
         return done.state
 
     def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
-        """Commit all that are not refused, in one entry; then write a snapshot if one is due."""
+        """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
         with self._committing:
             self.state()
             known = self._recent()
@@ -264,7 +265,7 @@ class TransactionLogStateStore:
             return self._hold(loaded)
 
     def _load(self) -> tuple[TableState, TableState]:
-        """Return the newest state that a snapshot holds, and the state at the log's end."""
+        """Return the state of the newest readable snapshot, and the state at the log's end."""
         numbers = self._snapshots.numbers()
         before, damage = self._snapshot(numbers)
         loaded = replay(before, self._log.read_after(before.number), self._schema)
@@ -278,7 +279,7 @@ class TransactionLogStateStore:
     def _snapshot(
         self, numbers: Sequence[int], up_to: int | None = None
     ) -> tuple[TableState, Exception | None]:
-        """Return the newest state that a snapshot holds, and the damage that was passed over."""
+        """Return the state of the newest readable snapshot, and the first damage of newer ones."""
         damage: Exception | None = None
         for number in self._newest_first(numbers, up_to):
             try:
@@ -303,15 +304,15 @@ class TransactionLogStateStore:
             return self._reload_past_corrupt_entry(known)
 
     def _reload_past_corrupt_entry(self, known: TableState) -> TableState:
-        """Start again from a snapshot beyond the entry that could not be read, if there is one."""
+        """Load a snapshot that is newer than the unreadable entry, if there is one."""
         _, loaded = self._load()
         return loaded if loaded.number > known.number else known
 
     def _recent(self) -> TableState:
-        """Return the held state, or a newer one if storage was not looked at for long.
+        """Return the cached state, or a newer one if storage was not read for a long time.
 
-        Entries that snapshots cover may be deleted some time after. A store that slept longer
-        would find nothing after its own state, and take the log's gap for its end.
+        Entries before a snapshot may be deleted after some time. A store that did not read for
+        longer would find no entry after its state, and take the gap for the log's end.
         """
         held = self.state()
         at = self._now()
@@ -336,9 +337,9 @@ class TransactionLogStateStore:
             return
         try:
             self._save_snapshot(state)
-        except Exception as error:  # noqa: BLE001 - the commit has happened, and must be told
+        except Exception as error:  # noqa: BLE001 - the commit has succeeded, and must be reported
             self.snapshot_failure = error
-            self._snapshot_number = state.number  # no other try for `entries_min` entries
+            self._snapshot_number = state.number  # no other attempt for `entries_min` entries
 
     def _is_due(self, state: TableState) -> bool:
         entries = state.number - self._snapshot_number
@@ -357,7 +358,7 @@ class TransactionLogStateStore:
         self._snapshot_number, self._changed = state.number, 0
         self._measured = folded
         self.snapshot_failure = None
-        with self._swapping:  # from here on changes are made to the folded files, and measured so
+        with self._swapping:  # later changes are based on the folded files
             if self._held is not None and self._held.number == folded.number:
                 self._held = folded
 
@@ -365,7 +366,7 @@ class TransactionLogStateStore:
 def commit_planned(
     store: StateStore, plan: Callable[[TableState], tuple[Plan, Transaction | None]]
 ) -> tuple[Plan, TableState]:
-    """Plan a transaction from the newest state and commit it; plan again when it is refused.
+    """Plan a transaction from the newest state and commit it; plan again if it is refused.
 
     Args:
         store: The table's state.
@@ -375,7 +376,7 @@ def commit_planned(
         The plan that was committed, and the state after it.
 
     Raises:
-        CommitRefused, CommitContended: others changed the same each time; try again.
+        CommitRefused, CommitContended: other writers changed the same in every attempt; try again.
         CommitUnknown: it may have been committed.
     """
     for attempt in range(1, _PLANS_MAX + 1):
@@ -385,14 +386,14 @@ def commit_planned(
             return planned, state
         try:
             return planned, store.commit(transaction)
-        except CommitRefused:  # somebody else was faster
+        except CommitRefused:  # another writer was faster
             if attempt == _PLANS_MAX:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
 
 def _change(before: FileReferences, after: FileReferences) -> int:
-    """Estimate how many references differ; an index that was folded meanwhile tells less."""
+    """Estimate how many references differ; too low if the files were folded in between."""
     return max(
         abs(after.reference_count - before.reference_count),
         after.overlay_size - before.overlay_size,

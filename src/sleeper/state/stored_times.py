@@ -1,6 +1,6 @@
-"""When entries of a log were stored, which is not always when they are dated.
+"""Finds out when entries of a log were stored, which may be later than their dates.
 
-A writer looks at the time, then creates its entry. If it is stopped in between, the entry is dated
+A writer reads the time, then creates its entry. If it is stopped in between, the entry is dated
 too early: the version before it was the newest one for longer than the date says.
 """
 
@@ -21,9 +21,9 @@ def dates_stored_before(
 ) -> datetime:
     """Return a date: every entry that is dated before it was stored before `time`.
 
-    Dates of entries ascend, and so do the times at which they were stored. So the last entry that
-    was stored before `time` says it. One look at the log where that is the newest one; else twice
-    as many as the number of entries since has binary digits, and one entry is read.
+    Dates of entries ascend, and so do the times at which they were stored. So the date of the last
+    entry that was stored before `time` is the result. This costs one request if that is the newest
+    entry; else about 2 log2(n) requests for n entries since then, and one entry is read.
 
     Args:
         time: By the clock of the storage.
@@ -47,7 +47,7 @@ def dates_stored_before(
 
 
 def last_stored_before(time: datetime, newest: int, log: TransactionLog) -> int:
-    """Return the number of the last entry that was stored before `time`; 0 where none is known.
+    """Return the number of the last entry that was stored before `time`; 0 if none is known.
 
     An entry whose time is unknown counts as stored later.
     """

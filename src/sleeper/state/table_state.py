@@ -1,4 +1,4 @@
-"""The whole truth about a table at one transaction number, and the form of what changes it."""
+"""The state of a table after one transaction, and the base class of transactions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _ENTRY_GAP = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table's partitions, files and committed jobs. A value: transactions make new ones.
+    """A table's partitions, files and committed jobs. Immutable: transactions make new states.
 
     Attributes:
-        number: The transaction it follows; 0 before the first.
+        number: The number of the last transaction; 0 before the first.
         partitions: The partition tree; None until it is initialised.
-        files: Every file the table tracks, by reference, and those that wait for collection.
-        jobs: The ingest jobs that it has committed.
-        claims: Who runs the compaction jobs that have claimed files, by job id; jobs that
-            claimed theirs before claims had owners are not in it.
-        at: When its entry was written, by the storage's clock (aware, UTC); None before the
+        files: References to files, and unreferenced files that are not yet deleted.
+        jobs: The committed ingest jobs.
+        claims: Owners of compaction jobs that have claimed files, by job id; without jobs whose
+            claims were made by versions without owners.
+        at: When the last entry was written, by the storage's clock (aware, UTC); None before the
             first, and for a snapshot that an older version wrote.
-        swept_before: Files written before this time may have been swept, unless they are in the
-            table; None while no orphan was ever swept.
-        schemas: The table's schemas by id; empty until a version that keeps them has committed.
+        swept_before: A sweep may have deleted files written before this time that are not in the
+            table; None if no sweep has run.
+        schemas: The table's schemas by id; empty until a version that stores them has committed.
 
     Source: rule STS-10.
     """
@@ -54,11 +54,11 @@ class TableState:
 
     @property
     def schema_id(self) -> int:
-        """The id of the newest schema; where there is none yet, that of the one to come."""
+        """The id of the newest schema, or of the first one if there is none yet."""
         return max(self.schemas, default=1)
 
     def next_entry_time(self, storage_time: datetime) -> datetime:
-        """Return the time of the next entry: the storage's, but always after the last entry's."""
+        """Return the time of the next entry: the storage's time, but after the last entry's."""
         return storage_time if self.at is None else max(storage_time, self.at + _ENTRY_GAP)
 
     @property
@@ -79,7 +79,7 @@ class TableState:
         """Return one partition.
 
         Raises:
-            PartitionNotFound: the tree has none of this id.
+            PartitionNotFound: the tree has no partition with this id.
         """
         return self.tree.partition(partition_id)
 
@@ -88,7 +88,7 @@ class TableState:
         return tuple(self.partitions.leaves()) if self.partitions else ()
 
     def references(self) -> list[FileReference]:
-        """Return every reference, by filename, then partition. For reports: it makes them all."""
+        """Return every reference, by filename, then partition. It makes all objects."""
         references = (
             reference
             for partition_id in self.files.partition_ids()
@@ -101,7 +101,7 @@ class TableState:
         return [reference for reference in self.references() if reference.job_id is None]
 
     def filenames_by_partition(self) -> dict[str, tuple[str, ...]]:
-        """Return what each partition references; a partition without files has no entry."""
+        """Return the names of files by partition; a partition without files has no entry."""
         files = self.files
         return {
             partition_id: tuple(ref.filename for ref in references)
@@ -111,26 +111,26 @@ class TableState:
 
     @property
     def has_no_files(self) -> bool:
-        """True when no file is tracked, not even one that waits for collection."""
+        """True if no file is tracked, referenced or not."""
         return not self.files.reference_count and next(self.files.unreferenced(), None) is None
 
     def unreferenced_before(self, before: datetime) -> Iterator[str]:
-        """Yield the files whose last reference went strictly before a time: garbage by then."""
+        """Yield the files that lost their last reference strictly before a time."""
         return (filename for filename, _ in self.files.unreferenced(before))
 
     def unreferenced_up_to(self, limit: int) -> tuple[list[tuple[str, datetime]], bool]:
-        """Return at most `limit` files that wait for collection, and whether there are more.
+        """Return at most `limit` unreferenced files, and whether there are more.
 
-        Each comes with the time at which its last reference went (rules FRF-6, FRF-7).
+        Each has the time at which it lost its last reference (rules FRF-6, FRF-7).
         """
         found = list(islice(self.files.unreferenced(), limit + 1))
         return found[:limit], len(found) > limit
 
     def is_assigned(self, job_id: str, partition_id: str, filenames: Iterable[str]) -> bool:
-        """Tell whether every one of these references is claimed by this job (rule STS-11).
+        """Return whether every one of these references is claimed by this job (rule STS-11).
 
         Raises:
-            FileReferenceNotFound: the partition does not reference one of them (any longer).
+            FileReferenceNotFound: the partition does not reference one of them, or no longer.
             FileReferenceAssignedToJob: another job has claimed one of them.
         """
         assigned = True
@@ -147,7 +147,7 @@ class TableState:
         return assigned
 
     def missing_reference(self, filename: str, partition_id: str) -> str:
-        """Say for an error message that a partition lacks a reference, and who has it."""
+        """Return text for errors: a partition lacks a reference, and which partitions have it."""
         return (
             f"partition {partition_id!r} does not reference {filename!r}; "
             f"{self.whereabouts(filename)}. The job was planned from an older state: "
@@ -155,7 +155,7 @@ class TableState:
         )
 
     def whereabouts(self, filename: str) -> str:
-        """Say for an error message what the table knows of a file."""
+        """Return text for errors: which partitions reference a file."""
         if not self.files.is_tracked(filename):
             return "the table does not track it"
         partition_ids = [repr(ref.partition_id) for ref in self.files.references_to(filename)]
@@ -165,10 +165,10 @@ class TableState:
 
 
 class Transaction(ABC):
-    """One change of a table's state. All of it happens, or none.
+    """One atomic change of a table's state.
 
-    A writer calls `apply`: it checks, then folds. Replay calls `fold` alone, because an entry that
-    was committed is part of the table's history, whatever later versions would refuse.
+    A writer calls `apply`, which checks and then folds. Replay calls only `fold`, because a
+    committed entry is part of the table's history, even if a later version would refuse it.
     """
 
     __slots__ = ()
@@ -183,19 +183,19 @@ class Transaction(ABC):
 
     @abstractmethod
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Return the state after this change, without a judgement of it.
+        """Return the state after this change, without checking it.
 
-        `state.number` is already the number of the entry that carries the transaction, and
-        stays as it is: an entry may carry many. A transaction that has nothing to change
-        returns `state` itself, and is never written to the log.
+        `state.number` is already the number of the transaction's entry and is not changed: an
+        entry may contain many transactions. A transaction that changes nothing returns `state`
+        itself, and is never written to the log.
 
         Args:
-            state: What the change is made to.
+            state: The state before the change.
             at: When its entry was written (aware, UTC).
 
         Raises:
-            LookupError, ValueError: no state could follow, as something that is changed is not
-                there. It never happens after `check`.
+            LookupError, ValueError: something to change does not exist. This never happens
+                after `check`.
         """
 
     def apply(self, state: TableState, at: datetime) -> TableState:

@@ -1,7 +1,7 @@
-"""Log entries and their JSON, format version 1.
+"""Encodes log entries as JSON, format version 1, and decodes them.
 
-Type names are upstream's (rule STS-12), and so are the names of fields that upstream has.
-Nothing is written that could not be read back: a wrong value stops its writer, not its readers.
+Names of types are upstream's (rule STS-12), and so are names of fields that upstream has. Entries
+are decoded again before they are written, so an invalid value fails its writer, not readers.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ _NO_ENTRY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """What one number of a table's log holds.
+    """One entry of a table's log.
 
     Attributes:
-        entry_id: Fresh for every attempt to append, so that a writer knows its own entry.
-        at: When it was written, by the storage's clock (aware, UTC): after the entry before it.
-        transactions: In the order they are applied; each was accepted by its writer.
+        entry_id: New in every attempt to append, so that a writer recognises its own entry.
+        at: When it was written, by the storage's clock (aware, UTC): after the previous entry.
+        transactions: In the order in which they are applied; each was checked by its writer.
     """
 
     entry_id: str
@@ -82,10 +82,10 @@ class LogEntry:
 
 
 def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
-    """Write an entry as UTF-8 JSON.
+    """Encode an entry as UTF-8 JSON.
 
     Raises:
-        BadRequest: a transaction holds a value that could not be read back.
+        BadRequest: a transaction has a value that cannot be decoded again.
     """
     try:
         document = {
@@ -99,12 +99,12 @@ def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
     except (TypeError, ValueError, LookupError, AttributeError, DataDamaged) as error:
         raise BadRequest(f"a transaction cannot be written to the log: {error}") from error
     if not equal:
-        raise BadRequest("a transaction cannot be written to the log: it would read back changed")
+        raise BadRequest("a transaction cannot be written to the log: it decodes differently")
     return body
 
 
 def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
-    """Read what `encode_entry` wrote.
+    """Decode an entry that `encode_entry` encoded.
 
     Args:
         body: The entry.
@@ -113,7 +113,7 @@ def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
-        DataDamaged: it is no entry.
+        DataDamaged: it is not an entry.
     """
     try:
         document = json.loads(body)
@@ -130,14 +130,14 @@ def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
         raise
     except _NO_ENTRY as error:
         raise DataDamaged(
-            f"{where} is no log entry: {error}. Restore it from a copy of the table's state."
+            f"{where} is not a log entry: {error}. Restore it from a copy of the table's state."
         ) from error
 
 
 def _check_types(transactions: list[dict[str, Any]], where: str) -> None:
     """Raise FormatTooNew for a type of transaction that only a newer Sleeper knows.
 
-    It is no damage: a reader that went on from a later snapshot would ignore what it does.
+    It must not be reported as damage: a reader would continue from a later snapshot and ignore it.
     """
     for document in transactions:
         name = read(document, "type", str)
@@ -158,18 +158,18 @@ def _unknown_format(found: object, where: str) -> SleeperError:
 
 
 def transaction_to_json(transaction: Transaction, schema: Schema) -> dict[str, Any]:
-    """Write one transaction as a JSON object with its type."""
+    """Return one transaction as a JSON object with its type."""
     for name, (kind, to_json, _) in _TYPES.items():
         if type(transaction) is kind:
             return {"type": name, **to_json(transaction, schema)}
-    raise TypeError(f"{type(transaction).__name__} is no transaction of the log")
+    raise TypeError(f"{type(transaction).__name__} is not a transaction of the log")
 
 
 def transaction_from_json(document: Document, schema: Schema) -> Transaction:
-    """Read what `transaction_to_json` wrote.
+    """Decode a transaction that `transaction_to_json` returned.
 
     Raises:
-        ValueError, TypeError, LookupError: it is no transaction.
+        ValueError, TypeError, LookupError: it is not a transaction.
     """
     _, _, from_json = _TYPES[read(document, "type", str)]
     transaction: Transaction = from_json(document, schema)

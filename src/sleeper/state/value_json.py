@@ -1,6 +1,6 @@
-"""References, partitions and times as JSON, for transactions and snapshots; strict when read.
+"""Encodes references, partitions and times as JSON, for transactions and snapshots; decodes them.
 
-Every reader raises TypeError, ValueError or LookupError for what its writer would not write.
+Decoders are strict: they raise TypeError, ValueError or LookupError for invalid values.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
 
-_YEAR_MAX = 9000  # later than that, a time plus a delay may be none that Python knows
+_YEAR_MAX = 9000  # a later time plus a delay may be out of Python's range
 
 Document = Mapping[str, Any]
 T = TypeVar("T")
 
 
 def references_to_json(references: Iterable[FileReference]) -> list[dict[str, Any]]:
-    """Write references, all but the time of their last change, which the state sets itself."""
+    """Encode references without the time of their last change, which the state sets."""
     return [reference_to_json(reference) for reference in references]
 
 
 def _file_to_json(reference: FileReference) -> dict[str, Any]:
-    """Write what is known of the file itself."""
+    """Encode the attributes of the file itself."""
     first, last = reference.first_key, reference.last_key
     document = {
         "sizeBytes": reference.size_bytes,
@@ -42,7 +42,7 @@ def _file_to_json(reference: FileReference) -> dict[str, Any]:
 
 
 def reference_to_json(reference: FileReference) -> dict[str, Any]:
-    """Write one reference; flags are left out where they are as usual."""
+    """Encode one reference; flags with their usual value are left out."""
     document: dict[str, Any] = {
         "filename": reference.filename,
         "partitionId": reference.partition_id,
@@ -58,12 +58,12 @@ def reference_to_json(reference: FileReference) -> dict[str, Any]:
 
 
 def references_from_json(document: Document, name: str) -> tuple[FileReference, ...]:
-    """Read the list of references called `name`."""
+    """Decode the list of references called `name`."""
     return tuple(reference_from_json(entry) for entry in read_list(document, name, dict))
 
 
 def reference_from_json(document: Document) -> FileReference:
-    """Read what `reference_to_json` wrote."""
+    """Decode one reference."""
     return FileReference(
         filename=checked_data_file(read(document, "filename", str)),
         partition_id=read(document, "partitionId", str),
@@ -92,14 +92,14 @@ def _optional_key(document: Document, name: str) -> str | None:
 def data_files_from_json(
     document: Document, name: str, *, optional: bool = False
 ) -> tuple[str, ...]:
-    """Read the list of data files called `name`."""
+    """Decode the list of data files called `name`."""
     return tuple(map(checked_data_file, read_list(document, name, str, optional=optional)))
 
 
 def checked_data_file(name: str) -> str:
-    """Return `name` if a data file of the table may have it.
+    """Check that `name` may be a data file of the table, and return it.
 
-    A name in the log must not lead to log entries, to other tables, or out of the instance.
+    A name in the log must not refer to log entries, other tables, or paths outside the instance.
     """
     if not may_be_data_file(name):
         raise ValueError(
@@ -109,9 +109,9 @@ def checked_data_file(name: str) -> str:
 
 
 class RegionJson:
-    """Writes and reads the regions of one table: [min, max] for each row key field, in order.
+    """Encodes and decodes the regions of one table: [min, max] for each row key field, in order.
 
-    Neighbours share their bounds, so each bound is read once.
+    Neighbours share their bounds, so each bound is decoded once.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -119,14 +119,14 @@ class RegionJson:
         self._bounds: list[dict[Any, Any]] = [{None: None} for _ in self._fields]
 
     def write(self, region: Region) -> list[list[Any]]:
-        """Write one region."""
+        """Encode one region."""
         return [
             [value_to_json(kind, key_range.min), value_to_json(kind, key_range.max)]
             for (_, kind), key_range in zip(self._fields, region.ranges, strict=True)
         ]
 
     def read(self, limits: list[Any]) -> Region:
-        """Read what `write` wrote."""
+        """Decode one region."""
         ranges = []
         for (field, _), bounds, pair in zip(self._fields, self._bounds, limits, strict=True):
             for bound in pair:
@@ -140,13 +140,13 @@ class RegionJson:
 
 
 def partitions_to_json(partitions: Iterable[Partition], schema: Schema) -> list[dict[str, Any]]:
-    """Write partitions; what a root or a leaf does not have is left out."""
+    """Encode partitions; fields that a root or a leaf does not have are left out."""
     regions = RegionJson(schema)
     return [_partition_to_json(partition, regions) for partition in partitions]
 
 
 def partitions_from_json(document: Document, name: str, schema: Schema) -> tuple[Partition, ...]:
-    """Read the list of partitions called `name`."""
+    """Decode the list of partitions called `name`."""
     regions = RegionJson(schema)
     return tuple(_partition_from_json(each, regions) for each in read_list(document, name, dict))
 
@@ -176,29 +176,29 @@ def _partition_from_json(document: Document, regions: RegionJson) -> Partition:
 
 
 def time_to_json(at: datetime) -> str:
-    """Write a time, which must be aware, as ISO 8601 in UTC to the microsecond."""
+    """Encode a time, which must be aware, as ISO 8601 in UTC to the microsecond."""
     if at.tzinfo is None:
         raise ValueError(f"the time {at} has no time zone")
     return at.astimezone(UTC).isoformat()
 
 
 def time_from_json(text: str) -> datetime:
-    """Read what `time_to_json` wrote."""
+    """Decode a time."""
     at = datetime.fromisoformat(text)
     if at.tzinfo is None:
         raise ValueError(f"the time {text!r} has no time zone")
     if at.year > _YEAR_MAX:
-        raise ValueError(f"the time {text!r} is no time that a clock shows")
+        raise ValueError(f"the time {text!r} is out of range")
     return at.astimezone(UTC)
 
 
 def owner_to_json(owner: ClaimOwner) -> dict[str, Any]:
-    """Write who runs a compaction job."""
+    """Encode the owner of a compaction job."""
     return {"host": owner.host, "pid": owner.pid, "workerId": owner.worker_id}
 
 
 def owner_from_json(document: Document) -> ClaimOwner:
-    """Read what `owner_to_json` wrote."""
+    """Decode the owner of a compaction job."""
     return ClaimOwner(
         host=read(document, "host", str),
         pid=read(document, "pid", int),
@@ -207,7 +207,7 @@ def owner_from_json(document: Document) -> ClaimOwner:
 
 
 def claims_to_json(claims: Mapping[str, ClaimRecord]) -> dict[str, Any]:
-    """Write the records of jobs that have claimed files, by job id."""
+    """Encode the records of jobs that have claimed files, by job id."""
     return {
         job_id: {
             "owner": owner_to_json(record.owner),
@@ -219,7 +219,7 @@ def claims_to_json(claims: Mapping[str, ClaimRecord]) -> dict[str, Any]:
 
 
 def claims_from_json(document: Document) -> dict[str, ClaimRecord]:
-    """Read what `claims_to_json` wrote."""
+    """Decode the records of jobs that have claimed files."""
     return {
         job_id: ClaimRecord(
             owner=owner_from_json(read(each, "owner", dict)),

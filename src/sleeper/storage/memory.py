@@ -120,8 +120,7 @@ class MemoryObjects:
 
     def __reduce__(self) -> NoReturn:
         raise BadRequest(
-            "a memory:// instance lives in one process and cannot be pickled for another; "
-            "use a folder"
+            "a memory:// instance exists in one process only and cannot be pickled; use a folder"
         )
 
     def _find(self, key: str) -> bytes | None:

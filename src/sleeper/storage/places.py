@@ -112,6 +112,35 @@ def place_of(
     )
 
 
+def checked_folder(target: object) -> Path | str:
+    """Check the target of an export: return a local folder as a path, or the URL of a bucket.
+
+    Raises:
+        UrlInvalid: it is neither.
+    """
+    if isinstance(target, str | bytes | os.PathLike):
+        text = os.fsdecode(target)
+        if is_bucket_url(text):
+            return text
+        scheme, separator, _ = text.partition("://")
+        if separator and scheme.lower() == "file":
+            text, separator = unquote(urlsplit(text).path), ""
+        if text.strip() and not separator:
+            return Path(text).expanduser()
+    raise UrlInvalid(
+        f"cannot export to {target!r}: a target is a folder, file:// and a path, or "
+        "s3://bucket/folder"
+    )
+
+
+def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
+    """Return the adapter for a folder that `checked_folder` returned. Nothing is read."""
+    if isinstance(folder, Path):
+        return FolderObjects(folder)
+    bucket, key = split_url(folder)
+    return BucketObjects(Client(bucket, stores)).under(key)
+
+
 def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:
     """Return the checks for commits to `objects`.
 

@@ -1,1 +1,1 @@
-"""A table as its user holds it: what it is, its rows, and how it is kept in order."""
+"""The public class `Table`: its definition, its rows, and its maintenance."""

@@ -1,4 +1,4 @@
-"""Bulk import as a user calls it: the engine chosen, the tree extended, rows in by one commit."""
+"""`Table.bulk_import`: chooses the engine, extends the tree, adds rows in one commit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """How one bulk import was asked for."""
+    """The options of one bulk import."""
 
     job_id: str | None
     engine: EngineAsked
@@ -74,29 +74,29 @@ def bulk_import(
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
 ) -> BulkImportResult:
-    """Add many rows, all of them in one commit, or none.
+    """Add many rows, all in one commit.
 
-    A table with too few leaves for the input is split first, by a sample of the rows: one leaf
-    for each million rows or 128 MiB, up to 256, or as many as the property
-    `sleeper.table.bulk.import.min.leaf.partitions` demands. Processing is that of ingest.
+    A table with too few leaves for the input is split first, by a sample of the rows: to one leaf
+    for each million rows or 128 MiB, up to 256, or to as many as the property
+    `sleeper.table.bulk.import.min.leaf.partitions` requires. Rows are processed as in ingest.
 
     Args:
-        data: As for `ingest`, or a Spark DataFrame. For a stream nothing is split: it is read once.
+        data: As for `ingest`, or a Spark DataFrame. For a stream no leaf is split: it is read once.
         job_id: As for `ingest`.
-        engine: `local`, `spark`, or `auto` for the cheaper one that can do it.
-        spark: A session to use, Connect included; else one is started here, and left running.
+        engine: `local`, `spark`, or `auto` for the cheaper one that can import the input.
+        spark: A session to use, classic or Connect; without it one is started and kept.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
-        conf: Its settings.
+        conf: Settings of the session that is started.
         ignore_extra_columns: As for `ingest`.
-        set_aside: For rows whose key is null; without it such input is refused. A new Parquet
-            file for the local engine, a new folder that driver and workers reach for Spark.
-        progress: Called now and then with about how many rows are done, and of how many.
+        set_aside: Where to write rows whose key is null; without it such input is refused. A new
+            Parquet file for the local engine; for Spark a new folder that driver and workers share.
+        progress: Called repeatedly with the estimated rows that are done, and of all rows.
 
     Raises:
         InputRefused: the input does not fit the table; no row of it is visible.
-        InsufficientData: there are too few different keys for the leaves that are demanded.
+        InsufficientData: there are too few different keys for the required leaves.
         MissingExtra: Spark is needed and not installed.
-        CommitContended, SplitAttemptsExceeded: others kept committing; try again.
+        CommitContended, SplitAttemptsExceeded: other writers committed first each time; try again.
         CommitUnknown: storage gave no answer; run again with the job id that it names.
         StorageFailed, TableNotFound: as for `ingest`.
 
@@ -224,7 +224,7 @@ def _import_locally(
 
 
 def _title(self: TableHandle, request: _Request) -> str:
-    """Return what Spark's web page calls the jobs of an import."""
+    """Return the title of an import's jobs in Spark's web UI."""
     return f"sleeper: bulk import into {self.name}" + (
         f", job {request.job_id}" if request.job_id else ""
     )
@@ -245,7 +245,7 @@ def _choose(
 
 
 def _leaves(opened: OpenedTable, row_count: int, size_bytes: int) -> int:
-    """Return how many leaves an import wants: as the property says, or by the input's size."""
+    """Return the wanted number of leaves: from the property, or from the input's size."""
     said = opened.properties.bulk_import.min_leaf_partitions
     if opened.properties.is_given(_MIN_LEAVES):
         return said
@@ -255,7 +255,7 @@ def _leaves(opened: OpenedTable, row_count: int, size_bytes: int) -> int:
 def _extend_by_frame(
     self: TableHandle, opened: OpenedTable, sample: Callable[[], KeySample]
 ) -> tuple[ExtendResult, KeySample | None]:
-    """Extend the tree for a DataFrame, whose size its sample tells; return that if it was taken."""
+    """Extend the tree for a DataFrame; return its sample too, if one was taken."""
     said = opened.properties.bulk_import.min_leaf_partitions
     if opened.store.state().tree.leaf_count >= said:
         return _extend(self, opened, sample, said), None
@@ -378,7 +378,7 @@ def _commit(
 def _delete_files(
     references: Sequence[FileReference], files: Objects, set_aside: Path | None
 ) -> None:
-    """Delete data files, their sketches and rows set aside. What stays is referenced by nobody."""
+    """Delete data files, their sketches and rows set aside. Files that remain are orphans."""
     if set_aside is not None:
         _log.info("deleting the rows set aside in %s: the import was not committed", set_aside)
         shutil.rmtree(set_aside, ignore_errors=True)
@@ -390,6 +390,6 @@ def _delete_files(
 
 
 def _is_frame(data: object) -> bool:
-    """Whoever has a Spark DataFrame has imported Spark; classic and Connect have classes apart."""
+    """Return whether `data` is a Spark DataFrame (classic or Connect), without importing Spark."""
     kind = type(data)
     return kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame"

@@ -1,4 +1,4 @@
-"""What a bulk import returns."""
+"""The result of a bulk import."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sleeper.state.committed_jobs import JobRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkImportResult:
-    """What a bulk import did.
+    """The result of a bulk import.
 
     Attributes:
         engine: `local` or `spark`.
         reason: Why this engine, as a clause.
-        rows_read: Rows of the input, those set aside included.
-        rows_written: Rows now in the table; fewer than read where rows were set aside, or
-            where the table filters or aggregates.
-        rows_set_aside: Rows without a key, written to the place that was named for them.
+        rows_read: Rows of the input, including rows that were set aside.
+        rows_written: Rows added to the table; fewer than read if rows were set aside, or if
+            the table filters or aggregates.
+        rows_set_aside: Rows without a key, written to `set_aside`.
         files: The references that were added.
-        transaction: The table's transaction number with these rows in it.
+        transaction: The table's transaction number after the import.
         job_id: The job's id, given or made.
-        already_committed: True when this job had been committed before: nothing was added.
-        leaves_before: Leaf partitions before.
-        leaves_after: Leaf partitions when rows were shared out.
+        already_committed: True if this job was committed before: nothing was added.
+        leaves_before: Number of leaf partitions before.
+        leaves_after: Number of leaf partitions to which rows were distributed.
         took_s: Seconds from the call to the commit.
     """
 
@@ -50,9 +50,9 @@ def done_before(
 
     Args:
         job_id: Its id.
-        done: What the table remembers of it.
-        choice: The engine that would have done it.
-        leaves: How many leaves there are.
+        done: The table's record of it.
+        choice: The engine of the result.
+        leaves: The number of leaves.
     """
     return BulkImportResult(
         engine=choice.engine,

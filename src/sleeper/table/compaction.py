@@ -1,4 +1,4 @@
-"""Merging the files of a table, and the claims of jobs that do it."""
+"""`Table.compact` and the claims of compaction jobs."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSummary:
-    """What a run of compaction did.
+    """The result of a compaction run.
 
     Attributes:
-        plan: What was decided for each leaf.
-        jobs: What became of each job, in the order they ran.
+        plan: The plan of each leaf.
+        jobs: The result of each job, in the order in which they ended.
         pushed_down: References of split partitions that were moved to leaves before.
         stopped: True when jobs were not run, because the first ones failed for a reason that all
             share: the table's function, or a Python of Spark's workers that cannot run Sleeper.
@@ -66,14 +66,14 @@ class CompactionSummary:
 
     @property
     def failed(self) -> tuple[CompactionJobResult, ...]:
-        """Jobs that failed; their files are as they were."""
+        """Jobs that failed; their input files are unchanged."""
         return tuple(job for job in self.jobs if job.failure is not None)
 
 
 def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
     """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
 
-    References of partitions that were split count where `compact` would move them first.
+    References of split partitions are counted on the leaves to which `compact` would move them.
     """
     opened = self._current()
     state = pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema)
@@ -88,24 +88,24 @@ def compact(
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> CompactionSummary:
-    """Merge files, leaf by leaf, so that queries have fewer of them to read.
+    """Merge files, leaf by leaf, so that queries read fewer files.
 
-    References of partitions that were split go down to the leaves first. Each job is
-    committed for itself. Files are claimed for a few jobs at a time, and claims are renewed
-    while the jobs run. A run that is killed leaves what it has done, and a few claims: the next
-    run takes them back after `sleeper.table.compaction.job.lease.minutes`, or `release_claims`.
+    References of split partitions are moved to the leaves first. Each job has a commit of its
+    own. Files are claimed for a few jobs at a time, and claims are renewed while the jobs run.
+    If a run is killed, its committed jobs stay, and so do a few claims: the next run releases
+    them after `sleeper.table.compaction.job.lease.minutes`; `release_claims` does it at once.
 
-    Memory is about 1 GiB for each job at once, and does not grow with the rows.
+    A running job needs about 1 GiB of memory, however many rows it has.
 
     Args:
-        all_files: Merge what the strategy would leave as well, until each leaf has one file.
-        workers: Jobs at once, if there are so many: each in a process of its own, from two on.
-        spark: A session, classic or Connect, whose workers run the jobs, one on each core, in the
-            place of this machine; they must reach the instance by the same URL.
-        progress: Called with how many jobs have ended, and of how many.
+        all_files: Merge also files that the strategy leaves out, until each leaf has one file.
+        workers: Number of jobs that run in parallel; from two on, each in its own process.
+        spark: A session, classic or Connect, whose workers run the jobs, one on each core,
+            instead of this machine. They must reach the instance by the same URL.
+        progress: Called with the number of jobs that have ended, and the number of all jobs.
 
     Returns:
-        What was done, and which jobs failed; the table is readable all the same.
+        The result, including failed jobs. The table stays readable if jobs fail.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
@@ -143,9 +143,9 @@ def compact(
 
 
 def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
-    """Return the files that compaction jobs have claimed: by whom, and since when.
+    """Return the claims of compaction jobs: their files, owners and times.
 
-    A claim ends `sleeper.table.compaction.job.lease.minutes` after it was last renewed.
+    A claim ends `sleeper.table.compaction.job.lease.minutes` after its last renewal.
     """
     opened = self._current()
     state, now = opened.store.refresh(), self._context.now()
@@ -153,10 +153,10 @@ def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
 
 
 def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResult:
-    """Release the files that compaction jobs have claimed, so that others may compact them.
+    """Release the claims of compaction jobs, so that other jobs may compact their files.
 
-    For claims of processes that have died; others work in vain, and are refused when they commit.
-    Claims whose lease has ended are released by the next compaction in any case.
+    Use it for claims of processes that have died. If a job is still running, its commit is
+    refused. The next compaction releases claims whose lease has ended anyway.
 
     Args:
         job_id: The job; without it, all jobs of the table.
@@ -165,7 +165,7 @@ def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResul
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: ours; upstream's locks stay.
+    Source: ours; upstream's claims do not end.
     """
     opened = self._current()
     return release_jobs(job_id, _lease(opened), store=opened.store)
@@ -191,15 +191,15 @@ def _claim_settings(self: TableHandle, lease: timedelta, jobs_max: int) -> Claim
 def _runner(
     self: TableHandle, opened: OpenedTable, workers: int, spark: SparkSession | None
 ) -> tuple[Callable[[], TableReader], Runner]:
-    """Return what opens the table where jobs run, and what runs them."""
+    """Return a function that opens the table where jobs run, and the runner of jobs."""
     if spark is None:
-        # The readers of this process, or new ones in each worker process.
+        # This process uses its readers; each worker process opens new ones.
         reading = (lambda: opened.reader) if workers == 1 else opened.open_reader
         return reading, partial(run_pieces, workers=workers)
     if workers != 1:
         raise BadRequest(
-            f"workers={workers} asks for processes of this machine, and spark= for Spark's: leave "
-            "one of them out"
+            f"workers={workers} starts processes on this machine, and spark= uses Spark's workers: "
+            "leave one of them out"
         )
     files = open_for_spark(self).table_files
     title = f"sleeper: compact {self.name}"

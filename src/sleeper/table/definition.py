@@ -1,4 +1,4 @@
-"""What a table is: its name, properties and partitions, looked at and changed."""
+"""`Table` methods that read and change its name, properties and partitions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.partitions import split_points_of
-from sleeper.operations.change_table import rename_table, set_table_online, set_table_properties
-from sleeper.operations.reinitialise_table import reinitialise_table
 from sleeper.operations.report import (
     FilesReport,
     PartitionReport,
@@ -17,12 +15,18 @@ from sleeper.operations.report import (
 )
 from sleeper.operations.report import report_files as count_files
 from sleeper.operations.report import report_partitions as describe_partitions
+from sleeper.operations.tables.change_table import (
+    rename_table,
+    set_table_online,
+    set_table_properties,
+)
+from sleeper.operations.tables.reinitialise_table import reinitialise_table
 from sleeper.table.handle import TableHandle
 from sleeper.table.maintenance import leaf_sizes
 
 
 def split_points(self: TableHandle) -> list[Any]:
-    """Return where leaves meet on the first row key, ascending (rule TBL-11)."""
+    """Return the split points on the first row key, ascending (rule TBL-11)."""
     return split_points_of(self.state().tree)
 
 
@@ -44,7 +48,7 @@ def references(self: TableHandle) -> list[FileReference]:
 
 
 def rename(self: TableHandle, name: str) -> None:
-    """Give the table another name. Its id, data and open handles stay (rule TBL-3).
+    """Rename the table. Its id, data and open handles do not change (rule TBL-3).
 
     Raises:
         TableAlreadyExists: another table has this name.
@@ -53,13 +57,13 @@ def rename(self: TableHandle, name: str) -> None:
 
 
 def set_online(self: TableHandle, *, online: bool) -> None:
-    """Let background operations work on the table, or keep them off it (rule TBL-6)."""
+    """Turn background operations on the table on or off (rule TBL-6)."""
     index = self._context.index
     self._adopt(set_table_online(self.table_id, online=online, index=index))
 
 
 def set_properties(self: TableHandle, changes: Mapping[str, PropertyValue | None]) -> None:
-    """Set properties by their full names; None goes back to the default.
+    """Set properties by their full names; None resets to the default.
 
     Args:
         changes: Values are str, int or bool.
@@ -78,7 +82,7 @@ def reinitialise(self: TableHandle, split_points: Sequence[Any] | None = None) -
         split_points: New partitions; None keeps them, an empty list makes one.
 
     Raises:
-        SplitPointsInvalid: split points of the wrong type, or not strictly ascending.
+        SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
     """
     opened = self._current()
     number = reinitialise_table(

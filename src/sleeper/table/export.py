@@ -1,4 +1,4 @@
-"""Export as a user calls it: rows of a table as Parquet files of one's own."""
+"""`Table.export`: writes rows of a table to Parquet files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progress
-from sleeper.errors import DataDamaged, UrlInvalid
-from sleeper.model.object_stores import is_bucket_url, split_url
+from sleeper.errors import DataDamaged
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.operations.export import export as write_parts
 from sleeper.operations.old_versions import deletions_reported
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
-from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.objectstore.client import Client
-from sleeper.storage.objectstore.objects import BucketObjects
+from sleeper.storage.places import checked_folder, objects_of
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import asked_regions_of, open_for_spark
 
@@ -31,13 +27,13 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportResult:
-    """What an export wrote.
+    """The result of an export.
 
     Attributes:
-        files: Names of the files in the target, in key order. There is always one: without
-            rows where there are none, so that its columns are known.
+        files: Names of the files in the target, in key order. If there are no rows, there is
+            one file without rows, which has the columns.
         rows: Rows in all files.
-        transaction: The number of the table's state that was exported.
+        transaction: The transaction number of the exported state.
         took_s: Seconds from the call to the last file.
     """
 
@@ -58,38 +54,38 @@ def export(
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportResult:
-    """Write rows to Parquet files, in key order; everything without a range.
+    """Write rows to Parquet files, in key order; all rows without a range.
 
-    Rows are as `query` returns them: filtered and aggregated. Files are `part-00000.parquet`
-    and so on. A leaf's rows lie in one of them, and small neighbours share one. `ingest` and
-    `bulk_import` take the folder as it is. A folder appears at once, when all is written; in
-    a bucket the file `_SUCCESS` comes last. If anything fails, nothing is left there.
+    Rows are processed as by `query`: filtered and aggregated. Files are named
+    `part-00000.parquet` and so on. The rows of a leaf are in one file, and small neighbouring
+    leaves share a file. `ingest` and `bulk_import` accept the folder as input. A local folder
+    becomes visible atomically when all files are written; in a bucket the file `_SUCCESS` is
+    written last. If the export fails, its files are deleted.
 
     Args:
-        target: A folder that does not exist yet, or an empty one; or `s3://bucket/folder`,
-            with nothing in it.
+        target: A local folder that does not exist or is empty, or an empty `s3://bucket/folder`.
         range, regions, columns, as_of: As for `query`.
-        spark: A session, classic or Connect, whose workers write the files side by side.
+        spark: A session, classic or Connect, whose workers write the files in parallel.
             They must reach the instance and the target by the same paths or URLs. Without
-            one this process writes them, one by one, in the memory that a query takes.
-        progress: Called after each file with the files done, and how many there will be.
+            it this process writes them one by one, in the memory of a query.
+        progress: Called after each file with the number of written files, and of all files.
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema.
         VersionNotFound: there is no transaction `as_of`, or its files were deleted.
-        AlreadyExists: something is at the target already.
+        AlreadyExists: the target is not empty.
         UrlInvalid: the target is neither a folder nor in a bucket.
         DataDamaged: a file of the table is missing or wrong.
-        StorageFailed: the target cannot be written; StorageFull, where it is full.
+        StorageFailed: the target cannot be written; StorageFull if it is full.
         TableNotFound: the table was deleted.
         MissingExtra: the target is in a bucket; `sleeper-store[objectstore]` is not installed.
-        BadRequest: Spark is asked to read an instance in memory.
+        BadRequest: the instance is in memory, and Spark cannot read it.
 
     Source: rules EXP-2, EXP-3.
     """
     started = self._context.now()
     asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions)
-    place, number = _target_text(target), checked_as_of(as_of)
+    place, number = checked_folder(target), checked_as_of(as_of)
     opened = self._current()
     store = opened.store
     state = store.refresh() if number is None else store.at(number)
@@ -129,37 +125,15 @@ def _writer(
 
 
 def _write_to(
-    self: TableHandle, target: str, write: Callable[[ExportTarget], Exported]
+    self: TableHandle, target: Path | str, write: Callable[[ExportTarget], Exported]
 ) -> Exported:
     export_id = self._context.new_id()
+    stores = self._context.inputs.settings
     try:
-        if is_bucket_url(target):
-            bucket, folder = split_url(target)
-            objects = BucketObjects(Client(bucket, self._context.inputs.settings))
-            return write(ExportTarget(place=objects.under(folder), export_id=export_id))
-        with atomic_directory(_folder(target), export_id) as unfinished:
-            return write(ExportTarget(place=FolderObjects(unfinished), export_id=export_id))
+        if isinstance(target, str):
+            return write(ExportTarget(place=objects_of(target, stores), export_id=export_id))
+        with atomic_directory(target, export_id) as unfinished:
+            return write(ExportTarget(place=objects_of(unfinished, stores), export_id=export_id))
     except DataDamaged:
-        self._current()  # whoever deletes a table takes its files away
+        self._current()  # raises TableNotFound if the table was deleted, and its files with it
         raise
-
-
-def _target_text(target: object) -> str:
-    if not isinstance(target, str | bytes | os.PathLike):
-        raise UrlInvalid(
-            f"cannot export to {target!r}: a target is a folder, file:// and a path, or "
-            "s3://bucket/folder"
-        )
-    return os.fsdecode(target)
-
-
-def _folder(target: str) -> Path:
-    scheme, separator, _ = target.partition("://")
-    if separator and scheme.lower() == "file":
-        target = unquote(urlsplit(target).path)
-    if not target.strip() or (separator and scheme.lower() != "file"):
-        raise UrlInvalid(
-            f"cannot export to {target!r}: a target is a folder, file:// and a path, or "
-            "s3://bucket/folder"
-        )
-    return Path(target).expanduser()

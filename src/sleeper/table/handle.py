@@ -1,4 +1,4 @@
-"""An open table: its record and schema, its state, and the parts that reading it needs."""
+"""The handle of a table: its record and schema, its state, and its readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
-from sleeper.operations.delete_table import delete_objects
+from sleeper.operations.tables.delete_table import delete_objects
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import TransactionLogStateStore
@@ -32,16 +32,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedTable:
-    """What one process has open for a table, by one record of it.
+    """The objects that one process has open for a table, for one version of its record.
 
     Attributes:
         pid: The process; a forked child opens its own.
-        record: The table's record that all of this was opened by.
+        record: The version of the table's record.
         properties: The record's properties.
         files: The table's folder.
         store: The table's state.
-        reader: What reads share: page indexes, a query engine, the table's processing.
-        open_reader: Opens what `reader` is once more; may be pickled for another process.
+        reader: The readers, which all reads share: page indexes, query engine, processing.
+        open_reader: Opens another `reader`; may be pickled for another process.
     """
 
     pid: int
@@ -53,7 +53,7 @@ class OpenedTable:
     open_reader: Callable[[], TableReader]
 
     def sweep_guard(self) -> SweepGuard:
-        """Return what checks the files of a job that begins now, before they are committed."""
+        """Return the guard that checks files of a job that begins now, before their commit."""
         return SweepGuard(
             files=self.files,
             started=self.store.time(),
@@ -62,7 +62,7 @@ class OpenedTable:
 
 
 class TableHandle:
-    """What every part of a `Table` stands on: opened at first use, and again after a fork."""
+    """The base of `Table`: it opens the table at first use, and again after a fork."""
 
     def __init__(self, record: TableRecord, context: InstanceContext) -> None:
         self._context = context
@@ -74,7 +74,7 @@ class TableHandle:
 
     @property
     def name(self) -> str:
-        """The table's name, as this handle last knew it."""
+        """The table's name, as this handle last read it."""
         return self._record.name
 
     @property
@@ -84,17 +84,17 @@ class TableHandle:
 
     @property
     def online(self) -> bool:
-        """False when background operations leave the table alone (rule TBL-6)."""
+        """False if background operations skip the table (rule TBL-6)."""
         return self._record.online
 
     @property
     def properties(self) -> TableProperties:
-        """The table's properties, as this handle last knew them."""
+        """The table's properties, as this handle last read them."""
         return self._properties
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The schema as Arrow has it: row keys, sort keys, values."""
+        """The Arrow schema: row keys, sort keys, values."""
         return self._arrow_schema
 
     def state(self) -> TableState:
@@ -102,27 +102,27 @@ class TableHandle:
         return self._current().store.refresh()
 
     def refresh(self) -> int:
-        """See what others committed, and return the table's transaction number."""
+        """Read new commits, and return the table's transaction number."""
         return self.state().number
 
     def _current(self) -> OpenedTable:
-        """Return what is open, by the record that the index has now.
+        """Return the open objects for the newest record in the index.
 
-        Every public method begins with it, so none goes on with properties that were changed.
+        Every public method calls it first, so that none uses outdated properties.
 
         Raises:
-            TableNotFound: the table was deleted; without this its log would look empty.
+            TableNotFound: the table was deleted; without this check its log would look empty.
         """
         record = self._context.index.by_id(self.table_id)
         if record is None:
             raise TableNotFound(
                 f"table {self.name!r} ({self.table_id}) was deleted, with all its rows; "
-                "open another table, or make it again"
+                "open another table, or create it again"
             )
         return self._adopt(record)
 
     def _adopt(self, record: TableRecord) -> OpenedTable:
-        """Go on with a record. What hangs on changed properties is opened anew."""
+        """Use a new record. Objects that depend on changed properties are opened again."""
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             opened = self._open(record)
@@ -130,7 +130,7 @@ class TableHandle:
             opened = self._open(record, store=opened.store)
         elif opened.record != record:
             opened = replace(opened, record=record)
-        # Threads may adopt side by side: each goes on with what it returns.
+        # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened
         return opened
 
@@ -161,7 +161,7 @@ class TableHandle:
         """Undo a commit to a table that was deleted while it was made."""
         try:
             self._current()
-        except StorageFailed as failure:  # the commit was made; nobody may take it for failed
+        except StorageFailed as failure:  # the commit was made and must not be reported as failed
             _log.warning("whether table %s still exists is unknown: %s", self.name, failure)
             return
         except TableNotFound:
@@ -172,7 +172,7 @@ class TableHandle:
             raise
 
     def close(self) -> None:
-        """Let go of what this handle has open. Using it again opens it again."""
+        """Close open objects. The next use opens them again."""
         self._opened = None
 
     def __enter__(self) -> Self:

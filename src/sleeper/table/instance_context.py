@@ -1,4 +1,4 @@
-"""What a table stands on: the instance's adapters, its clock and its source of ids."""
+"""The context of an instance: its adapters, its clock and its source of ids."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from sleeper.storage.objectstore.inputs import BucketInputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceContext:
-    """What all tables of one opened instance share.
+    """The objects that all tables of one open instance share.
 
     Attributes:
-        url: Where the instance is.
-        objects: Everything the instance stores, by key.
-        index: Which tables there are.
-        commit_checks: What is checked when a table's log entry is committed.
+        url: The instance's URL.
+        objects: The instance's stored objects.
+        index: The table index.
+        commit_checks: The checks when a log entry of a table is committed.
         properties: The instance's properties.
-        temp_folder: Where sorting may spill; None for the system's temporary folder.
+        temp_folder: Where sorting may spill; None for the system's temp folder.
         now: The clock of this machine (aware, UTC).
         storage_time: The clock of the storage, which all writers share (aware, UTC).
-        new_id: Fresh random ids.
+        new_id: Makes random ids.
         host: The name of this machine.
         pause: Waits before another attempt at a commit, given the attempt's number.
-        inputs: Reads input files by URL, and knows how buckets are reached.
-        environment: Environment variables, where Spark and its Java are looked for.
+        inputs: Reads input files by URL, and has the settings of buckets.
+        environment: Environment variables, for finding Spark and Java.
         allow_functions: Patterns of modules whose functions tables may run in this process.
-        reopen: Called by a copy in another process: `reopen[0](*reopen[1], table_id)`.
+        reopen: Opens a copy in another process: `reopen[0](*reopen[1], table_id)`.
     """
 
     url: str

@@ -1,14 +1,13 @@
-"""What keeps a table quick and small: compaction, splitting, garbage collection."""
+"""`Table` methods of maintenance: splitting and merging of leaves, garbage, orphans."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect_batch
+from sleeper.operations.maintenance.collect_garbage import GcSummary, garbage_time
+from sleeper.operations.maintenance.collect_garbage import collect_garbage as collect
 from sleeper.operations.maintenance.collect_garbage import garbage as plan_garbage
-from sleeper.operations.maintenance.collect_garbage import garbage_time
 from sleeper.operations.maintenance.merge_leaves import MergeResult, merge_small_leaves
 from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
 from sleeper.operations.maintenance.split_leaf import SplitResult, sized_leaves, split_leaf
@@ -23,25 +22,10 @@ from sleeper.table.handle import OpenedTable, TableHandle
 _NO_WAIT = datetime.max.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcSummary:
-    """What a run of the garbage collector did.
-
-    Attributes:
-        deleted: Data files that were deleted, each with its sketch.
-        failures: Why others could not be, by name.
-        transaction: The table's transaction number afterwards.
-    """
-
-    deleted: tuple[str, ...]
-    failures: dict[str, str]
-    transaction: int
-
-
 def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
-    """Return the leaves that have rows, the largest first, with which `split_partitions` splits.
+    """Return the leaves that have rows, the largest first, and whether each will be split.
 
-    References of partitions that were split count where `split_partitions` would move them.
+    References of split partitions are counted on the leaves to which they would be moved.
     """
     opened = self._current()
     return sized_leaves(
@@ -54,13 +38,13 @@ def leaf_sizes(self: TableHandle) -> tuple[LeafSize, ...]:
 
 
 def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
-    """Split leaves that have grown to `sleeper.table.partition.splitting.threshold` rows.
+    """Split leaves of at least `sleeper.table.partition.splitting.threshold` rows.
 
-    Each is cut in two at the median of its keys. Files stay where they are and count for
-    both halves: ingest, compaction and queries go on meanwhile.
+    Each is cut in two at the median of its keys. No file is moved: files belong to both halves.
+    Ingest, compaction and queries may run at the same time.
 
     Returns:
-        What became of each leaf that was large enough, the largest first.
+        The result of each leaf that was large enough, the largest first.
 
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
@@ -87,7 +71,7 @@ def split_partitions(self: TableHandle) -> tuple[SplitResult, ...]:
 def small_siblings(
     self: TableHandle, *, rows_below: int | None = None
 ) -> tuple[SiblingLeaves, ...]:
-    """Return the pairs of leaves that `merge_partitions` would begin with; nothing is changed.
+    """Return the pairs of leaves that `merge_partitions` would merge first; nothing is changed.
 
     Args:
         rows_below: As for `merge_partitions`.
@@ -100,24 +84,24 @@ def small_siblings(
 def merge_partitions(
     self: TableHandle, *, rows_below: int | None = None
 ) -> tuple[MergeResult, ...]:
-    """Merge leaves that have become small, two and two, up the tree.
+    """Merge pairs of small leaves with the same parent, up the tree.
 
-    Files stay where they are: ingest, compaction and queries go on meanwhile. Leaves that
-    were made by split points and are empty still count as small.
+    No file is moved. Ingest, compaction and queries may run at the same time. Empty leaves that
+    were made by split points are merged too.
 
     Args:
-        rows_below: Leaves of one parent with fewer rows together are merged; without it,
-            `sleeper.table.partition.merging.threshold`, which is 0 and merges none.
+        rows_below: Leaves of one parent with fewer rows together are merged. Without it,
+            `sleeper.table.partition.merging.threshold`; its default 0 merges none.
 
     Returns:
-        What became of each pair, in the order of the tries.
+        The result of each pair, in the order in which they were tried.
 
     Raises:
-        BadRequest: `rows_below` is more than the rows from which on a leaf is split.
+        BadRequest: `rows_below` is more than the rows at which a leaf is split.
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
-    Source: ours; upstream only splits.
+    Source: ours; upstream never merges leaves.
     """
     opened = self._current()
     threshold = merging_threshold(opened.properties.splitting, rows_below)
@@ -127,19 +111,19 @@ def merge_partitions(
 
 
 def orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
-    """Return the files that `sweep_orphans` would delete; nothing of the table is changed."""
+    """Return the files that `sweep_orphans` would delete; nothing is changed."""
     return _sweep(self, delete=False, force=force)
 
 
 def sweep_orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
-    """Delete files that belong to nobody: left by jobs that were killed or refused.
+    """Delete orphans: files of killed or refused jobs, which no transaction names.
 
-    Only what is older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage,
-    and that no version of the table needs.
+    Only files older than `sleeper.table.gc.orphan.age.minutes`, by the clock of the storage, are
+    deleted.
 
     Args:
-        force: Delete orphans of any age. Jobs that are under way lose their files, and are
-            refused when they commit.
+        force: Delete orphans of any age. Running jobs lose their files, and their commits are
+            refused.
 
     Raises:
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
@@ -150,7 +134,7 @@ def sweep_orphans(self: TableHandle, *, force: bool = False) -> SweepResult:
 
 
 def garbage(self: TableHandle, *, force: bool = False) -> Sequence[str]:
-    """Return the files that `collect_garbage` would delete; nothing of the table is changed."""
+    """Return the files that `collect_garbage` would delete; nothing is changed."""
     opened = self._current()
     files_max = self._context.properties.gc.files_max
     before = _NO_WAIT if force else _garbage_time(opened)
@@ -163,14 +147,15 @@ def collect_garbage(
     force: bool = False,
     progress: Callable[[int], None] = lambda deleted: None,
 ) -> GcSummary:
-    """Delete files that nothing has referenced for `sleeper.table.gc.delay.minutes`.
+    """Delete files that no partition has referenced for `sleeper.table.gc.delay.minutes`.
 
-    The delay must be longer than any query takes: a query reads the files of the state that
-    it began with. Versions from before then can no longer be read by `as_of`.
+    The delay must be longer than any query takes, because a query reads the files of the state
+    that it began with. `as_of` can no longer read versions that need the deleted files.
 
     Args:
-        force: Do not wait. Only while nobody reads the table: a query would lose its files.
-        progress: Called with how many files are deleted, now and then.
+        force: Delete without delay. Use it only if nobody reads the table: a running query
+            would lose its files.
+        progress: Called after each batch with the number of deleted files.
 
     Raises:
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
@@ -181,23 +166,15 @@ def collect_garbage(
     """
     opened = self._current()
     before = _NO_WAIT if force else _garbage_time(opened)
-    deleted: list[str] = []
-    failures: dict[str, str] = {}
     limits = self._context.properties.gc
-    after, more = "", True
-    while more:
-        batch = collect_batch(
-            before,
-            after=after,
-            files_max=limits.batch_files,
-            store=opened.store,
-            files=opened.files,
-        )
-        deleted += batch.deleted
-        failures |= batch.failures
-        after, more = batch.after, batch.more and len(deleted) < limits.files_max
-        progress(len(deleted))
-    return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
+    return collect(
+        before,
+        batch_files=limits.batch_files,
+        files_max=limits.files_max,
+        store=opened.store,
+        files=opened.files,
+        progress=progress,
+    )
 
 
 def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
@@ -209,7 +186,7 @@ def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
 
 
 def _garbage_time(opened: OpenedTable) -> datetime:
-    """Return since when a file must be unreferenced to be deleted, by the storage's clock."""
+    """Return the time before which a file must have lost its last reference to be deleted."""
     known = opened.properties.gc
     kept = max(known.delay_minutes, known.versions_kept_minutes)
     kept_since = opened.store.time() - timedelta(minutes=kept)

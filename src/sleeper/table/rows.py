@@ -1,4 +1,4 @@
-"""Rows of a table: into it, and out of it."""
+"""`Table.ingest` and `Table.query`: adds rows to a table and reads them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from sleeper.operations import ingest as standard_ingest
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
 from sleeper.operations.old_versions import read_version
 from sleeper.operations.query import query_key, query_keys, query_regions
+from sleeper.state.transactions.files import AddFiles
 from sleeper.table.handle import TableHandle
 from sleeper.table.instance_context import InstanceContext
 
@@ -39,27 +40,30 @@ def ingest(
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
+    send_commit: Callable[[AddFiles], None] | None = None,
 ) -> IngestResult:
-    """Add rows, all of them in one commit, or none.
+    """Add rows, all in one commit.
 
     Args:
-        data: A path or URL, or a list of such (Parquet files, or folders of them), an Arrow
+        data: A path or URL, or a list of them (Parquet files or folders of them), an Arrow
             table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
             DataFrame, or an iterable of dicts. It is read once, in batches; memory is
             bounded by `sleeper.table.ingest.memory`.
-        job_id: Names this work. Repeating a job that was committed changes nothing. Where it
-            is None or blank, one is made; the result has it, and so has CommitUnknown.
-        ignore_extra_columns: Leave out columns that the table does not have. One whose name is
-            nearly that of a missing column is refused all the same: it may be misspelt.
-        set_aside: A Parquet file to make for rows whose key is null; without it such input
-            is refused.
+        job_id: Identifies this job. Repeating a committed job changes nothing. If it is None or
+            blank, an id is made; the result and the error CommitUnknown contain it.
+        ignore_extra_columns: True to drop columns that the table does not have. A column whose
+            name is similar to a missing column is refused anyway: it may be misspelt.
+        set_aside: A new Parquet file for rows whose key is null; without it such input is
+            refused.
         progress: Called after each batch with the rows read so far, and their total if known.
+        send_commit: Sends the transaction to a committer, as workers do; the rows are visible
+            when it has committed. Without it this call commits.
 
     Raises:
         InputRefused: the input does not fit the table; nothing was changed.
-        CommitContended: others kept committing; try again.
+        CommitContended: other writers committed first each time; try again.
         CommitUnknown: storage gave no answer; run again with the job id that it names.
-        StorageFailed: the storage did not do its part; nothing was changed.
+        StorageFailed: storage failed; nothing was changed.
         TableNotFound: the table was deleted.
 
     Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
@@ -70,6 +74,7 @@ def ingest(
         ignore_extra_columns=ignore_extra_columns,
         set_aside=path_aside(set_aside),
         progress=progress,
+        send_commit=send_commit,
     )
     result = standard_ingest.ingest(
         data,
@@ -96,23 +101,23 @@ def query(
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
 ) -> Rows:
-    """Read rows by key or key range, in key order; everything without either.
+    """Read rows by key or key range, in key order; all rows without either.
 
-    None for key, keys, range or regions is refused; an empty list asks for no rows.
+    None for key, keys, range or regions is refused; an empty list returns no rows.
 
     Args:
         key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
             of a composite key finds all rows that start with it.
-        keys: Many whole row keys: a list, or an Arrow or NumPy array.
+        keys: Many complete row keys: a list, or an Arrow or NumPy array.
         range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
-            max_inclusive)}; None is no limit. Any of the row key fields.
-        regions: Several such ranges at once; a row in two of them comes once.
+            max_inclusive)}; None is no limit. For any of the row key fields.
+        regions: Several such ranges; a row in two of them is returned once.
         columns: The columns to return, in this order; all without it.
-        as_of: A transaction number: the table as it was then.
+        as_of: A transaction number: reads the table as it was after that transaction.
 
     Returns:
-        Rows with exactly the columns asked for; iterate it, or `.to_arrow()`,
-        `.to_pandas()`, `.to_polars()`, `.to_pylist()`. Ranges are read as you iterate.
+        Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
+        `.to_pandas()`, `.to_polars()` or `.to_pylist()`. Rows are read during iteration.
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema.
@@ -141,10 +146,10 @@ def query(
 
 
 def path_aside(set_aside: object) -> Path | None:
-    """Return where rows without a key go; None where such rows are refused.
+    """Check `set_aside` and return it as a path; None if such rows are refused.
 
     Raises:
-        BadRequest: it is no path.
+        BadRequest: it is not a path.
     """
     if set_aside is None:
         return None

@@ -1,4 +1,4 @@
-"""A table and Spark: its rows as a DataFrame."""
+"""`Table.to_spark`: reads rows as a Spark DataFrame."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def to_spark(
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
 ) -> DataFrame:
-    """Return rows as a Spark DataFrame, in no order; everything without a key or range.
+    """Return rows as a Spark DataFrame, in no order; all rows without a key or range.
 
-    The DataFrame stands for the table as it is now, however late it is used. Spark's own
-    Parquet reader serves it where the table has no filters and no aggregations and every
-    file belongs to one leaf; then all columns count as nullable, as Spark's Parquet always
-    has it. Otherwise the data source `sleeper` merges and processes the rows in Python, which
-    takes more time, and prunes no columns: name those that you need.
+    The DataFrame reads the table's current version, however late it is used. It uses Spark's
+    own Parquet reader if the table has no processing and every file belongs to one leaf; then
+    all columns are nullable, as always with Spark's Parquet. Otherwise the data source `sleeper`
+    merges and processes the rows in Python. That takes more time and prunes no columns: name
+    the columns that you need.
 
-    In a bucket the data source is used too, unless the session's setting
-    `spark.sleeper.s3.scheme` says how its JVM reads `s3://`, such as `s3a`.
+    For a bucket the data source is used too, unless the session's setting
+    `spark.sleeper.s3.scheme` names the scheme by which its JVM reads `s3://`, such as `s3a`.
 
     Args:
         spark: A session, classic or Connect. Its workers must reach the instance's folder or
@@ -64,9 +64,9 @@ def to_spark(
         QueryInvalid: a field, value, range or column does not fit the schema.
         VersionNotFound: there is no transaction `as_of`.
         TableNotFound: the table was deleted.
-        BadRequest: the instance is in memory, where no other process can read it.
-        MissingExtra: Python workers are needed, and their Python has no Sleeper, or another
-            version.
+        BadRequest: the instance is in memory, and no other process can read it.
+        MissingExtra: Python workers are needed, and their Python has no Sleeper or another
+            version of it.
 
     Source: rule QRY-20.
     """
@@ -88,7 +88,7 @@ def to_spark(
 
 
 def open_for_spark(self: TableHandle) -> OpenTable:
-    """Return what the data source `sleeper` needs of this table.
+    """Return the description of this table that the data source `sleeper` needs.
 
     Raises:
         BadRequest: the instance is in memory.
@@ -96,8 +96,8 @@ def open_for_spark(self: TableHandle) -> OpenTable:
     """
     if self._context.url.startswith("memory:"):
         raise BadRequest(
-            "Spark reads and writes in processes of its own, and a memory:// instance lives "
-            "in one alone: use a folder"
+            "Spark reads and writes in its own processes, and a memory:// instance exists in "
+            "one process only: use a folder"
         )
     opened, context = self._current(), self._context
     ingest_properties = opened.properties.ingest
@@ -127,7 +127,7 @@ def open_for_spark(self: TableHandle) -> OpenTable:
 def asked_regions_of(
     self: TableHandle, key: object, keys: Any, key_range: object, regions: object
 ) -> list[Region]:
-    """Return the regions that one of `key`, `keys`, `range` and `regions` asks for.
+    """Return the regions that `key`, `keys`, `range` or `regions` requests.
 
     Raises:
         QueryInvalid: several of them are given, one is None, or a value does not fit the schema.

@@ -1,20 +1,20 @@
-"""A table as its user holds it: one class that joins what the modules of this room do."""
+"""The public class `Table`: it binds the functions of the modules of this package."""
 
 from __future__ import annotations
 
 from sleeper.table import bulk_import as _bulk_import
-from sleeper.table import compaction, definition, maintenance, rows, spark
+from sleeper.table import commits, compaction, definition, maintenance, rows, spark
 from sleeper.table import export as _export
 from sleeper.table.handle import TableHandle
 
 
 class Table(TableHandle):
-    """One table of an instance: ingest into it, query it, look at it.
+    """One table of an instance: its rows, properties, partitions and maintenance.
 
-    A handle is cheap: files and state are opened at first use, and nothing is asked of the
-    storage while it is idle. It is safe in threads and may be pickled. A forked process may look
-    up keys; it may read ranges and ingest if its parent had not. Every call first looks for new
-    properties and commits (in a folder that is two looks at the file system).
+    A handle is cheap: files and state are opened at first use, and an idle handle makes no
+    requests. It is safe in threads and may be pickled. A forked process may look up keys; it may
+    read ranges and ingest only if its parent has not. Every call first checks for new properties
+    and commits (in a local folder these are two calls of the file system).
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")
@@ -26,15 +26,18 @@ class Table(TableHandle):
     [{'id': 'a', 'n': 1}]
     """
 
-    # Rows, in and out.
+    # Rows.
     ingest = rows.ingest
     bulk_import = _bulk_import.bulk_import
+    request_commit = commits.request_commit
+    commit_requests = commits.commit_requests
+    delete_requests = commits.delete_requests
     query = rows.query
     export = _export.export
     to_spark = spark.to_spark
     open_for_spark = spark.open_for_spark
 
-    # The table itself.
+    # Definition.
     split_points = definition.split_points
     report_partitions = definition.report_partitions
     report_files = definition.report_files
@@ -44,7 +47,7 @@ class Table(TableHandle):
     set_properties = definition.set_properties
     reinitialise = definition.reinitialise
 
-    # What keeps it quick and small.
+    # Maintenance.
     plan_compaction = compaction.plan_compaction
     compact = compaction.compact
     claims = compaction.claims

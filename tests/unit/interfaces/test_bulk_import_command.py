@@ -326,8 +326,8 @@ class TestWrongUse:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ([], "name a TABLE and FILES"),
-            (["trips"], "name a TABLE and FILES"),
+            ([], "give TABLE and FILES"),
+            (["trips"], "give TABLE and FILES"),
             (["trips", "f", "--engine", "best"], "'best' is not one of"),
             (["trips", "f", "--conf", "novalue"], "should be NAME=VALUE"),
             (["trips", "f", "--dry-run"], "--dry-run goes with --submit"),
@@ -353,7 +353,7 @@ class TestWrongUse:
             ),
             (
                 ["trips", "f", "--submit", "emr", "--set-aside", "odd"],
-                "--set-aside is a folder that all workers reach",
+                "--set-aside must be a folder that all workers share",
             ),
             (
                 ["trips", "f", "--submit", "emr", "--engine", "local"],

@@ -114,7 +114,7 @@ def test_claims_can_be_released(url):
 
     assert one.stdout.startswith(f"released 5 files of job {first}: claimed 0 min ")
     assert [claim["job_id"] for claim in rest["claims"]] == [second]
-    assert none.stdout == "there was nothing to release\n"
+    assert none.stdout == "there were no claims to release\n"
     assert "10 files became 2" in sleeper("compact", "trips", "--instance", url).stdout
 
 

@@ -15,8 +15,8 @@ from sleeper.model.partitions import split_partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.model.tables import TableRecord
-from sleeper.operations.create_table import create_table
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
+from sleeper.operations.tables.create_table import create_table
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition

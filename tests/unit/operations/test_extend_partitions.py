@@ -223,7 +223,7 @@ class TestInARace:
             lambda: elsewhere(table).split("root-high", 700),
         ]
 
-        with pytest.raises(SplitAttemptsExceeded, match="8 leaves, but others") as refused:
+        with pytest.raises(SplitAttemptsExceeded, match="8 leaves: other writers") as refused:
             extend(table, 8, store=Overtaken(table.store, *turns), attempts=2)
 
         error = refused.value

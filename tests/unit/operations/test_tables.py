@@ -15,13 +15,13 @@ from sleeper.errors import (
     TableChanged,
     TableNotFound,
 )
-from sleeper.operations.change_table import (
+from sleeper.operations.tables.change_table import (
     rename_table,
     set_table_online,
     set_table_properties,
 )
-from sleeper.operations.delete_table import delete_table
-from sleeper.operations.reinitialise_table import reinitialise_table
+from sleeper.operations.tables.delete_table import delete_table
+from sleeper.operations.tables.reinitialise_table import reinitialise_table
 from tests.unit.operations.small_tables import PAIRS, SmallTable, small_table, store_of
 
 PAGE_ROWS = "sleeper.table.parquet.page.rows"

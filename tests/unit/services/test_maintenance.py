@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 
 from sleeper.errors import StorageFailed
 from sleeper.services.maintenance import VERBS, MaintenanceStep, Stopped, run_maintenance
@@ -42,9 +43,13 @@ class Rounds:
 
 
 def maintain(tables, rounds, sweep_rounds=2):
+    begun = count()
     return list(
         run_maintenance(
-            lambda: tables, rest=rounds.rest, stopped=rounds.stopped, sweep_rounds=sweep_rounds
+            lambda: tables,
+            rest=rounds.rest,
+            stopped=rounds.stopped,
+            sweep_is_due=lambda: next(begun) % sweep_rounds == 0,
         )
     )
 
@@ -96,7 +101,9 @@ def test_an_instance_that_cannot_be_listed_is_tried_again():
         tried.append(1)
         raise failure
 
-    told = list(run_maintenance(tables, rest=rounds.rest, stopped=rounds.stopped, sweep_rounds=1))
+    told = list(
+        run_maintenance(tables, rest=rounds.rest, stopped=rounds.stopped, sweep_is_due=lambda: True)
+    )
 
     assert told == 3 * [MaintenanceStep(table="", verb="list tables", failures=("no answer",))]
     assert len(tried) == 3

@@ -267,7 +267,9 @@ class TestCommit:
         writer.attempts = 3
         log.appends = [body_of(add(f"theirs-{n}")) for n in range(3)]
 
-        with pytest.raises(CommitContended, match="3 times: transaction 4") as contended:
+        with pytest.raises(
+            CommitContended, match="in 3 attempts, the last time for transaction 4"
+        ) as contended:
             writer.commit(add("ours"))
 
         assert contended.value.retryable
@@ -334,9 +336,7 @@ class TestLostReplies:
         log.appends = [StorageFailed("no answer")] * 3
         log.reads = [StorageFailed("no answer")] * 3
 
-        with pytest.raises(
-            CommitUnknown, match=r"Delete none of its files.*same job id"
-        ) as unknown:
+        with pytest.raises(CommitUnknown, match=r"Do not delete its files.*same job id") as unknown:
             writer.commit(add("a"))
 
         assert unknown.value.retryable

@@ -226,7 +226,7 @@ class TestAt:
         for number in range(1, oldest + 1):
             del place.log.entries[number]
 
-        with pytest.raises(VersionNotFound, match="kept no longer"):
+        with pytest.raises(VersionNotFound, match="no longer kept"):
             store.at(oldest - 1)
         assert store.at(oldest + 1).number == oldest + 1
 

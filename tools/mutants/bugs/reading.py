@@ -30,17 +30,17 @@ BUGS = (
         name="dictionary-not-checked",
         breaks="A range reads a dictionary page that was not compared with its checksum.",
         module="engine/scan/page_runs.py",
-        right="        if number and first:  # a dictionary page, away from the run\n",
-        wrong="        if not number and first:\n",
+        right="        if extra and first:\n",
+        wrong="        if extra > first:\n",
         tests=DAMAGE,
     ),
     Bug(
         name="last-page-of-a-run-not-checked",
         breaks="A run of pages is compared with its checksum up to its last page.",
         module="engine/scan/page_runs.py",
-        right="        low = chunk.offset if first == 0 else int(offsets[first])\n",
+        right="        borders = offsets[first : end + 1].tolist()\n",
         wrong="        end -= end > first + 1\n"
-        "        low = chunk.offset if first == 0 else int(offsets[first])\n",
+        "        borders = offsets[first : end + 1].tolist()\n",
         tests=DAMAGE,
     ),
     Bug(
@@ -50,6 +50,14 @@ BUGS = (
         right='        return value[:BOUND_WIDTH_MAX].rstrip(b"\\0")\n',
         wrong="        return value[:BOUND_WIDTH_MAX]\n",
         tests=DAMAGE,
+    ),
+    Bug(
+        name="bombs-behind-sums",
+        breaks="A file with right page sums may announce any size in memory.",
+        module="engine/scan/page_runs.py",
+        right="            check_inflated(data, head, chunk)\n",
+        wrong="            pass\n",
+        tests=("tests/stories/test_parquet_bombs.py",),
     ),
     Bug(
         name="window-without-regions",

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable
+from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.ports.input_store import InputStore
 
 _BATCH_ROWS_MAX = 131_072
@@ -266,6 +267,7 @@ def _row_groups(path: str, metadata: Any, columns: Sequence[str]) -> Iterator[Ro
         if not group.num_rows:
             continue
         chunks = [group.column(place) for place in range(group.num_columns)]
+        _check_sizes(path, index, chunks)
         wanted = [
             chunk
             for chunk in chunks
@@ -281,6 +283,19 @@ def _row_groups(path: str, metadata: Any, columns: Sequence[str]) -> Iterator[Ro
             key_min=keys[0].min if known else None,
             key_max=keys[0].max if known else None,
         )
+
+
+def _check_sizes(path: str, row_group: int, chunks: Sequence[Any]) -> None:
+    """Refuse a file whose footer announces more than any memory holds, from next to no bytes."""
+    for chunk in chunks:
+        size, inflated = chunk.total_compressed_size, chunk.total_uncompressed_size
+        if size < 0 or inflated < 0 or is_bomb(inflated, size):
+            raise InputUnreadable(
+                f"{shown(path)} is refused: column {chunk.path_in_schema!r} of row group "
+                f"{row_group} has {size:,} bytes and would take {inflated:,} in memory. More than "
+                "256 MiB and a thousand times the bytes is not accepted. Nothing was ingested; "
+                "write the file with smaller row groups or with dictionaries, or leave it out"
+            )
 
 
 def _rows_of(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import Leaf
 from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
+from sleeper.lookup.parquet.pages import check_inflated
 from sleeper.lookup.parquet_index import ParquetIndex
 
 READ_BYTES = 8 << 20
@@ -25,7 +27,11 @@ class PageRun(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """A stretch of a column chunk, with the sums at its start and at its end."""
+    """Adjacent pages, with the sums at their start and at their end.
+
+    Attributes:
+        heads: Where each page begins, from the span's own start on.
+    """
 
     offset: int
     length: int
@@ -33,6 +39,7 @@ class _Span(NamedTuple):
     after: int
     group: int
     leaf: int
+    heads: list[int]
 
 
 def place_of(group: int, leaf: Leaf) -> str:
@@ -43,8 +50,10 @@ def place_of(group: int, leaf: Leaf) -> str:
 def check_runs(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> None:
     """Check runs of a file that has page sums, each with its chunk's dictionary page.
 
+    Of page headers only the size in memory is looked at: the sums say that they are as written.
+
     Raises:
-        ValueError: a page is damaged.
+        ValueError: a page is damaged, or would take more memory than is accepted.
     """
     _check(index, _spans(index, runs, read), read)
 
@@ -52,41 +61,47 @@ def check_runs(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -
 def check_all_runs(index: ParquetIndex, read: ReadRanges) -> None:
     """Check all pages of a file that has page sums, in file order.
 
-    Raises:
-        ValueError: a page is damaged.
+    Raises: as `check_runs`.
     """
-    _check(index, _chunk_spans(index, read), read)
+    leaves = tuple(range(len(index.footer.leaves)))
+    for group, row_count in enumerate(index.footer.row_counts):
+        if row_count:
+            index.load([group], leaves, (), read)
+            counts = [len(index.locations(group, leaf).offsets) for leaf in leaves]
+            runs = [PageRun(group, leaf, 0, counts[leaf]) for leaf in leaves]
+            _check(index, _spans(index, runs, read), read)
 
 
 def _spans(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> Iterator[_Span]:
     places = dict.fromkeys((run.group, run.leaf) for run in runs)
     sums = dict(zip(places, index.page_sums([*places], read), strict=True))
     for group, leaf, first, end in runs:
-        chunk, offsets, own = (
-            index.chunk(group, leaf),
-            index.locations(group, leaf).offsets,
-            sums[group, leaf],
-        )
-        low = chunk.offset if first == 0 else int(offsets[first])
-        high = chunk.end if end == len(offsets) else int(offsets[end])
-        number = len(own) // SUM_BYTES - len(offsets) - 1  # of the sum at the first data page
-        if number != (chunk.offset != offsets[0]):
+        chunk, offsets = index.chunk(group, leaf), index.locations(group, leaf).offsets
+        own = sums[group, leaf]
+        extra = int(chunk.offset != offsets[0])  # 1 where there is a dictionary page
+        if len(own) != (extra + len(offsets) + 1) * SUM_BYTES:
             raise ValueError("the file's page sums do not fit its pages")
-        if number and first:  # a dictionary page, away from the run
-            length = int(offsets[0]) - chunk.offset
-            yield _Span(chunk.offset, length, sum_at(own, 0), sum_at(own, 1), group, leaf)
-        before = sum_at(own, number + first if first else 0)
-        yield _Span(low, high - low, before, sum_at(own, number + end), group, leaf)
+        if extra and first:
+            yield _span(own, group, leaf, 0, [chunk.offset, int(offsets[0])])
+        start = first + extra if first else 0
+        borders = offsets[first : end + 1].tolist()
+        if start == 0 and extra:
+            borders.insert(0, chunk.offset)
+        if end == len(offsets):
+            borders.append(chunk.end)
+        if borders[-1] - borders[0] <= READ_BYTES:
+            yield _span(own, group, leaf, start, borders)
+        else:
+            for page, pair in enumerate(pairwise(borders)):
+                yield _span(own, group, leaf, start + page, pair)
 
 
-def _chunk_spans(index: ParquetIndex, read: ReadRanges) -> Iterator[_Span]:
-    for group, row_count in enumerate(index.footer.row_counts):
-        places = [(group, leaf) for leaf in range(len(index.footer.leaves) if row_count else 0)]
-        for (_, leaf), own in zip(places, index.page_sums(places, read), strict=True):
-            if len(own) < 2 * SUM_BYTES:
-                raise ValueError("the file's page sums do not fit its pages")
-            chunk, last = index.chunk(group, leaf), len(own) // SUM_BYTES - 1
-            yield _Span(chunk.offset, chunk.size, sum_at(own, 0), sum_at(own, last), group, leaf)
+def _span(sums: bytes, group: int, leaf: int, number: int, borders: Sequence[int]) -> _Span:
+    """Return the span between borders, of which the first is the chunk's of this number."""
+    offset, end = borders[0], borders[-1]
+    before, after = sum_at(sums, number), sum_at(sums, number + len(borders) - 1)
+    heads = [border - offset for border in borders[:-1]]
+    return _Span(offset, end - offset, before, after, group, leaf, heads)
 
 
 def _check(index: ParquetIndex, spans: Iterable[_Span], read: ReadRanges) -> None:
@@ -103,21 +118,31 @@ def _check(index: ParquetIndex, spans: Iterable[_Span], read: ReadRanges) -> Non
 
 
 def _check_together(index: ParquetIndex, spans: Sequence[_Span], read: ReadRanges) -> None:
-    if len(spans) == 1:
-        found = [_sum_after(spans[0], read)]
-    else:
-        blobs = read([span[:2] for span in spans]) if spans else []
-        found = [zlib.crc32(data, span.before) for data, span in zip(blobs, spans, strict=True)]
-    for span, value in zip(spans, found, strict=True):
-        if value != span.after:
-            place = place_of(span.group, index.footer.leaves[span.leaf])
-            raise ValueError(f"{place}: its pages do not match their checksums")
+    if len(spans) == 1 and spans[0].length > READ_BYTES:
+        _check_long_page(index, spans[0], read)
+        return
+    blobs = read([span[:2] for span in spans]) if spans else []
+    for data, span in zip(blobs, spans, strict=True):
+        _check_span(index, span, zlib.crc32(data, span.before), data)
 
 
-def _sum_after(span: _Span, read: ReadRanges) -> int:
-    """Go over a span of any length, 8 MiB after the other."""
-    value, end = span.before, span.offset + span.length
-    for offset in range(span.offset, end, READ_BYTES):
+def _check_long_page(index: ParquetIndex, page: _Span, read: ReadRanges) -> None:
+    """Go over a page of any length, 8 MiB after the other."""
+    end, value, start = page.offset + page.length, page.before, b""
+    for offset in range(page.offset, end, READ_BYTES):
         (data,) = read([(offset, min(READ_BYTES, end - offset))])
         value = zlib.crc32(data, value)
-    return value
+        start = start or data
+    _check_span(index, page, value, start)
+
+
+def _check_span(index: ParquetIndex, span: _Span, found: int, data: bytes) -> None:
+    chunk = index.chunk(span.group, span.leaf)
+    try:
+        if found != span.after:
+            raise ValueError("its pages do not match their checksums")
+        for head in span.heads:
+            check_inflated(data, head, chunk)
+    except (ValueError, LookupError) as error:
+        place = place_of(span.group, index.footer.leaves[span.leaf])
+        raise ValueError(f"{place}: {error}") from error

@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.sketch import SketchBuilder
+from sleeper.errors import BadRequest
+from sleeper.lookup.parquet.footer import Footer
+from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import checked_value
@@ -173,12 +176,18 @@ class DataFileWriter:
             self._write_groups(all_rows=False)
 
     def close(self) -> WrittenFile:
-        """Finish the file, seal it, and tell what it holds."""
+        """Finish the file, seal it, and tell what it holds.
+
+        Raises:
+            BadRequest: readers would refuse a column of it.
+        """
         self._write_groups(all_rows=True)
         parquet = self._opened(group_rows=1)
         self._output.hold()
         parquet.close()
-        self._output.seal()
+        footer = self._output.seal()
+        assert footer is not None, "a file was sealed before it was held"
+        _check_sizes(footer)
         last = () if self._last_row is None else _row_key(self._last_row, self._schema)
         return WrittenFile(
             row_count=self._row_count,
@@ -241,6 +250,19 @@ class DataFileWriter:
                 options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
             self._parquet = pq.ParquetWriter(self._output, self._arrow_schema, **options)
         return self._parquet
+
+
+def _check_sizes(footer: Footer) -> None:
+    """Refuse what readers would not accept, so that no row is lost in a table."""
+    for group in footer.chunks:
+        for leaf, chunk in zip(footer.leaves, group, strict=True):
+            if is_bomb(chunk.uncompressed_size, chunk.size):
+                raise BadRequest(
+                    f"column {leaf.path[0]!r} has values of {chunk.uncompressed_size:,} bytes in "
+                    f"one row group that compress to {chunk.size:,}. Readers refuse more than "
+                    "256 MiB that compress to less than a thousandth. Cut such values into "
+                    "smaller ones, or compress them before they are ingested."
+                )
 
 
 def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:

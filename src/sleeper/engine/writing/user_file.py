@@ -6,6 +6,7 @@ The file appears under its name when it is complete, and not at all if anything 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -28,6 +29,22 @@ OutputFormat = Literal["parquet", "csv", "arrow", "json"]
 FORMATS: Final = get_args(OutputFormat)
 
 _ROW_GROUP_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetLayout:
+    """How a Parquet file of a user's own is laid out.
+
+    Attributes:
+        compression: How pages are compressed; `uncompressed` for not at all.
+        row_group_bytes: Bytes of rows in memory in a row group, about, which has 100,000 rows
+            at most; None for so many rows.
+        page_bytes: Bytes in a page, about; None for as many as the library wants.
+    """
+
+    compression: str = "zstd"
+    row_group_bytes: int | None = None
+    page_bytes: int | None = None
 
 
 def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
@@ -67,19 +84,41 @@ def stream_rows(rows: Rows, file: ByteStream, output_format: OutputFormat) -> in
     return write(rows, rows.schema, file)
 
 
-def _parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
+def stream_parquet(rows: Rows, file: ByteStream, layout: ParquetLayout) -> int:
+    """Write `rows` to an open Parquet file, and return how many there were.
+
+    Raises: as `stream_rows`.
+    """
+    return _parquet(rows, rows.schema, file, layout)
+
+
+def _parquet(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    file: ByteStream,
+    layout: ParquetLayout = ParquetLayout(),
+) -> int:
     row_count = 0
     with pq.ParquetWriter(
         file,
         schema,
-        compression="zstd",
+        compression="none" if layout.compression == "uncompressed" else layout.compression,
+        data_page_size=layout.page_bytes,
         write_page_index=True,
         write_statistics=columns_with_statistics(schema),
     ) as writer:
         for group in row_groups(batches, _ROW_GROUP_ROWS):
-            writer.write_table(group)
+            writer.write_table(group, row_group_size=_rows_in_group(group, layout))
             row_count += group.num_rows
     return row_count
+
+
+def _rows_in_group(rows: pa.Table, layout: ParquetLayout) -> int | None:
+    """Return how many rows of a table go into each row group; None for all that it has."""
+    if layout.row_group_bytes is None:
+        return None
+    row_count: int = layout.row_group_bytes * rows.num_rows // max(1, rows.nbytes)
+    return max(1, row_count)
 
 
 def _arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:

@@ -1,1 +1,1 @@
-"""The `sleeper` command: one thing of the package behind each command, and no rule of its own."""
+"""The `sleeper` command: each subcommand calls one method of the package and contains no rule."""

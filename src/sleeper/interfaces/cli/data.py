@@ -17,7 +17,7 @@ from sleeper.interfaces.cli.present import counted, print_json, progress_rows, s
 @click.argument("url")
 @click.option("--set", "settings", multiple=True, metavar="K=V", help="An instance property.")
 def init(url: str, settings: tuple[str, ...]) -> None:
-    """Make a new instance at URL: a folder, or s3://bucket/folder.
+    """Create an instance at URL: a folder, or s3://bucket/folder.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def ingest(
 ) -> None:
     """Add the rows of FILES, Parquet files or folders of them, to TABLE in one commit.
 
-    All rows become visible together, or none. With --job-id, running the same
+    All rows become visible together. With --job-id, running the same
     command again after any failure neither loses nor doubles a row.
 
     \b

@@ -1,6 +1,6 @@
-"""How commands end: one table of exit codes, and one function that runs a command and ends by it.
+"""Exit codes, and the function that runs a command and returns its exit code.
 
-The same error always gives the same code, whichever command it ends.
+The same error always gives the same code, for every command.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ EXIT_TERMINATED = 143
 
 EXIT_CODES = {
     0: "Done.",
-    EXIT_REFUSED: "Refused or failed, or done in part: the message says what and why.",
+    EXIT_REFUSED: "Refused or failed, entirely or in part: the message says what and why.",
     EXIT_WRONG_USE: "The command line is wrong: an unknown option, a value of the wrong form, or "
     "a missing file that an option names.",
-    EXIT_TRY_AGAIN: "Nothing is wrong with the call: the very same may succeed later.",
+    EXIT_TRY_AGAIN: "The call is correct, and the same call may succeed later.",
     EXIT_INTERRUPTED: "Interrupted by Ctrl-C.",
     EXIT_TERMINATED: "Ended by SIGTERM.",
 }
@@ -35,7 +35,7 @@ EXIT_CODES = {
 
 
 class Terminated(BaseException):
-    """SIGTERM has come. Whoever catches nothing but errors lets it through."""
+    """SIGTERM was received. A `BaseException`, so that `except Exception` does not catch it."""
 
 
 def run_command(command: click.Command, name: str, arguments: list[str] | None) -> int:
@@ -55,7 +55,7 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
     except Terminated:
         warn("sleeper: ended by SIGTERM; nothing more was changed")
         return EXIT_TERMINATED
-    except OSError as error:  # of the terminal, or of a file that the command line named
+    except OSError as error:  # of the terminal, or of a file on the command line
         where = f"{error.filename}: " if error.filename else ""
         warn(f"sleeper: {where}{error.strerror or error}")
         return EXIT_REFUSED
@@ -64,8 +64,8 @@ def run_command(command: click.Command, name: str, arguments: list[str] | None) 
 
 @contextmanager
 def _terminated_by_signal() -> Iterator[None]:
-    """Raise `Terminated` where SIGTERM finds this thread, so that nothing is left half done."""
-    if threading.current_thread() is not threading.main_thread():  # only there can it be done
+    """Raise `Terminated` in this thread on SIGTERM, so that cleanup code runs."""
+    if threading.current_thread() is not threading.main_thread():  # handlers can be set only there
         yield
         return
 

@@ -34,20 +34,21 @@ def export(
     instance: str,
     as_json: bool,
 ) -> None:
-    """Write the rows of TABLE to Parquet files in TARGET, in key order; all without --range.
+    """Write the rows of TABLE to Parquet files in TARGET, in key order; all rows without --range.
 
-    TARGET is a folder that does not exist yet or is empty, or s3://bucket/folder
-    with nothing in it. It appears when all rows are in it; in a bucket the file
-    _SUCCESS comes last. Rows are filtered and aggregated as in queries.
+    TARGET is a folder that does not exist or is empty, or an empty
+    s3://bucket/folder. A local folder becomes visible when all rows are in it; in a
+    bucket the file _SUCCESS is written last. Rows are filtered and aggregated as in
+    queries.
 
-    Repeat --range with other fields to narrow them together, with the same field
-    to ask for several ranges. An empty MIN or MAX is no limit.
+    Repeat --range with other fields to combine conditions, with the same field for
+    several ranges. An empty MIN or MAX is no limit.
 
     \b
     Examples:
         sleeper export flights exported/
         sleeper export flights n1/ --range tailnum=N1,N2 --columns tailnum,dest
-        sleeper ingest copy exported/      # the rows again, in another table
+        sleeper ingest copy exported/      # copies the rows to another table
     """
     opened = connect(instance).table(table)
     with progress_of(f"export {table}", "files") as progress:

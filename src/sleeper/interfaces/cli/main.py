@@ -1,9 +1,9 @@
-"""The command `sleeper`: which commands there are, and how they end.
+"""The command `sleeper`: its list of subcommands.
 
-Commands live in modules of their own that are imported when they are called, so that each
-waits only for what it needs itself.
+Each subcommand is in a module that is imported when it is called, so that it starts without the
+imports of others.
 
-Exit codes are those of `exit_codes`; log lines go where `stderr` says.
+`exit_codes` defines exit codes; `stderr` writes log lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sleeper.interfaces.cli.exit_codes import run_command
 from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
-    "init": ("data", "Make a new instance."),
+    "init": ("data", "Create an instance."),
     "table": ("tables", "Add, list, show, change and delete tables."),
     "ingest": ("data", "Add the rows of Parquet files to a table."),
     "bulk-import": (
@@ -34,11 +34,12 @@ _COMMANDS = {
     "query": ("query", "Read rows by key or key range."),
     "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
-    "split": ("maintenance", "Split leaf partitions that have grown large."),
-    "merge": ("maintenance", "Merge leaf partitions that have become small."),
-    "gc": ("maintenance", "Delete files that are not referenced any more."),
+    "split": ("maintenance", "Split large leaf partitions."),
+    "merge": ("maintenance", "Merge small leaf partitions."),
+    "gc": ("maintenance", "Delete files that are no longer referenced."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
     "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
+    "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),
     "queue": ("services.queues", "See queues and dead letters."),
     "worker": ("services.worker", "Run the jobs of one kind, until it is stopped."),
     "serve": ("services.serve", "Maintain all tables, until it is stopped."),
@@ -47,14 +48,14 @@ _COMMANDS = {
 
 
 class LazyCommands(click.Group):
-    """A group that knows its commands by name, and imports one when it is asked for."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the commands in the order of a first use."""
+        """Return the commands in the order in which a new user needs them."""
         return [*_COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None when there is none of this name."""
+        """Import a command; return None if there is none with this name."""
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"sleeper.interfaces.cli.{_COMMANDS[cmd_name][0]}")
@@ -63,7 +64,7 @@ class LazyCommands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command, and end well when whoever reads the output has seen enough of it."""
+        """Run a command, and exit without an error if the reader of stdout closes the pipe."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -105,11 +106,11 @@ def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How log lines are written: for people, or one JSON object a line.",
+    help="Format of log lines: text, or one JSON object a line.",
 )
 @click.pass_context
 def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
-    """Sleeper: a key-value table store for billions of rows that costs next to nothing when idle.
+    """Sleeper: a key-value table store for billions of rows, with no cost of servers when idle.
 
     \b
     Example:
@@ -119,8 +120,8 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
         sleeper ingest flights flights.parquet
         sleeper query flights --key tailnum=N14228
 
-    SLEEPER_ALLOW_FUNCTIONS names the modules whose functions tables may run here, with
-    commas between them, such as my_package.*; none without it.
+    SLEEPER_ALLOW_FUNCTIONS lists the modules whose functions tables may run here,
+    separated by commas, such as my_package.*; without it none may run.
 
     Exit codes: 0 done; 1 refused or failed, the message says why; 2 wrong use;
     75 try again later; 130 Ctrl-C; 143 SIGTERM.
@@ -130,5 +131,5 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with a code that says how it ended."""
+    """Run the command line and exit with its exit code."""
     sys.exit(run_command(cli, "sleeper", arguments))

@@ -1,4 +1,4 @@
-"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: what keeps a table quick and small."""
+"""`sleeper compact`, `split`, `merge`, `gc` and `sweep`: maintenance of one table."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sleeper.interfaces.cli.present import (
     say,
 )
 from sleeper.interfaces.cli.stderr import warn
+from sleeper.operations.maintenance.collect_garbage import GcSummary
 from sleeper.operations.maintenance.release_jobs import ReleaseResult
 from sleeper.operations.maintenance.sweep_orphans import SweepResult
 from sleeper.planning.compactions import CompactionPlan
 from sleeper.planning.leases import HeldClaim
 from sleeper.planning.partitions.merges import SiblingLeaves
 from sleeper.table.compaction import CompactionSummary
-from sleeper.table.maintenance import GcSummary
 from sleeper.table.table import Table
 
 
@@ -37,7 +37,7 @@ from sleeper.table.table import Table
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Jobs at once, each in a process of its own.",
+    help="Number of jobs that run in parallel, each in its own process.",
 )
 @click.option("--explain", is_flag=True, help="Show what would be done, and why; do nothing.")
 @click.option(
@@ -58,14 +58,14 @@ def compact(
     released_job: str | None,
     as_json: bool,
 ) -> None:
-    """Merge files of TABLE, so that queries have fewer of them to read.
+    """Merge files of TABLE, so that queries read fewer of them.
 
     A job that fails is reported; its files stay unchanged.
 
     Files are claimed for a few jobs at a time. Claims of a process that was killed
     end sleeper.table.compaction.job.lease.minutes after they were last renewed;
-    --release ends them at once. A job that still runs is then refused when it
-    commits.
+    --release ends them at once. The commit of a job that is
+    still running is then refused.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def _release_claims(released: ReleaseResult, *, as_json: bool) -> None:
         files = counted(len(claim.filenames), "file")
         say(f"released {files} of job {claim.job_id}: {claim_text(claim)}")
     if not released.claims:
-        say("there was nothing to release")
+        say("there were no claims to release")
 
 
 def _explain_compaction(
@@ -141,10 +141,10 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
 @click.option("--explain", is_flag=True, help="Show which leaves would be split; do nothing.")
 @on_table
 def split(opened: Table, *, explain: bool, as_json: bool) -> None:
-    """Split leaf partitions of TABLE that have grown large.
+    """Split large leaf partitions of TABLE.
 
-    A leaf is split from sleeper.table.partition.splitting.threshold rows on, at
-    the median of its keys. Its files stay where they are.
+    A leaf with at least sleeper.table.partition.splitting.threshold rows is split
+    at the median of its keys. No file is moved.
 
     \b
     Example:
@@ -179,7 +179,7 @@ def split(opened: Table, *, explain: bool, as_json: bool) -> None:
             lower, upper = (child[:8] for child in result.children)
             say(f"split {name} at {result.field} {result.point!r} into {lower} and {upper}")
         else:
-            say(f"left {name} as it is: {result.reason}")
+            say(f"did not split {name}: {result.reason}")
     if not results:
         say(f"no leaf partition of {opened.name} is large enough to be split")
 
@@ -190,16 +190,15 @@ def split(opened: Table, *, explain: bool, as_json: bool) -> None:
     "rows_below",
     type=click.IntRange(min=1),
     metavar="ROWS",
-    help="Merge leaves of fewer rows together.  [default: the table's property]",
+    help="Merge two leaves with fewer rows together.  [default: the table's property]",
 )
 @click.option("--explain", is_flag=True, help="Show which leaves would be merged; do nothing.")
 @on_table
 def merge(opened: Table, *, rows_below: int | None, explain: bool, as_json: bool) -> None:
-    """Merge leaf partitions of TABLE that have become small, in pairs.
+    """Merge small leaf partitions of TABLE, in pairs.
 
-    Two leaves of one parent are merged while they have fewer rows together than
-    sleeper.table.partition.merging.threshold, or --below. Their files stay where
-    they are.
+    Two leaves of one parent are merged if they have fewer rows together than
+    sleeper.table.partition.merging.threshold, or --below. No file is moved.
 
     \b
     Example:
@@ -217,7 +216,7 @@ def merge(opened: Table, *, rows_below: int | None, explain: bool, as_json: bool
         if result.reason is None:
             say(f"merged {lower} and {upper} into {result.partition_id[:8]}")
         else:
-            say(f"left {lower} and {upper} as they are: {result.reason}")
+            say(f"did not merge {lower} and {upper}: {result.reason}")
     if not results:
         say(f"no leaf partitions of {opened.name} are small enough to be merged")
 
@@ -243,9 +242,9 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Do not wait; only while nobody reads the table.")
 @on_table
 def gc(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
-    """Delete files that TABLE does not reference any more.
+    """Delete files that TABLE no longer references.
 
-    They wait for sleeper.table.gc.delay.minutes, which must be longer than any
+    They are kept for sleeper.table.gc.delay.minutes, which must be longer than any
     query takes.
 
     \b
@@ -284,9 +283,9 @@ def _say_collected(table: str, run: GcSummary) -> None:
 def sweep(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
     """Delete files in the folder of TABLE that no commit names.
 
-    Jobs that were killed leave them behind. They count once they are older than
-    sleeper.table.gc.orphan.age.minutes, which must be longer than any ingest,
-    import or compaction takes.
+    They are files of killed jobs. Only files older than
+    sleeper.table.gc.orphan.age.minutes are deleted, which must be longer than any
+    ingest, import or compaction takes.
 
     \b
     Example:

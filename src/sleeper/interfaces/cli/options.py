@@ -1,4 +1,4 @@
-"""Options that several commands share, and how `FIELD=VALUE` is read."""
+"""Options that several commands share, and the parser of `FIELD=VALUE`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def on_table(run: Callable[..., None]) -> Callable[..., None]:
 def split_pairs(
     pairs: Iterable[str], option: str, names: Iterable[str] = ()
 ) -> list[tuple[str, str]]:
-    """Split `NAME=VALUE` arguments at their first `=`, or after one of `names` that has a `=`.
+    """Split `NAME=VALUE` arguments at their first `=`, or after one of `names` that contains `=`.
 
     Raises:
         click.BadParameter: one has no `=`.
@@ -73,7 +73,7 @@ def split_pairs(
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file that the command line names.
+    """Return the text of a file on the command line.
 
     Raises:
         BadRequest: it is not UTF-8.
@@ -88,7 +88,7 @@ def row_key_field(schema: Schema, name: str) -> Field:
     """Return a row key field by its name.
 
     Raises:
-        QueryInvalid: the schema has no row key field of this name.
+        QueryInvalid: the schema has no row key field with this name.
     """
     for field in schema.row_keys:
         if field.name == name:
@@ -105,13 +105,13 @@ def read_key_value(schema: Schema, name: str, text: str) -> Any:
 
 
 def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[Any, Any]]]:
-    """Read `FIELD=MIN,MAX` arguments as regions for `Table.query`: the whole table without any.
+    """Parse `FIELD=MIN,MAX` arguments to regions for `Table.query`: the whole table without any.
 
-    Other fields narrow; the same field again asks for several ranges of values.
+    Different fields are combined; the same field again gives several ranges.
 
     Raises:
-        click.BadParameter: one is not of this form.
-        QueryInvalid: a field is no row key, or a value not of its type.
+        click.BadParameter: one does not have this form.
+        QueryInvalid: a field is not a row key, or a value does not have its type.
     """
     limits: dict[str, list[tuple[Any, Any]]] = {}
     for name, text in split_pairs(ranges, "--range", schema.row_key_names):
@@ -126,7 +126,7 @@ def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
         raise click.BadParameter(f"{text!r} should be MIN,MAX", param_hint="--range")
     if "," in high:
         raise click.BadParameter(
-            f"{text!r} has more than one comma; ask from Python, where nothing is split",
+            f"{text!r} has more than one comma; use Table.query in Python for values with commas",
             param_hint="--range",
         )
     return (
@@ -136,7 +136,10 @@ def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
 
 
 def column_names(schema: Schema, given: Iterable[str]) -> list[str] | None:
-    """Return names between commas, None where none was given; a name with a comma stands alone."""
+    """Return names separated by commas, or None if none is given.
+
+    A name that contains a comma must be an argument of its own.
+    """
     names = [
         name for names in given for name in ([names] if names in schema.names else names.split(","))
     ]

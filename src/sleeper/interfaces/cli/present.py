@@ -1,4 +1,4 @@
-"""How results look on a terminal: tables by rich, JSON on request, progress on stderr."""
+"""Prints results: tables by rich, JSON on request, progress on stderr."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rich.table import Table as Grid
 from sleeper.interfaces.cli.stderr import visible
 from sleeper.planning.leases import HeldClaim
 
-# Control characters that JSON does not escape by itself, and those that turn text around.
+# Control characters that JSON does not escape, and those that change the text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def say(text: str) -> None:
-    """Print a line about what was done. Names that no encoding has are written as escapes."""
+    """Print a line. Characters that the terminal's encoding lacks are written as escapes."""
     click.echo(visible(text))
 
 
@@ -41,7 +41,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def claim_text(claim: HeldClaim) -> str:
-    """Return who has claimed files, how long ago, and when the claim ends."""
+    """Return a claim's owner, age and end as text."""
     owner = claim.owner or "an unknown process"
     ends = claim.lease_ends.isoformat(sep=" ", timespec="seconds")
     return f"claimed {_age_text(claim.age_s)} ago by {owner}, until {ends} unless renewed"
@@ -59,7 +59,7 @@ def _age_text(seconds: int) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print any result value as JSON, without characters that a terminal would obey."""
+    """Print any result value as JSON, with the terminal's control characters escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     click.echo(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
@@ -67,10 +67,10 @@ def print_json(value: Any) -> None:
 def print_grid(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, as_values: bool = False
 ) -> None:
-    """Print rows under column headings; numbers to the right. Cut off only by a terminal's edge.
+    """Print rows under column headings; numbers are right-aligned. Only a terminal cuts long rows.
 
-    Numbers are taken for counts, and grouped for reading; `as_values` writes values as
-    `value_text` does.
+    Numbers are shown as counts, with separators; with `as_values`, values are shown as by
+    `value_text`.
     """
     write = value_text if as_values else _count_text
     cells = [[visible(write(value)) for value in row] for row in rows]
@@ -86,14 +86,14 @@ def print_grid(
 
 
 def print_facts(facts: Sequence[tuple[str, Any]]) -> None:
-    """Print names and values, one a line."""
+    """Print names and values, one on each line."""
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         say(f"{name:<{width}}  {_count_text(value)}")
 
 
 def value_text(value: Any) -> str:
-    """Return a row's value as text: keys as `--key` reads them, null as nothing."""
+    """Return a row's value as text: keys in the form of `--key`, null as an empty text."""
     match value:
         case None:
             return ""
@@ -114,19 +114,19 @@ def value_text(value: Any) -> str:
 
 
 def _console(width_min: int) -> Console:
-    """A console on stdout; in a pipe it is wide enough for any row."""
+    """Return a console on stdout; in a pipe it is wide enough for any row."""
     width = None if sys.stdout.isatty() else max(80, width_min)
     return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def progress_rows(about: str) -> AbstractContextManager[Callable[[int, int | None], None]]:
-    """Show how many rows are done on stderr while the block runs; silent off a terminal."""
+    """Show progress in rows on stderr while the block runs, if stderr is a terminal."""
     return progress_of(about, "rows")
 
 
 @contextmanager
 def progress_of(about: str, things: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how many things are done, as `progress_rows` does."""
+    """Show progress in other things, as `progress_rows` does."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -58,12 +58,12 @@ def query(
     instance: str,
     as_json: bool,
 ) -> None:
-    """Read rows of TABLE by key or key range, in key order; all of them without either.
+    """Read rows of TABLE by key or key range, in key order; all rows without either.
 
-    Repeat --key or --range with other fields to narrow them together, with the
-    same field to ask for several values at once. An empty MIN or MAX is no limit.
-    Lines of --keys-file hold one key each; the values of a composite key are
-    separated by tabs. Bytes are base64; dates and timestamps are ISO 8601.
+    Repeat --key or --range with other fields to combine conditions, with the same
+    field for several values. An empty MIN or MAX is no limit. Each line of
+    --keys-file is one key; the values of a composite key are separated by tabs.
+    Bytes are base64; dates and timestamps are ISO 8601.
 
     \b
     Examples:
@@ -87,32 +87,36 @@ def query(
 def _chosen_format(
     form: Literal["table"] | OutputFormat | None, output: str | None, *, as_json: bool
 ) -> Literal["table"] | OutputFormat:
-    """How to write, checked before anything is read."""
+    """Return the output format, checked before rows are read."""
     if as_json and form not in (None, "json"):
-        raise click.UsageError("--json and --format say different things")
+        raise click.UsageError("--json and --format contradict each other: leave one of them out")
     if output is None:
         return "json" if as_json else form or "table"
     folder = Path(output).parent
     if not folder.is_dir():
-        raise click.BadParameter(f"there is no folder {str(folder)!r}", param_hint="--output")
+        raise click.BadParameter(f"folder {str(folder)!r} does not exist", param_hint="--output")
     if form == "table":
-        raise click.UsageError("a table is for reading: choose another --format for --output")
+        raise click.UsageError(
+            "--format table is for the terminal: choose another --format for --output"
+        )
     ending = Path(output).suffix.lstrip(".")
     by_name = next((known for known in FORMATS if known == ending), None)
     if as_json and by_name not in (None, "json"):
-        raise click.UsageError(f"--json and {output!r} say different things")
+        raise click.UsageError(
+            f"--json and {output!r} contradict each other: leave out --json, or name a .json file"
+        )
     chosen = "json" if as_json else form or by_name
     if chosen is None:
-        raise click.UsageError(f"{output!r} does not end in a known format: give --format")
+        raise click.UsageError(f"{output!r} does not end with a known format: give --format")
     return chosen
 
 
 def _question(
     schema: Schema, keys: tuple[str, ...], ranges: tuple[str, ...], keys_file: str | None
 ) -> dict[str, Any]:
-    """What to hand to `Table.query`."""
+    """Return the arguments for `Table.query`."""
     if sum(map(bool, (keys, ranges, keys_file))) > 1:
-        raise click.UsageError("ask by one of --key, --range and --keys-file")
+        raise click.UsageError("give only one of --key, --range and --keys-file")
     if keys_file:
         return {"keys": _keys_from_file(schema, Path(keys_file))}
     if keys:
@@ -130,7 +134,7 @@ def _question(
 
 
 def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
-    """One key a line; for composite keys its values, separated by tabs."""
+    """Read one key from each line; values of a composite key are separated by tabs."""
     content = text_of(path).removeprefix("\ufeff").rstrip("\r\n")
     lines = re.split(r"\r\n|\n|\r", content) if content else []
     names = schema.row_key_names
@@ -151,7 +155,7 @@ def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
 
 
 def _show(rows: Rows) -> None:
-    """Print the first rows as a table, and how many more there are."""
+    """Print the first rows as a table, and the number of all rows."""
     shown: list[dict[str, Any]] = []
     count = 0
     for batch in rows:

@@ -1,4 +1,4 @@
-"""`sleeper report`: what there is, counted."""
+"""`sleeper report`: shows tables, partitions, files and claims."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sleeper.table.table import Table
 
 
 class _TablesFirst(click.Group):
-    """A group that is its command `tables` where none is named."""
+    """A group that runs its command `tables` if none is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments, those of `tables` too."""
+        """Parse arguments, including those of `tables`."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else ["tables", *args])
 
@@ -104,7 +104,7 @@ def partitions(opened: Table, as_json: bool) -> None:
 @report.command()
 @on_table
 def claims(opened: Table, as_json: bool) -> None:
-    """Show which files of TABLE compaction jobs have claimed, by whom and since when.
+    """Show the claims of compaction jobs on files of TABLE: owner and age.
 
     \b
     Example:
@@ -124,7 +124,7 @@ def claims(opened: Table, as_json: bool) -> None:
 @click.option("--verbose", is_flag=True, help="List every file reference.")
 @on_table
 def files(opened: Table, verbose: bool, as_json: bool) -> None:
-    """Show the files of TABLE in figures.
+    """Show counts of the files of TABLE.
 
     \b
     Example:

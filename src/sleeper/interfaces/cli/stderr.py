@@ -1,6 +1,7 @@
-"""What people read on stderr: messages, and log lines as `-v` and `--log-format` ask for them.
+"""Writes messages and log lines to stderr; `-v` and `--log-format` control log lines.
 
-Names in it come from tables and files, and may hold anything. Logging is set up here alone.
+Names of tables and files may contain any characters, so they are escaped. Logging is configured
+only here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -20,12 +21,12 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 def warn(text: str) -> None:
-    """Print a message on stderr; what could move a terminal's cursor is written as escapes."""
+    """Print a message on stderr; control characters of the terminal are escaped."""
     click.echo("\n".join(map(visible, text.split("\n"))), err=True)
 
 
 def visible(text: str) -> str:
-    """Write what would move the cursor, break the line or not print at all as an escape."""
+    """Escape characters that move the cursor, break the line or are not printable."""
     if text.isprintable():
         return text
     return "".join(
@@ -34,7 +35,7 @@ def visible(text: str) -> str:
 
 
 class _Stderr(logging.Handler):
-    """Writes to stderr as it is when a line comes."""
+    """Writes to the current `sys.stderr`."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -44,7 +45,7 @@ class _Stderr(logging.Handler):
 
 
 class _Text(logging.Formatter):
-    """`sleeper: warning: ...` in commands; with the time in services, which run for days."""
+    """Formats `sleeper: warning: ...` in commands; with time and level in services."""
 
     def __init__(self, *, with_time: bool) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """One JSON object a line."""
+    """Formats one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         document = {
@@ -73,23 +74,34 @@ class _Json(logging.Formatter):
 
 
 class LogOutput:
-    """What the options `-v` and `--log-format` have chosen; a service asks for more."""
+    """The log settings of `-v` and `--log-format`."""
 
     def __init__(self, verbosity: int, form: LogFormat) -> None:
         self._handler = _Stderr()
         self._form = form
+        self._verbosity = verbosity
         self._logger = logging.getLogger(_LOGGER)
         self._level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
         self._set_formatter(with_time=False)
 
     def serve(self) -> None:
-        """Tell what is done, with time and level, as fits a process that runs for days."""
+        """Log more, with time and level, for a process that runs for days."""
         self._logger.setLevel(min(self._level, logging.INFO))
         self._set_formatter(with_time=True)
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the options by which another command would log the same way."""
+        return (*(["-v"] * self._verbosity), "--log-format", self._form)
+
+    def pass_on(self, line: str) -> None:
+        """Print a log line of another process, between the lines of this one."""
+        with self._handler.lock or nullcontext():
+            warn(line)
+
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Take log lines while the block runs."""
+        """Write log lines to stderr while the block runs."""
         before = self._logger.level
         self._logger.addHandler(self._handler)
         self._logger.setLevel(self._level)

@@ -1,4 +1,4 @@
-"""`sleeper table`: make, look at, change and delete tables."""
+"""`sleeper table`: creates, shows, changes and deletes tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sleeper.operations.estimate_split_points import estimate_split_points
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 splits_file_option = click.option(
-    "--splits-file", type=readable_file, help="Split points, one a line."
+    "--splits-file", type=readable_file, help="Split points, one on each line."
 )
 splits_base64_option = click.option(
     "--splits-base64", is_flag=True, help="String split points are base64."
@@ -63,7 +63,7 @@ def add(
     settings: tuple[str, ...],
     instance: str,
 ) -> None:
-    """Make the table NAME.
+    """Create the table NAME.
 
     Without --splits-file, split points come from the file that the property
     sleeper.table.splits.file names, if it is set. NAME goes before a name in the
@@ -162,7 +162,7 @@ def show(name: str, instance: str, as_json: bool) -> None:
 @click.argument("new")
 @instance_option
 def rename(old: str, new: str, instance: str) -> None:
-    """Rename table OLD to NEW. Its id and data stay.
+    """Rename table OLD to NEW. Its id and data do not change.
 
     \b
     Example:
@@ -227,7 +227,7 @@ def reinitialise(
 @click.argument("name")
 @instance_option
 def online(name: str, instance: str) -> None:
-    """Let background operations work on table NAME.
+    """Turn background operations on table NAME on.
 
     \b
     Example:
@@ -241,7 +241,7 @@ def online(name: str, instance: str) -> None:
 @click.argument("name")
 @instance_option
 def offline(name: str, instance: str) -> None:
-    """Keep background operations off table NAME. Ingest and queries go on.
+    """Turn background operations on table NAME off. Ingest and queries still work.
 
     \b
     Example:
@@ -256,7 +256,7 @@ def offline(name: str, instance: str) -> None:
 @click.argument("settings", nargs=-1, required=True, metavar="K=V...")
 @instance_option
 def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
-    """Set properties of table NAME; an empty value goes back to the default.
+    """Set properties of table NAME; an empty value resets to the default.
 
     \b
     Example:

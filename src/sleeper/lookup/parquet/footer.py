@@ -25,6 +25,9 @@ REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 DICTIONARY_ENCODINGS = frozenset((2, 8))
 CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4_raw"}
 
+DEPTH_MAX = 100
+"""Columns within columns that a file may have, as pyarrow has it."""
+
 COLUMN_CHUNK_BYTES = 1500
 """Memory that one `ColumnChunk` takes in Python, for the cache's account (measured: 1.1 to 1.4
 kB)."""
@@ -276,6 +279,8 @@ def _walk(
     """Add the leaves under element `at`; return the number of the element after its subtree."""
     element = elements[at]
     path = (*path, element[4].decode())
+    if len(path) > DEPTH_MAX:
+        raise ValueError(f"its schema is nested more than {DEPTH_MAX} deep")
     kind = element.get(3, REQUIRED)
     if kind not in (REQUIRED, OPTIONAL, REPEATED):
         raise ValueError("its schema has an unknown repetition")

@@ -32,6 +32,39 @@ Buffer = bytes | memoryview
 """Bytes of a file: as they were read, or a view of what was read in one piece."""
 
 
+INFLATED_BYTES_FREE = 256 << 20
+INFLATED_RATIO_MAX = 1_000
+VALUES_MAX = 1 << 26
+"""A page may decompress to 256 MiB, or to a thousand times the bytes of its whole column chunk,
+whichever is more; and it may have 67,108,864 values. Small files can announce more than any memory
+holds."""
+
+
+def is_bomb(inflated_bytes: int, chunk_bytes: int) -> bool:
+    """Return whether a page of a chunk, or a chunk, would take more memory than is accepted."""
+    return inflated_bytes > max(INFLATED_BYTES_FREE, INFLATED_RATIO_MAX * chunk_bytes)
+
+
+def check_inflated(header: Buffer, at: int, chunk: ColumnChunk) -> None:
+    """Check only that a page decompresses to no more than is accepted, by its header.
+
+    Raises:
+        ValueError: it would.
+    """
+    usual = header[at] == 0x15 and header[at + 2] == 0x15
+    if usual and (header[at + 3] < 128 or header[at + 4] < 128 or header[at + 5] < 128):
+        return  # a number of at most three bytes: less than 1 MiB
+    _check_size(read_struct(bytes(header[at:]))[0][2], chunk)
+
+
+def _check_size(size: int, chunk: ColumnChunk) -> None:
+    if size < 0 or is_bomb(size, chunk.size):
+        raise ValueError(
+            f"a page of its {chunk.size:,} compressed bytes would become {size:,} in memory, which "
+            "is more than is accepted"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page as it lies in the file.
@@ -131,7 +164,8 @@ def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, 
     checksum = header.get(4)
     if checksum is not None and zlib.crc32(body) != checksum & 0xFFFFFFFF:
         raise ValueError("a page's checksum does not match its bytes")
-    if not 0 <= header[2] <= chunk.uncompressed_size:
+    _check_size(header[2], chunk)
+    if header[2] > chunk.uncompressed_size:
         raise ValueError("a page is larger than its column chunk")
     kind = header[1]
     compressed = chunk.codec != 0
@@ -154,6 +188,8 @@ def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, 
         raise ValueError(f"a page is of unknown kind {kind}")
     if (encoding not in chunk.encodings and kind != DICTIONARY_PAGE) or about[1] < 0:
         raise ValueError("a page header is damaged")
+    if about[1] > VALUES_MAX:
+        raise ValueError(f"a page has {about[1]:,} values, and at most {VALUES_MAX:,} are accepted")
     if not compressed and header[2] != len(body):
         raise ValueError("an uncompressed page has two different sizes")
     has_checksum = checksum is not None

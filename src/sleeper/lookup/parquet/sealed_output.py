@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Protocol, Self
 from zlib import crc32
 
-from sleeper.lookup.parquet.footer import TAIL_BYTES, footer_length, read_footer
+from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.page_sums import RunningChecksums, page_sums_bytes
 from sleeper.lookup.parquet.seal import seal_bytes
 
@@ -88,10 +88,14 @@ class SealedOutput:
         if output is not None:
             output.close()
 
-    def seal(self) -> None:
-        """Write what was kept, with sums and seal; the stream below stays open."""
+    def seal(self) -> Footer | None:
+        """Write what was kept, with sums and seal; the stream below stays open.
+
+        Returns:
+            The file's footer; None if nothing was kept.
+        """
         if self._held is None or self._output is None:
-            return
+            return None
         tail, self._held = bytes(self._held), None
         start = self._held_start
         footer_start = len(tail) - TAIL_BYTES - footer_length(tail, self._position)
@@ -102,6 +106,7 @@ class SealedOutput:
         self.size_bytes += len(end)
         self._output.write(end)
         self._output.flush()
+        return footer
 
     def __enter__(self) -> Self:
         return self

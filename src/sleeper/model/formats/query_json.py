@@ -17,7 +17,7 @@ from typing import Any, Final
 from sleeper.errors import QueryInvalid
 from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.formats.regions_json import region_from_document, region_to_document
-from sleeper.model.formats.results_publishing import read_results_publishing, unknown_options
+from sleeper.model.formats.results_publishing import read_results_publishing, unused_options
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 
@@ -166,9 +166,8 @@ def query_warnings(query: QueryMessage) -> list[str]:
     publishing, _ = read_results_publishing(query.publisher)
     warnings = [f"{name} is unknown, and changes nothing" for name in sorted(query.others)]
     warnings += [
-        f"resultsPublisherConfig: {name} is no option of {publishing.destination}, and changes "
-        "nothing"
-        for name in unknown_options(query.publisher, publishing)
+        f"resultsPublisherConfig: {name} changes nothing for results in {publishing.destination}"
+        for name in unused_options(query.publisher, publishing)
     ]
     for each in query.report_to:
         destination = each.get("destination", "")

@@ -26,7 +26,7 @@ class ResultsPublishing:
 
     Attributes:
         destination: What takes them.
-        bucket: The bucket or folder for files, where it is not the instance's own.
+        bucket: The bucket for files. Files lie in the instance's own place here, whatever it says.
         compression: How files are compressed.
         row_group_bytes: Bytes in a row group of a file.
         page_bytes: Bytes in a page of a file.
@@ -95,9 +95,10 @@ def read_results_publishing(config: Mapping[str, str]) -> tuple[ResultsPublishin
 
 def built_destinations() -> tuple[ResultsDestination, ...]:
     """Return the destinations that results can go to."""
-    return (ResultsDestination.S3, ResultsDestination.SQS, ResultsDestination.NOTHING)
+    return (ResultsDestination.S3, ResultsDestination.NOTHING)
 
 
-def unknown_options(config: Mapping[str, str], publishing: ResultsPublishing) -> list[str]:
-    """Return the options that the destination does not have, sorted. They change nothing."""
-    return sorted(config.keys() - {_DESTINATION, *_OPTIONS[publishing.destination]})
+def unused_options(config: Mapping[str, str], publishing: ResultsPublishing) -> list[str]:
+    """Return the options that change nothing, sorted: unknown ones, and the bucket."""
+    used = {_DESTINATION, *_OPTIONS[publishing.destination]} - {"bucket"}
+    return sorted(config.keys() - used)

@@ -1,4 +1,4 @@
-"""Limits of messages and calls, the same for every queue as for SQS, and times that all use."""
+"""Limits of messages and calls, mostly those of SQS, and times that all queues use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sleeper.errors import BadRequest
 from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
 
 BODY_BYTES_MAX: Final = 262_144
-RECEIVED_MAX: Final = 10
+RECEIVED_MAX: Final = 100
 WAIT_MAX_S: Final = 20.0
 DELAY_MAX_S: Final = 900.0
 HIDDEN_MAX_S: Final = 43_200.0

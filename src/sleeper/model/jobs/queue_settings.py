@@ -10,6 +10,8 @@ from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties
 
 _VISIBILITY_S: Final = 900.0
+_COMMIT_VISIBILITY_S: Final = 60.0  # a committer that was killed holds up its tables so long
+_COMMIT_RECEIVES_MAX: Final = 1_000  # a request is tried until the log takes or refuses it
 _KEEPALIVES: Final = 3
 """How often a lease is renewed before it would end, at least."""
 
@@ -43,7 +45,9 @@ def queue_settings(properties: InstanceProperties, name: QueueName) -> QueueSett
     return QueueSettings(
         fifo=name is QueueName.COMMIT,
         visibility_s=min(_visibility_s(properties, name), HIDDEN_MAX_S),
-        receives_max=properties.jobs.receives_max,
+        receives_max=_COMMIT_RECEIVES_MAX
+        if name is QueueName.COMMIT
+        else properties.jobs.receives_max,
     )
 
 
@@ -76,7 +80,9 @@ def _visibility_s(properties: InstanceProperties, name: QueueName) -> float:
             return float(properties.ingest_queue.submitter_timeout_s)
         case QueueName.EXPORT:
             return float(properties.export_queue.visibility_s)
-        case QueueName.QUERY | QueueName.COMMIT:
+        case QueueName.COMMIT:
+            return _COMMIT_VISIBILITY_S
+        case QueueName.QUERY:
             return _VISIBILITY_S
         case _:
             return float(properties.ingest_queue.visibility_s)

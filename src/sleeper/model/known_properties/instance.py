@@ -62,8 +62,8 @@ class CommitProperties:
         "default.table.statestore.commit.async.behaviour",
         "PER_IMPLEMENTATION",
         one_of("PER_IMPLEMENTATION", "DISABLED", "ALL_IMPLEMENTATIONS"),
-        "Which state stores commit through the committer, where one runs.",
-        used=False,
+        "Whether jobs commit through the committer: only ALL_IMPLEMENTATIONS says yes, as our "
+        "state stores need none.",
     )
     read_back: str = setting(
         "statestore.commit.read.back",

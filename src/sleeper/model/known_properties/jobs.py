@@ -98,7 +98,11 @@ class BatcherRunProperties:
     """Runs of the ingest batcher."""
 
     period_minutes: int = setting(
-        "ingest.batcher.job.creation.period.minutes", "1", POSITIVE, "How often batches are made."
+        "ingest.batcher.job.creation.period.minutes",
+        "1",
+        POSITIVE,
+        "How often batches are made.",
+        used=False,
     )
 
 
@@ -107,7 +111,11 @@ class CompactionWorkerProperties:
     """Workers of compactions."""
 
     period_minutes: int = setting(
-        "compaction.job.creation.period.minutes", "1", POSITIVE, "How often jobs are created."
+        "compaction.job.creation.period.minutes",
+        "1",
+        POSITIVE,
+        "How often jobs are created.",
+        used=False,
     )
     workers_max: int = setting(
         "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
@@ -117,6 +125,7 @@ class CompactionWorkerProperties:
         "3",
         POSITIVE,
         "A task that fails so often ends.",
+        used=False,
     )
 
 
@@ -125,16 +134,24 @@ class QueryQueueProperties:
     """Workers of queries, and what they return."""
 
     batch_rows: int = setting(
-        "query.processor.results.batch.size", "2000", POSITIVE, "Rows in a message of results."
+        "query.processor.results.batch.size",
+        "2000",
+        POSITIVE,
+        "Rows in a message of results.",
+        used=False,
     )
     results_days: int = setting(
-        "query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept."
+        "query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept.", used=False
     )
     row_group_bytes: int = setting(
-        "default.query.results.rowgroup.size", "8388608", BYTE_SIZE, "Row groups of results."
+        "default.query.results.rowgroup.size",
+        "8388608",
+        BYTE_SIZE,
+        "Row groups of results.",
+        used=False,
     )
     page_bytes: int = setting(
-        "default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results."
+        "default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results.", used=False
     )
 
 
@@ -146,7 +163,11 @@ class ExportQueueProperties:
         "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
     )
     results_days: int = setting(
-        "bulk.export.results.bucket.expiry.days", "7", POSITIVE, "How long exports are kept."
+        "bulk.export.results.bucket.expiry.days",
+        "7",
+        POSITIVE,
+        "How long exports are kept.",
+        used=False,
     )
     failed_visibility_s: int = setting(
         "bulk.export.job.failed.visibility.timeout.seconds",
@@ -197,4 +218,5 @@ class CommitterProperties:
         "10",
         QUEUE_BATCH,
         "Requests the committer takes at once.",
+        used=False,
     )

@@ -266,7 +266,7 @@ class AsyncCommitProperties:
     """Which commits are sent to the committer, if one runs (`TableProperties.async_commits`)."""
 
     ingest: bool = setting(
-        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs.", used=False
+        "table.ingest.job.files.commit.async", "true", BOOLEAN, "Files of ingest jobs."
     )
     bulk_import: bool = setting(
         "table.bulk.import.job.files.commit.async",

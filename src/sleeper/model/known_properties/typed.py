@@ -192,10 +192,7 @@ class TableProperties:
     def _switched_on(self, switch: str | None) -> bool:
         if switch:
             return bool(_TABLE[_ASYNC_SWITCH].parse(switch))
-        behaviour = self.instance.commits.async_behaviour
-        if behaviour == "PER_IMPLEMENTATION":
-            return "TransactionLog" in self.statestore.class_name
-        return behaviour == "ALL_IMPLEMENTATIONS"
+        return self.instance.commits.async_behaviour == "ALL_IMPLEMENTATIONS"
 
 
 def validate_table_properties(

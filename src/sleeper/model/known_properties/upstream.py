@@ -104,12 +104,10 @@ _TABLE_EMR = (
     ("executor.max.capacity", "10", POSITIVE, "Capacity units of executors, at most."),
     ("release.label", "emr-spark-8.0.0", TEXT, "Release of EMR."),
 )
-_TABLE_ASYNC = (
-    ("commit.async.enabled", None, BOOLEAN, "Commits go through the committer, where one runs."),
-)
+_TABLE_ASYNC = (("commit.async.enabled", None, BOOLEAN, "Jobs commit through the committer."),)
 
 ASYNC_COMMIT_SWITCH: Final[tuple[Property, ...]] = family(
-    "Asynchronous commits", "table.statestore.", _TABLE_ASYNC
+    "Asynchronous commits", "table.statestore.", _TABLE_ASYNC, used=True
 )
 UPSTREAM_TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *family("Bulk import on EMR", "table.bulk.import.emr.", _TABLE_EMR, inherits=True, used=True),

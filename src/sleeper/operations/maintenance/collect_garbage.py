@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from logging import getLogger
@@ -20,22 +20,29 @@ _LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GcBatch:
-    """The result of one batch.
+class GcSummary:
+    """The result of a run of the garbage collector.
 
     Attributes:
-        deleted: Files that were deleted from the storage and from the table's state.
+        deleted: Data files that were deleted, each with its sketch.
         failures: Why other files could not be deleted, by name; they stay in the state.
         transaction: The table's transaction number afterwards.
-        after: The last file of the batch; the next batch begins after it.
-        more: True if there are more files for the next batch.
     """
 
     deleted: tuple[str, ...]
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str]
     transaction: int
-    after: str = ""
-    more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The result of one batch; `after` is its last file."""
+
+    deleted: Sequence[str]
+    failures: dict[str, str]
+    transaction: int
+    after: str
+    more: bool
 
 
 def garbage_time(kept_since: datetime, *, store: StateStore) -> datetime:
@@ -69,24 +76,48 @@ def garbage(
 
 
 def collect_garbage(
-    before: datetime, *, after: str = "", files_max: int, store: StateStore, files: Objects
-) -> GcBatch:
-    """Delete one batch of files with their sketches, then remove them from the state.
-
-    If the process is killed in between, the next run completes the work: a file that does not
-    exist counts as deleted (GC-2, GC-5). An unreferenced file is never referenced again.
+    before: datetime,
+    *,
+    batch_files: int,
+    files_max: int,
+    store: StateStore,
+    files: Objects,
+    progress: Callable[[int], None],
+) -> GcSummary:
+    """Delete garbage with its sketches, batch by batch, each with a commit.
 
     Args:
         before: Files that lost their last reference before this time are deleted: by
             `garbage_time`.
-        after: Begin after this name.
-        files_max: Maximum number of files of a batch.
+        batch_files: Maximum number of files of a batch.
+        files_max: No further batch begins after so many deletions.
         store: The table's state.
         files: The table's folder.
+        progress: Called after each batch with the number of deleted files.
 
     Raises:
         CommitContended, CommitUnknown: try again.
         StorageFailed: the state cannot be read or changed. Failed deletions are in `failures`.
+    """
+    deleted: list[str] = []
+    failures: dict[str, str] = {}
+    after, more = "", True
+    while more:
+        batch = _collect_batch(before, after, batch_files, store, files)
+        deleted += batch.deleted
+        failures |= batch.failures
+        after, more = batch.after, batch.more and len(deleted) < files_max
+        progress(len(deleted))
+    return GcSummary(deleted=tuple(deleted), failures=failures, transaction=batch.transaction)
+
+
+def _collect_batch(
+    before: datetime, after: str, files_max: int, store: StateStore, files: Objects
+) -> _Batch:
+    """Delete one batch of files after a name, then remove them from the state.
+
+    If the process is killed in between, the next run completes the work: a file that does not
+    exist counts as deleted (GC-2, GC-5). An unreferenced file is never referenced again.
     """
     state = store.refresh()
     names = garbage(state, before, after=after, files_max=files_max)
@@ -95,8 +126,8 @@ def collect_garbage(
     number = _forget(gone, store) if gone else state.number
     for name in gone:
         _LOG.info("deleted %s, which nothing has referenced since before %s", name, before)
-    return GcBatch(
-        deleted=tuple(gone),
+    return _Batch(
+        deleted=gone,
         failures=failures,
         transaction=number,
         after=names[-1] if names else after,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sleeper.errors import JobInvalid
 from sleeper.jobs.instance_jobs import InstanceJobs
@@ -52,15 +53,23 @@ class IngestWork:
         )
 
     def run(self, run: RunContext) -> JobOutcome:
-        """Ingest the files in one commit."""
-        result = self.jobs.tables.table(self.table_id).ingest(
-            list(self.paths), self.job_id, progress=lambda done, total: run.check()
+        """Ingest the files in one commit, here or by the committer (rule ING-13)."""
+        table = self.jobs.tables.table(self.table_id)
+        send = None
+        if table.properties.async_commits.ingest:
+            send = partial(self.jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
+        result = table.ingest(
+            list(self.paths),
+            self.job_id,
+            progress=lambda done, total: run.check(),
+            send_commit=send,
         )
         return JobOutcome(
             rows_read=result.rows_read,
             rows_written=result.rows_written,
             files=len({reference.filename for reference in result.files}),
-            transaction=result.transaction,
+            transaction=result.transaction if result.is_committed else None,
+            is_committed=result.is_committed,
         )
 
 

@@ -83,7 +83,7 @@ class QueryWork:
             with rows:
                 return JobOutcome(rows_written=sum(batch.num_rows for batch in rows))
         results = self.instance.jobs.results
-        count = results.write_query(self.job_id, rows)
+        count = results.write_query(self.job_id, rows, publishing)
         location = results.query_location(self.job_id)
         return JobOutcome(rows_written=count, files=1, locations=(location,))
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame
 
 _INPUT_BYTES = 256 << 20
-_BATCH_ROWS_MIN = 8192  # Spark 4.0 hands rows over 64 at a time: see `shuffle`
+_BATCH_ROWS_MIN = 8192  # Spark 4.0 gives tasks 64 rows at a time: see `shuffle`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapSettings:
-    """How rows are let in and cut.
+    """How map tasks check rows and cut them into blocks.
 
     Attributes:
         schema: The table's.
@@ -101,7 +101,7 @@ def cut_rows(settings: MapSettings, name: str) -> Callable[[Batches], Batches]:
 
 
 def _gathered(batches: Batches) -> Batches:
-    """Put small batches together, so that none costs more to look at than its rows do."""
+    """Join small batches, because each batch has a fixed cost."""
     waiting: list[pa.RecordBatch] = []
     row_count = 0
     for batch in batches:
@@ -137,7 +137,7 @@ def _cut(sources: Iterable[_FilePart | _Stream], settings: MapSettings, number: 
 
 
 class _MapTaskInput:
-    """Counts what one task lets in."""
+    """Checks and counts the rows of one task."""
 
     def __init__(self, settings: MapSettings, number: int) -> None:
         self._settings = settings
@@ -148,7 +148,7 @@ class _MapTaskInput:
         self._files_aside: list[str] = []
 
     def rows(self, sources: Iterable[_FilePart | _Stream]) -> Iterator[pa.Table]:
-        """Yield the rows that fit. Null keys are counted, all of them, and told at the end."""
+        """Yield the rows that fit. All null keys are counted, for the report of the task."""
         for place, source in enumerate(sources):
             aside = self._file_aside(place)
             intake = ValidatedInput(
@@ -173,7 +173,7 @@ class _MapTaskInput:
                 self._files_aside.append(aside.path.name)
 
     def note(self, refusal: InputRefused | None = None) -> MapTaskReport:
-        """Return what the driver is told."""
+        """Return the task's report for the driver."""
         return MapTaskReport(
             rows_read=self._rows_read,
             rows_set_aside=self._rows_set_aside,
@@ -192,7 +192,7 @@ class _MapTaskInput:
 
 
 class _Stream:
-    """Rows that Spark hands over, as a source for `ValidatedInput`."""
+    """Rows that Spark gives to a task, as a source for `ValidatedInput`."""
 
     def __init__(self, name: str, batches: Batches) -> None:
         self.name = name
@@ -203,7 +203,7 @@ class _Stream:
         self._batches = batches
 
     def check(self, *, ignore_extra_columns: bool) -> None:
-        """Nothing can be looked at beforehand."""
+        """Do nothing: rows are checked while they are read."""
 
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
@@ -226,7 +226,7 @@ class _FilePart(_Stream):
 def checked_frame(
     rows: DataFrame, schema: Schema, *, ignore_extra_columns: bool, name: str
 ) -> DataFrame:
-    """Return a DataFrame of the table's columns alone, once they are known to fit.
+    """Return a DataFrame of the table's columns only, after a check that they fit.
 
     Raises:
         InputSchemaMismatch: columns are missing, too many, or of a type that does not fit.

@@ -1,8 +1,7 @@
 """Blocks through Spark's shuffle: few large rows, each to the task of its bucket.
 
 Spark only ever sees (place, bucket, block, note). A block holds rows of one bucket in key order;
-a note is what a task tells the driver about itself. One place more than there are buckets takes
-the notes.
+a note is a task's report to the driver. There is one place more than buckets, for the notes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 BLOCK_COLUMNS = "place int, bucket int, block binary, note binary"
 RESULT_COLUMNS = "bucket int, result binary"
 
-_BATCH_BYTES = 4 << 20  # blocks handed to Spark at once
+_BATCH_BYTES = 4 << 20  # of the blocks that go to Spark in one batch
 _BATCH_ROWS = 64  # where Spark bounds its batches by rows alone, as 4.0 does
 
 Batches = Iterator[pa.RecordBatch]
@@ -32,7 +31,7 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapTaskReport:
-    """What a task tells about the input that it read.
+    """What a task reports about the input that it read.
 
     Attributes:
         rows_read: Rows of its input.
@@ -134,10 +133,11 @@ def result_batch(bucket: int, result: Any) -> pa.RecordBatch:
 
 
 def shuffle_keys_for(spark: SparkSession, count: int) -> list[int]:
-    """Return numbers that `placed` brings to Spark partitions 0 to `count` - 1, in this order.
+    """Return numbers that `repartition_by_key` brings to Spark partitions 0 to `count` - 1.
 
-    From 4.1 on these are the partitions' own numbers. Before, Spark places by a hash, so
-    numbers are searched whose hashes give each partition once.
+    They are in the order of the partitions. From Spark 4.1 on these are the partitions' own
+    numbers. Spark 4.0 places by a hash, so numbers are searched whose hashes give each partition
+    once.
     """
     if _places_directly(spark):
         return [*range(count)]
@@ -164,7 +164,7 @@ def repartition_by_key(blocks: DataFrame, count: int) -> DataFrame:
 def through_shuffle(
     blocks: DataFrame, count: int, write: Callable[[Batches], Batches]
 ) -> dict[int, Any]:
-    """Run the job, once, and return each bucket's result.
+    """Run the job and return each bucket's result.
 
     Raises:
         SleeperError: what made a task fail for good.
@@ -182,9 +182,9 @@ def through_shuffle(
 
 
 class _small_batches:  # noqa: N801 - used as a function
-    """Has Spark 4.0 hand blocks to Python few at a time; later ones go by their size.
+    """Makes Spark 4.0 give Python few blocks at a time; later versions limit a batch by its size.
 
-    The setting is the session's, and is put back.
+    The setting is the session's; its old value is restored.
     """
 
     _SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"

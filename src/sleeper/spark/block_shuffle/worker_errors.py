@@ -1,8 +1,9 @@
-"""Deliberate errors on their way from a worker to the driver, through Spark's text of a failure.
+"""Carries Sleeper's errors from a worker to the driver, inside Spark's text of a failure.
 
-Spark runs a failed task again, and in the end hands the driver a text: the worker's traceback.
-An error of ours adds a line to it that names its class and arguments, and becomes itself again.
-The line is JSON and no pickle: file names and other words of strangers stand in the same text.
+Spark retries a failed task. When all attempts have failed, the driver gets the worker's traceback
+as text. A Sleeper error adds a line to it with its class and arguments, from which the driver makes
+the error again. The line is JSON and not a pickle, because the text may hold anything, such as file
+names.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ Batches = Iterator[pa.RecordBatch]
 def encode_errors(run: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
     """Return a function for `mapInArrow` that encodes its errors for `reraise_worker_errors`."""
 
-    def run_and_tell(batches: Batches) -> Batches:
+    def encoded(batches: Batches) -> Batches:
         try:
             yield from run(batches)
         except SleeperError as error:
             error.add_note(_line(error))
             raise
 
-    return run_and_tell
+    return encoded
 
 
 @contextmanager
 def reraise_worker_errors() -> Iterator[None]:
-    """Raise a deliberate error of a worker as itself; Spark's own exception is its cause.
+    """Raise a worker's Sleeper error as itself; Spark's own exception is its cause.
 
     Raises:
         SleeperError: what the last attempt of a task raised.
@@ -61,8 +62,8 @@ def reraise_worker_errors() -> Iterator[None]:
 
 
 def error_in(text: str) -> SleeperError | None:
-    """Return the error that a worker's traceback tells of; the last one, if several."""
-    # A message may hold such words too, but comes before its own line, and is escaped in it.
+    """Return the Sleeper error in a worker's traceback; the last one, if there are several."""
+    # A message may hold the mark too, but it comes before its own line, and is escaped there.
     for mark in reversed([*re.finditer(_MARK, text)]):
         try:
             name, arguments = json.JSONDecoder().raw_decode(text, mark.end())[0]
@@ -70,7 +71,7 @@ def error_in(text: str) -> SleeperError | None:
             if issubclass(kind, SleeperError):
                 return kind(*arguments)  # type: ignore[no-any-return]
         except (AttributeError, TypeError, ValueError):
-            continue  # words that only look like such a line
+            continue  # not a line of ours
     return _unfit_python(text)
 
 

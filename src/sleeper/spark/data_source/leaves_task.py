@@ -15,7 +15,7 @@ from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavesTask:
-    """Groups of leaves that one task reads. It says all: no state is opened for it.
+    """Groups of leaves that one task reads. It is complete: a task opens no state.
 
     Attributes:
         table: The table's files.

@@ -1,7 +1,7 @@
-"""A table as Spark's processes need it.
+"""What Spark's processes need of a table.
 
-Whole where reads are planned and writes committed; its files alone where rows are read and
-written.
+The driver, which plans reads and commits writes, has the open table. Workers, which read and write
+rows, have its files only.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TABLES_KEPT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
-    """What a worker must know to read a table's files. Small, and picklable.
+    """What a worker needs to read a table's files. Small, and picklable.
 
     Attributes:
-        url: Where the files are; with the schema and processing it tells tables apart.
+        url: Where the files are; with schema and processing, the key of the cache of readers.
         files: The table's folder, as every worker reaches it.
         schema: The table's schema.
         processing: The filters and aggregations to apply.
@@ -48,10 +48,10 @@ class TableFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTable:
-    """An open table, in the process that plans reads, and commits what was written.
+    """An open table, in the process that plans reads and commits writes.
 
     Attributes:
-        table_files: What workers are told.
+        table_files: What workers get.
         store: The table's state.
         log: Its transactions, one by one.
         write: How data files are written.

@@ -63,7 +63,7 @@ class TableReader(DataSourceReader):
 
 
 class PartitionReader(DataSourceReader):
-    """What is left of a reader in a worker."""
+    """The reader in a worker, which needs no table and no state."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the rows of one input partition."""

@@ -1,4 +1,4 @@
-"""What a user asks of the data source, parsed and checked."""
+"""The options of the data source, parsed and checked."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def arrow_schema_of(given: T.StructType) -> pa.Schema:
     """Return what Spark's conversion to Arrow makes of a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - see above
 
-    # Spark 4.0 takes UTC for granted; later ones want to be told.
+    # Spark 4.0 always uses UTC; later versions have a parameter for the time zone.
     named = "timezone" in inspect.signature(to_arrow_schema).parameters
     options: dict[str, Any] = {"timezone": "UTC"} if named else {}
     return to_arrow_schema(given, **options)

@@ -1,4 +1,4 @@
-"""The data source itself: which reader or writer Spark gets. The edge says what was asked."""
+"""The data source: returns Spark's reader or writer. A subclass parses the options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sleeper.spark.data_source.writing import plan_write
 
 
 class TableSource(DataSource):
-    """Reads and writes the table that its options name. Whoever knows the options subclasses it."""
+    """Reads and writes the table that its options name. A subclass parses the options."""
 
     @classmethod
     def name(cls) -> str:

@@ -100,12 +100,12 @@ class TableStreamReader(DataSourceStreamReader):
         return read_partition(partition)
 
     def commit(self, end: Offset) -> None:
-        """Forget what was read."""
+        """Drop what is cached of the transactions that were read."""
         if self._added is not None:
             self._added.forget(end[_NUMBER])
 
     def stop(self) -> None:
-        """Let go of the table."""
+        """Drop the open table and what is cached of it."""
         self._opened = self._added = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -197,7 +197,7 @@ def open_stream_reader(
 
 
 def _limits() -> Any:
-    """Spark's words for how much a micro-batch may hold; None before 4.2."""
+    """Return Spark's class for the limit of a micro-batch; None before 4.2."""
     try:
         from pyspark.sql.streaming import datasource  # noqa: PLC0415 - there is none before 4.2
     except ImportError:

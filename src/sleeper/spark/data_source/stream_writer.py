@@ -29,10 +29,10 @@ from sleeper.spark.data_source.writing import (
 
 
 class TableStreamWriter(DataSourceStreamWriter):
-    """Writes a stream into a table, on a Spark (4.0) that hands over rows one by one.
+    """Writes a stream into a table, on Spark 4.0, which gives tasks rows one by one.
 
     Args:
-        plan: What tasks are told.
+        plan: What tasks need.
         open_table: Opens the table once more, in the process that commits. Picklable.
         job_id: Names the stream, in place of the id that its checkpoint has.
     """
@@ -58,8 +58,8 @@ class TableStreamWriter(DataSourceStreamWriter):
         stream_id = given_job_id(self._job_id) or next((each.query_id for each in written), None)
         if stream_id is None:
             raise BadRequest(
-                "this Spark does not tell tasks the id of their streaming query, so a repeated "
-                "micro-batch could not be recognised: name the stream by the option job_id"
+                "this Spark gives tasks no id of their streaming query, so a repeated micro-batch "
+                "could not be recognised: name the stream by the option job_id"
             )
         commit_written(self._open_table(), self._plan, written, f"{stream_id}-{batchId}")
 
@@ -78,7 +78,7 @@ def _holds_instants(kind: FieldType) -> bool:
 
 
 def _as_dict(row: Any, instants: Sequence[str]) -> dict[str, Any]:
-    """A row of Spark as a dict. Spark tells instants by the worker's own wall clock."""
+    """Return a row of Spark as a dict. Spark gives instants in the worker's local time zone."""
     values: dict[str, Any] = row.asDict()
     for name in instants:
         if name in values:

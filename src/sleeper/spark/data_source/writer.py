@@ -22,7 +22,7 @@ class TableWriter(DataSourceArrowWriter):
     """Writes a DataFrame into a table.
 
     Args:
-        plan: What tasks are told.
+        plan: What tasks need.
         open_table: Opens the table once more, in the process that commits. Picklable.
         job_id: Names the work, so that it is done once; where it is None or blank, one is made.
     """

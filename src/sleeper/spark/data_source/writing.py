@@ -1,4 +1,4 @@
-"""Rows of one task into data files, as ingest writes them, and all tasks into one commit."""
+"""Writes the rows of a task to data files, as ingest does, and commits the files of all tasks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What a task must know to write rows. Picklable.
+    """What a task needs to write rows. Picklable.
 
     Attributes:
         table: The table's files.
@@ -82,7 +82,7 @@ class Written(WriterCommitMessage):
 
 
 def plan_write(table: OpenTable, given: pa.Schema, *, overwrite: bool) -> WritePlan:
-    """Return what tasks are told, once it is sure that the columns fit.
+    """Return the plan of a write, after a check that the columns fit.
 
     Args:
         table: The table.
@@ -172,7 +172,7 @@ def write_rows(plan: WritePlan, rows: object) -> Written:
 
 
 def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
-    """Nulls in keys, in the words of whoever writes a DataFrame."""
+    """Return the error for null keys, worded for a user who writes a DataFrame."""
     counts = refusal.null_counts
     each = ", ".join(f"{count:,} without {name!r}" for name, count in counts.items() if count)
     return NullKeys(
@@ -185,7 +185,7 @@ def _refusal(refusal: NullKeys, rows_read: int) -> NullKeys:
 def commit_written(
     table: OpenTable, plan: WritePlan, written: Sequence[Written], job_id: str | None
 ) -> None:
-    """Make the files of all tasks visible, in one commit. A job that was committed adds nothing.
+    """Commit the files of all tasks in one transaction; nothing, if the job was committed before.
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is as it was; the files are gone.

@@ -31,7 +31,7 @@ _COMPRESSION = 3  # wheels hardly get smaller by more
 
 _STARTER = """\
 #!/bin/sh
-# The Python of this machine, with the packages that lie beside this file.
+# The Python of this machine, with the packages beside this file.
 here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH

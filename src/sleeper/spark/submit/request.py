@@ -1,4 +1,4 @@
-"""What is handed to a cluster, as values: a command to run, or a call of an AWS service.
+"""What is sent to a cluster, as values: a command to run, or a call of an AWS service.
 
 A request names the saved job, never its content: the driver reads it from the instance.
 """
@@ -67,7 +67,7 @@ class DriverCall:
 
 @dataclass(frozen=True, slots=True)
 class CommandRequest:
-    """A program to run here, which hands the job over or runs its driver."""
+    """A program to run here, which sends the job to a cluster or runs its driver."""
 
     argv: tuple[str, ...]
 
@@ -83,7 +83,7 @@ class AwsRequest:
         answer_id: The key of the answer that holds the id of what was started.
         cluster_name: A running cluster of EMR, whose id is looked up before the call and becomes
             the parameter `JobFlowId`; None where no cluster is named.
-        region: Where; None for what the surroundings say.
+        region: Where; None for that of the environment.
         endpoint_url: Another server than AWS's own.
     """
 

@@ -44,7 +44,7 @@ class Submission:
         platform: The kind of cluster.
         job: The job, with its id.
         job_place: The key in the instance under which the run's driver finds the job.
-        request: What the cluster is told.
+        request: What is sent to the cluster.
         started: What the cluster calls that which it started; None before, and for commands.
     """
 
@@ -83,7 +83,7 @@ class SubmittedJobs:
         environment: str | None = None,
         options: tuple[str, ...] = (),
     ) -> Submission:
-        """Return what a cluster would be told. Nothing is saved or started.
+        """Return what would be sent to a cluster. Nothing is saved or started.
 
         Paths of this machine become absolute: a driver has another working folder.
 
@@ -155,7 +155,7 @@ class SubmittedJobs:
 
         Raises:
             BadRequest: no job was saved there.
-            JobInvalid: what lies there is no job.
+            JobInvalid: the object there is no job.
         """
         body = self.objects.read(place)
         if body is None:

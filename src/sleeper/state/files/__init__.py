@@ -1,1 +1,1 @@
-"""Which files a table has, in Arrow columns, and which partition references which."""
+"""The files of a table and the references of partitions to them, in Arrow columns."""

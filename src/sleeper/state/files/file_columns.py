@@ -1,4 +1,4 @@
-"""The Arrow columns of references and unreferenced files, made from values and read back."""
+"""Converts references and unreferenced files to Arrow columns and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sleeper.model.files import FileReference
 
 SCHEMA = pa.schema(
     [
-        # 64-bit offsets: at 100 bytes a name, 32 bits would end at 21 million files.
+        # 64-bit offsets: with 32 bits, names of 100 bytes would be limited to 21 million files.
         ("filename", pa.large_string()),
         ("partition_id", pa.dictionary(pa.int32(), pa.string())),
         ("row_count", pa.int64()),
@@ -19,11 +19,11 @@ SCHEMA = pa.schema(
         ("whole_file", pa.bool_()),
         ("job_id", pa.string()),
         ("updated", pa.timestamp("us", "UTC")),
-        # Of the file itself; older versions had none of these columns.
+        # Columns of the file itself; older versions do not have them.
         ("size_bytes", pa.int64()),
         ("schema_id", pa.int32()),
         ("sequence", pa.int64()),
-        # First and last row key as one text: a line each. Two columns would cost more memory.
+        # First and last row key as one text, two lines. Two columns would need more memory.
         ("keys", pa.large_string()),
     ]
 )
@@ -33,14 +33,14 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def no_file_rows() -> pa.RecordBatch:
-    """Return no rows in the columns of `SCHEMA`. Made of nulls: lists would import pandas."""
+    """Return a batch of `SCHEMA` without rows. Made of null arrays: lists would import pandas."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in SCHEMA], schema=SCHEMA)
 
 
 def file_rows_batch(
     references: Iterable[FileReference], unreferenced: Mapping[str, datetime]
 ) -> pa.RecordBatch:
-    """Make columns of `SCHEMA`, in order, from values. Every reference has its time."""
+    """Make a batch of `SCHEMA`, in order. Every reference has its `updated` time."""
     files = sorted(unreferenced.items())
     held = sorted(references, key=lambda each: (each.partition_id, each.filename))
     none = len(files)
@@ -62,7 +62,7 @@ def file_rows_batch(
 
 
 def references_of(batch: pa.RecordBatch, partition_ids: Iterable[str]) -> list[FileReference]:
-    """Make references of rows; who has them is said beside."""
+    """Make references from rows; their partitions are given by `partition_ids`."""
     columns = zip(
         batch.column("filename").to_pylist(),
         partition_ids,
@@ -109,7 +109,7 @@ def references_of(batch: pa.RecordBatch, partition_ids: Iterable[str]) -> list[F
 
 
 def _keys_to_text(reference: FileReference) -> str | None:
-    """Join first and last key, of which JSON has no line break."""
+    """Join first and last key by a line break, which their JSON does not contain."""
     if reference.first_key is None and reference.last_key is None:
         return None
     return f"{reference.first_key or ''}\n{reference.last_key or ''}"
@@ -117,12 +117,12 @@ def _keys_to_text(reference: FileReference) -> str | None:
 
 def times_of(batch: pa.RecordBatch) -> list[datetime]:
     """Return the column `updated` as times."""
-    # Arrow's own conversion looks up the zone for every value: twenty times as slow.
+    # Arrow's own conversion looks up the zone for every value, which is twenty times slower.
     since_epoch: list[int] = batch.column("updated").view(pa.int64()).to_pylist()
     return [EPOCH + microseconds * MICROSECOND for microseconds in since_epoch]
 
 
 def timestamps(times: Iterable[datetime | None]) -> pa.Array:
-    """Make timestamps; the arithmetic on whole microseconds is exact."""
+    """Return times as an Arrow array; arithmetic on whole microseconds is exact."""
     since_epoch = [time and (time - EPOCH) // MICROSECOND for time in times]
     return pa.array(since_epoch, pa.int64()).cast(pa.timestamp("us", "UTC"))

@@ -1,12 +1,12 @@
-"""Which files a table has, and which partition references which: a value, one per transaction.
+"""The files of a table and the references of partitions to them: an immutable value.
 
-An index is a base of Arrow columns, shared by many versions, and a small overlay of what has
-changed since. A change copies the overlay; once the overlay has grown to a fixed share of the
-base, the change folds it in. So a change costs in proportion to itself, however many files
-there are, and Python objects exist only for the references that somebody asks for.
+It is a base of Arrow columns, shared by many versions, and a small overlay of later changes. A
+change copies the overlay. When the overlay exceeds a fixed share of the base, it is folded into a
+new base. So the cost of a change depends on the change, not on the number of files, and Python
+objects are made only for references that a caller requests.
 
-Every tracked file is either referenced by at least one partition, or unreferenced since some
-time and waiting for garbage collection. Never both.
+Every tracked file is either referenced by at least one partition, or unreferenced since some time
+and garbage. Never both.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTotals:
-    """What all references on one partition add up to.
+    """Totals over all references of one partition.
 
     Attributes:
-        references: How many there are.
-        rows: Their rows, estimates among them when `estimated`.
-        rows_exact_whole: The rows of those that are the whole of their file, exactly counted.
-        references_on_jobs: How many a compaction job has claimed.
-        estimated: True when at least one row count is an estimate.
+        references: Number of references.
+        rows: Their rows; includes estimates if `estimated`.
+        rows_exact_whole: The rows of references to whole files with exact counts.
+        references_on_jobs: Number of references that a compaction job has claimed.
+        estimated: True if at least one row count is an estimate.
     """
 
     references: int
@@ -49,37 +49,37 @@ class PartitionTotals:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class FileReferences:
-    """All references and all unreferenced files of a table. Every change makes a new index.
+    """All references and unreferenced files of a table. Every change makes a new value.
 
     Attributes:
-        reference_count: References, over all partitions.
+        reference_count: Number of references of all partitions.
         overlay_size: References and files changed since the last fold.
 
     Source: rules FRF-1 to FRF-6; the queries are those of STS-10.
     """
 
-    # An overlay of a fiftieth keeps a fold's share of each change below the change itself;
-    # the minimum keeps small tables from folding all the time.
+    # With an overlay of at most a fiftieth, folds cost less than the changes themselves. The
+    # minimum avoids that small tables fold on every change.
     _fold_share: ClassVar[int] = 50
     _fold_min: ClassVar[int] = 4096
 
     _base: FileRows
     reference_count: int
     overlay_size: int = 0
-    # What differs from the base, as {partition id: {filename: reference}} and the other way
-    # round. None hides a reference of the base, or the time of a file there.
+    # Differences from the base, as {partition id: {filename: reference}} and by filename.
+    # None hides a reference of the base, or the time of a file there.
     _on_partition: _Changes = field(default_factory=dict)
     _to_file: _Changes = field(default_factory=dict)
     _since: Mapping[str, datetime | None] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> FileReferences:
-        """Return the index of a table without files."""
+        """Return the value of a table without files."""
         return cls._of(FileRows(no_file_rows()))
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> FileReferences:
-        """Read back what `to_arrow` returned. Shares the memory of columns in one chunk.
+        """Convert the table that `to_arrow` returned. Shares the memory of columns in one chunk.
 
         Raises:
             ValueError: the rows are not in the order of `to_arrow`.
@@ -91,16 +91,16 @@ class FileReferences:
         return cls(base, len(base) - len(base.unreferenced))
 
     def to_arrow(self) -> pa.Table:
-        """Return everything as one table: `file_rows.SCHEMA`, by partition, then filename.
+        """Return all rows as a table of `file_rows.SCHEMA`, by partition, then filename.
 
-        A file that nobody references is a row with a null partition, and `updated` is when
-        its wait began. Such rows come first.
+        An unreferenced file is a row with a null partition, and its `updated` is when it lost
+        its last reference. Such rows come first.
         """
         return self._folded_base().to_table()
 
     @property
     def file_count(self) -> int:
-        """Distinct files, with references or without."""
+        """The number of files, referenced or not."""
         touched = {*self._to_file, *self._since}
         now = sum(self.is_tracked(filename) for filename in touched)
         before = sum(any(True for _ in self._base.rows_of_file(name)) for name in touched)
@@ -117,9 +117,9 @@ class FileReferences:
         return tuple(sorted(held, key=lambda each: each.filename))
 
     def filenames_on(self, partition_id: str) -> list[str]:
-        """Return the names alone of the files that one partition references, ordered.
+        """Return the names of the files that one partition references, ordered.
 
-        All that a query needs, at a fraction of the cost of `references_on`.
+        This is enough for a query, and much cheaper than `references_on`.
         """
         kept = self._base.filenames_on(partition_id)
         changes = self._on_partition.get(partition_id)
@@ -144,7 +144,7 @@ class FileReferences:
         return None if row is None else self._base.reference(row)
 
     def is_tracked(self, filename: str) -> bool:
-        """True when the file is referenced, or waits for garbage collection (rule FRF-6)."""
+        """True if the file is referenced, or is garbage that is not yet deleted (rule FRF-6)."""
         if self.unreferenced_since(filename) is not None:
             return True
         return self._is_referenced(filename, self._to_file.get(filename, {}))
@@ -159,7 +159,7 @@ class FileReferences:
     def unreferenced(self, before: datetime | None = None) -> Iterator[tuple[str, datetime]]:
         """Yield (filename, since) of files without references, by filename.
 
-        Newer indexes may be made meanwhile: this one stays as it is.
+        Iteration is safe while newer values are made: this one does not change.
 
         Args:
             before: Only files unreferenced since strictly before this time (rule STS-10).
@@ -173,9 +173,9 @@ class FileReferences:
         return merge((each for each in kept if each[0] not in self._since), changed)
 
     def needs_more_than(self, newer: FileReferences) -> bool:
-        """True when a file is referenced here that `newer` does not track: it was deleted.
+        """Return whether a file is referenced here that `newer` does not track: it was deleted.
 
-        Costs in proportion to both.
+        The cost is proportional to both.
         """
         needed = self._referenced_names()
         kept = newer._folded_base().batch.column("filename")
@@ -184,7 +184,7 @@ class FileReferences:
     def needed_besides(self, newer: FileReferences) -> list[str]:
         """Return the files that are referenced here and not in `newer`, by name.
 
-        Costs in proportion to both.
+        The cost is proportional to both.
         """
         needed, kept = self._referenced_names(), newer._referenced_names()
         return sorted(
@@ -199,7 +199,7 @@ class FileReferences:
     def totals(self) -> dict[str, PartitionTotals]:
         """Return the totals of each partition that has references.
 
-        Costs in proportion to partitions and overlay; the base is added up once.
+        The cost is proportional to partitions and overlay; totals of the base are cached.
         """
         hidden = self._base.measures_of(self._hidden_references())
         added = FileRows.measures(file_rows_batch(self._added(), {}))
@@ -229,18 +229,18 @@ class FileReferences:
         forgotten: Iterable[str] = (),
         at: datetime,
     ) -> FileReferences:
-        """Return the index after one change. A file that loses its last reference waits from `at`.
+        """Return the value after a change. A file without references is garbage from `at` on.
 
         Args:
-            removed: (filename, partition id) of references that go.
-            added: References that come; `updated` becomes `at`. One that replaces another of
+            removed: (filename, partition id) of references to remove.
+            added: References to add; their `updated` becomes `at`. One that replaces another of
                 the same file and partition may be in `removed` as well.
-            unreferenced: New files that are tracked though nobody references them.
-            forgotten: Unreferenced files that are tracked no longer.
+            unreferenced: New files without references to track.
+            forgotten: Unreferenced files to remove.
             at: The time of the change.
 
         Raises:
-            KeyError: what is to be removed or forgotten is not there.
+            KeyError: a reference to remove, or a file to forget, does not exist.
         """
         changes: dict[_Pair, FileReference | None] = dict.fromkeys(removed)
         for pair in changes:
@@ -269,7 +269,7 @@ class FileReferences:
         return newer.folded() if newer.overlay_size > limit else newer
 
     def folded(self) -> FileReferences:
-        """Return an index of the same content whose overlay is empty."""
+        """Return a value with the same content and an empty overlay."""
         return self._of(self._folded_base()) if self.overlay_size else self
 
     def _referenced_names(self) -> pa.Array:
@@ -287,7 +287,7 @@ class FileReferences:
     def _waits_ended(
         self, changes: Mapping[_Pair, FileReference | None], forgotten: Iterable[str]
     ) -> dict[str, datetime | None]:
-        """Return the files that wait no longer: forgotten, or referenced again."""
+        """Return the files that are no longer garbage: forgotten, or referenced again."""
         ended: dict[str, datetime | None] = dict.fromkeys(forgotten)
         for filename in ended:
             if self.unreferenced_since(filename) is None:
@@ -305,13 +305,13 @@ class FileReferences:
         return self._base.row_of(filename, partition_id) is not None
 
     def _is_referenced(self, filename: str, changes: Mapping[str, FileReference | None]) -> bool:
-        """True when a file has references, given what the overlay changes about it."""
+        """Return whether a file has references, with the overlay's changes of it."""
         return any(changes.values()) or any(True for _ in self._kept_rows(filename, changes))
 
     def _kept_rows(
         self, filename: str, changes: Mapping[str, FileReference | None]
     ) -> Iterator[int]:
-        """Yield the base's rows of references to a file that the overlay leaves alone."""
+        """Yield the base's rows of references to a file that the overlay does not change."""
         for row in self._base.rows_of_file(filename):
             partition_id = self._base.partition_of(row)
             if partition_id is not None and partition_id not in changes:
@@ -341,7 +341,7 @@ class FileReferences:
 def _overlaid(
     overlay: _Changes, changes: Mapping[_Pair, FileReference | None], *, outer: int
 ) -> _Changes:
-    """Copy an overlay with some changes; only the inner mappings they touch are copied."""
+    """Return an overlay with more changes; only inner mappings that change are copied."""
     grouped: dict[str, dict[str, FileReference | None]] = {}
     for pair, new in changes.items():
         grouped.setdefault(pair[outer], {})[pair[1 - outer]] = new

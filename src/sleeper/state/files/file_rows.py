@@ -1,9 +1,9 @@
-"""Rows about data files in Arrow columns: compact, in order, never changed.
+"""Rows about data files in Arrow columns: compact, ordered, immutable.
 
-A row says that a partition references a file, or, where its partition is null, that a file is
-tracked though nobody references it. Rows are ordered by partition (null first), then by
-filename, so one partition's rows are a slice and a row is found by bisection. A second order,
-by filename alone, is made when it is first asked for; whoever only reads never pays for it.
+A row records that a partition references a file. If its partition is null, the file is tracked
+without references. Rows are ordered by partition (null first), then by filename, so one
+partition's rows are a slice and a row is found by bisection. A second order, by filename, is made
+at its first use, so readers do not pay for it.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from sleeper.state.files.file_columns import (
 
 SUMS = ("references", "rows", "rows_exact_whole", "references_on_jobs", "references_estimated")
 
-# Taken from an array, because Arrow imports pandas, where it is installed, to look at a plain
-# Python number: a quarter of a second that whoever only reads need not pay.
+# Taken from an array, because Arrow imports pandas (if installed) to convert a plain Python
+# number, which takes a quarter of a second.
 _MINUS_ONE, _ZERO = pa.arange(-1, 1).cast(pa.int32())
 _ROWS_AT_ONCE = 65_536
-# Above this share of new rows, to sort all names again costs less than to place each new one.
+# Above this share of new rows, sorting all names again costs less than placing each new one.
 _CARRIED_SHARE = 8
 
 
 class FileRows:
-    """Rows in order, and the two ways to find them. A value: only its caches are filled later.
+    """Ordered rows, found by partition or by filename. Immutable, except for its caches.
 
     Attributes:
         batch: The columns of `SCHEMA`, in order.
-        slices: Where each partition's rows lie, ascending by partition id.
-        unreferenced: Where the rows without a partition lie: at the front.
+        slices: The range of each partition's rows, ascending by partition id.
+        unreferenced: The range of rows without a partition, which come first.
     """
 
     def __init__(self, batch: pa.RecordBatch, file_order: pa.Array | None = None) -> None:
         partitions = batch.column("partition_id")
-        # What lies under a null is arbitrary, and where it changes Arrow would end a run.
+        # Values under nulls are arbitrary, and where they change Arrow would end a run.
         codes = partitions.indices.fill_null(_MINUS_ONE)
         runs = pc.run_end_encode(codes, run_end_type=pa.int64())
         ids = partitions.dictionary.take(_null_below_zero(runs.values))
@@ -66,10 +66,10 @@ class FileRows:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> FileRows:
-        """Take what `to_table` gave, perhaps read back from a file in other chunks.
+        """Convert the table that `to_table` returned, in any chunks.
 
         Raises:
-            ValueError: the rows are not in order, one is there twice, or a value is missing.
+            ValueError: the rows are not in order, a row occurs twice, or a value is missing.
         """
         columns = [_column_of(table, field) for field in SCHEMA]
         rows = cls(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
@@ -84,7 +84,7 @@ class FileRows:
         return int(self.batch.num_rows)
 
     def slice_of(self, partition_id: str | None) -> range:
-        """Return where a partition's rows lie; empty, at its place in the order, without any."""
+        """Return the range of a partition's rows; an empty range at its place if it has none."""
         if partition_id is None:
             return self.unreferenced
         found = self.slices.get(partition_id)
@@ -95,19 +95,19 @@ class FileRows:
         return range(place, place)
 
     def place_of(self, filename: str, partition_id: str | None) -> int:
-        """Return the row at which this pair is, or would have to be inserted."""
+        """Return the index of this pair, or the index at which it would be inserted."""
         rows = self.slice_of(partition_id)
         return rows.start + bisect_left(rows, filename.encode(), key=self._name_at)
 
     def row_of(self, filename: str, partition_id: str | None) -> int | None:
-        """Return the row of this pair, or None when there is none."""
+        """Return the index of this pair, or None if there is none."""
         rows = self.slice_of(partition_id)
         name = filename.encode()
         row = rows.start + bisect_left(rows, name, key=self._name_at)
         return row if row < rows.stop and self._name_at(row) == name else None
 
     def rows_of_file(self, filename: str) -> Iterator[int]:
-        """Yield every row of a file, by partition, null first."""
+        """Yield the index of every row of a file, by partition, null first."""
         name, order = filename.encode(), self._file_order_view
         place = bisect_left(order, name, key=self._name_at)
         while place < len(order) and self._name_at(order[place]) == name:
@@ -115,7 +115,7 @@ class FileRows:
             place += 1
 
     def partition_of(self, row: int) -> str | None:
-        """Return the partition of one row, None when it is unreferenced."""
+        """Return the partition of one row; None if the file is unreferenced."""
         return self._ids[bisect_right(self._ends, row)]
 
     def references_on(self, partition_id: str) -> list[FileReference]:
@@ -142,7 +142,7 @@ class FileRows:
         return EPOCH + self._updated[row] * MICROSECOND
 
     def unreferenced_files(self, before: datetime | None) -> Iterator[tuple[str, datetime]]:
-        """Yield unreferenced files and since when, by filename, in bounded memory."""
+        """Yield (filename, since) of unreferenced files, by filename, in bounded memory."""
         for start in range(0, self.unreferenced.stop, _ROWS_AT_ONCE):
             length = min(_ROWS_AT_ONCE, self.unreferenced.stop - start)
             batch = self.batch.slice(start, length)
@@ -152,7 +152,7 @@ class FileRows:
 
     @cached_property
     def file_count(self) -> int:
-        """Distinct files, referenced or not."""
+        """The number of files, referenced or not."""
         names, repeated = self.batch.column("filename"), 0
         for start in range(0, len(self), _ROWS_AT_ONCE):
             near = names.take(self._file_order.slice(start, _ROWS_AT_ONCE + 1))
@@ -162,7 +162,7 @@ class FileRows:
 
     @cached_property
     def sums(self) -> pa.Table:
-        """The columns `SUMS` for each partition, in no order."""
+        """The columns `SUMS` for each partition, unordered."""
         return summed([self.measures(self.batch.slice(self.unreferenced.stop))])
 
     def measures_of(self, rows: Sequence[int]) -> pa.Table:
@@ -171,7 +171,7 @@ class FileRows:
 
     @staticmethod
     def measures(batch: pa.RecordBatch) -> pa.Table:
-        """Return the columns `SUMS` for each row of `batch`: what it adds to its partition."""
+        """Return the columns `SUMS` for each row of `batch`."""
         rows, estimated = batch.column("row_count"), batch.column("row_count_estimated")
         exact_whole = pc.and_not(batch.column("whole_file"), estimated)
         sums = [
@@ -184,10 +184,10 @@ class FileRows:
         return pa.table([batch.column("partition_id"), *sums], names=["partition_id", *SUMS])
 
     def replaced(self, dropped: Sequence[int], added: pa.RecordBatch) -> FileRows:
-        """Make rows without `dropped` and with `added`, which `file_rows_batch` has ordered.
+        """Return rows without `dropped` and with `added`, which `file_rows_batch` has ordered.
 
-        Costs a copy of every column, one at a time. The order by filename is carried over
-        when it is there, which is several times cheaper than to sort again.
+        Copies every column, one at a time. An existing order by filename is updated, which is
+        several times cheaper than sorting again.
         """
         pairs = zip(
             added.column("filename").to_pylist(),
@@ -207,7 +207,7 @@ class FileRows:
         return FileRows(batch, self._carried_file_order(source, added))
 
     def _carried_file_order(self, source: pa.Array, added: pa.RecordBatch) -> pa.Array | None:
-        """Return the new rows by filename, where new row n was row `source[n]` of old + added."""
+        """Return the new order by filename, where new row n was row `source[n]` of old + added."""
         if self._given_file_order is None or len(added) > len(self) // _CARRIED_SHARE:
             return None
         names = added.column("filename")
@@ -255,30 +255,30 @@ class FileRows:
 
 
 def summed(measures: Sequence[pa.Table]) -> pa.Table:
-    """Add up the columns `SUMS` of many tables by partition."""
+    """Add the columns `SUMS` of many tables by partition."""
     whole = pa.concat_tables(measures).unify_dictionaries()
     totals = whole.group_by("partition_id").aggregate([(name, "sum") for name in SUMS])
     return totals.rename_columns(["partition_id", *SUMS])
 
 
 def negated(measures: pa.Table) -> pa.Table:
-    """Turn the columns `SUMS` into what is to be taken away."""
+    """Return the columns `SUMS` with negated numbers."""
     columns = [pc.negate(measures.column(name)) for name in SUMS]
     return pa.table([measures.column("partition_id"), *columns], names=["partition_id", *SUMS])
 
 
 def _inserted(order: pa.Array, places: Sequence[int], items: pa.Array) -> pa.Array:
-    """Insert `items` into `order`, item n before what is at `places[n]`. Places ascend."""
+    """Insert `items` into `order`, item n before position `places[n]`. Positions ascend."""
     before = pc.multiply(pa.array(places, pa.int64()), 2)
     after = pc.add(pc.multiply(pa.arange(0, len(order)), 2), 1)
-    # The sort is stable, so items for the same place keep their order.
+    # The sort is stable, so items for the same position keep their order.
     return pa.concat_arrays([order, items]).take(
         pc.array_sort_indices(pa.concat_arrays([after, before]))
     )
 
 
 def _with_partitions(batch: pa.RecordBatch, ends: pa.Array, ids: pa.Array) -> pa.RecordBatch:
-    """Give the partition column a dictionary of exactly the ids in use, in order."""
+    """Return the batch with a partition dictionary of exactly the used ids, in order."""
     known = ids.drop_null()
     if batch.column("partition_id").dictionary.equals(known):
         return batch
@@ -293,9 +293,9 @@ def _null_below_zero(codes: pa.Array) -> pa.Array:
 
 
 def _column_of(table: pa.Table, field: pa.Field) -> pa.Array:
-    """Return a column of the table; one that an older version did not have is all null."""
-    # Decoding a snapshot leaves as much free memory behind as it fills; without this, the peak
-    # would hold both that and the copies made here.
+    """Return a column of the table; nulls if an older version did not have it."""
+    # Decoding a snapshot leaves as much free memory in the pool as it fills. Without this, the
+    # peak would include that and the copies made here.
     pa.default_memory_pool().release_unused()
     if field.name not in table.column_names and field.name in MAY_BE_NULL:
         return pa.nulls(table.num_rows, field.type)
@@ -303,7 +303,7 @@ def _column_of(table: pa.Table, field: pa.Field) -> pa.Array:
 
 
 def _column(chunks: pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
-    """Make one array of `wanted` type; copies only where there are several chunks."""
+    """Return one array of type `wanted`; copies only if there are several chunks."""
     if pa.types.is_dictionary(wanted):
         encoded = pa.types.is_dictionary(chunks.type)
         chunks = chunks.unify_dictionaries() if encoded else chunks.dictionary_encode()
@@ -312,7 +312,7 @@ def _column(chunks: pa.ChunkedArray, wanted: pa.DataType) -> pa.Array:
 
 
 def _text_of(column: pa.Array) -> tuple[memoryview, memoryview]:
-    """Return the bytes of a large_string column, and where each value begins and ends."""
+    """Return the bytes and the offsets of a large_string column."""
     _, ends, text = column.buffers()
     last = column.offset + len(column) + 1 if len(column) else 0
     within = memoryview(ends or b"")[column.offset * 8 : last * 8]

@@ -1,1 +1,1 @@
-"""The table index on a log: which tables there are, folded from its entries."""
+"""The table index: the tables of an instance, folded from the entries of a log."""

@@ -1,4 +1,4 @@
-"""The table index as JSON: one change to an entry, all tables to a checkpoint."""
+"""JSON of the table index: an entry has one change, a checkpoint has all tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.tables import TableRecord
 
 FORMAT = 1
-"""The newest format of entries and checkpoints that this Sleeper reads, and the one it writes."""
+"""The newest format of entries and checkpoints that this Sleeper reads; it writes this one."""
 
 ChangeType = Literal["add", "replace", "remove"]
 _Decoded = TypeVar("_Decoded")
@@ -19,12 +19,12 @@ _Decoded = TypeVar("_Decoded")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one entry changes, already found to be allowed.
+    """The change of one entry, which was checked before.
 
     Attributes:
-        type: What the change was, for people who read the entry.
-        table_id: The table that it is about.
-        record: The table's record from now on; None: the table is gone.
+        type: The kind of change, for people who read the entry.
+        table_id: The changed table.
+        record: The table's new record; None if the table was deleted.
     """
 
     type: ChangeType
@@ -37,7 +37,7 @@ class _UnknownChange(ValueError):
 
 
 def encode_entry(entry_id: str, change: Change) -> bytes:
-    """Return the body of one entry. No two entries have the same id."""
+    """Return the body of one entry. Each entry has a unique id."""
     body: dict[str, Any] = {"type": change.type, "tableId": change.table_id}
     if change.record is not None:
         body["table"] = _record_to_json(change.record)
@@ -45,27 +45,27 @@ def encode_entry(entry_id: str, change: Change) -> bytes:
 
 
 def decode_entry(key: str, body: bytes) -> Change:
-    """Read one entry back.
+    """Decode one entry.
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
-        DataDamaged: it is no entry. Both messages name `key`.
+        DataDamaged: it is not an entry. Both messages name `key`.
     """
     return _decode(key, body, _change_from_json)
 
 
 def encode_checkpoint(number: int, tables: Iterable[TableRecord]) -> bytes:
-    """Return the body of a checkpoint: all tables there are after entry `number`."""
+    """Return the body of a checkpoint: all tables after entry `number`."""
     records = [_record_to_json(record) for record in tables]
     return _to_bytes({"format": FORMAT, "number": number, "tables": records})
 
 
 def decode_checkpoint(key: str, body: bytes) -> tuple[int, list[TableRecord]]:
-    """Read a checkpoint back: the number of its last entry, and the tables.
+    """Decode a checkpoint: the number of its last entry, and the tables.
 
     Raises:
         FormatTooNew: a newer Sleeper wrote it.
-        DataDamaged: it is no checkpoint. Both messages name `key`.
+        DataDamaged: it is not a checkpoint. Both messages name `key`.
     """
     return _decode(key, body, _checkpoint_from_json)
 
@@ -84,7 +84,7 @@ def _decode(key: str, body: bytes, read: Callable[[Any], _Decoded]) -> _Decoded:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataDamaged(
             f"{key} of the table index cannot be read ({type(error).__name__}: {error}). Restore "
-            "it from a copy; a checkpoint may also be deleted, the entries hold all of it."
+            "it from a copy; a checkpoint may also be deleted, as entries have its content."
         ) from error
     raise FormatTooNew(
         f"{key} of the table index has format {written_format}; this Sleeper reads up to {FORMAT}. "
@@ -124,7 +124,7 @@ def _record_from_json(value: Any) -> TableRecord:
 
 
 def _checked_id(table_id: str) -> str:
-    """Return a table's id if a folder may have it as its name: the table's data lie there."""
+    """Check that a table's id is a valid folder name, because the table's data is stored there."""
     if not table_id or table_id in (".", "..") or "/" in table_id or "\0" in table_id:
         raise ValueError(f"{table_id!r:.100} cannot be the id of a table")
     return table_id

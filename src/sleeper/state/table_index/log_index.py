@@ -1,7 +1,7 @@
-"""The table index over a log of small entries, the truth, and checkpoints that save reading them.
+"""The table index over a log of small entries, and checkpoints that avoid reading all of them.
 
-Reads and changes hold no lock while storage is read: what was read is folded into a new value,
-which takes the place of the held one if it is newer.
+No lock is held while storage is read: entries are folded into a new value, which replaces the
+cached one if it is newer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDING = CommitWording(
     entry="entry",
     when_contended="Try the change of the table index again.",
     when_unknown=(
-        "It is a change of the table index: once the storage answers, look at the table before "
+        "It is a change of the table index: when the storage answers, check the table before "
         "you repeat it."
     ),
     attempts_source="the table index's number of attempts",
@@ -39,16 +39,16 @@ _WORDING = CommitWording(
 class LogTableIndex:
     """A `TableIndex` over any log, safe for many threads, processes and machines.
 
-    Holds every record in memory. A read first looks for entries that others have added, which
-    is one failed read when there are none. Readers never wait for each other or for a change;
-    changes by one handle wait for each other.
+    Every record is in memory. A read first checks for new entries, which is one failed read if
+    there are none. Readers never wait for each other or for a change; changes by one handle run
+    one after the other.
 
     Args:
         log: The entries. They are never deleted.
-        checkpoints: All tables at some entries.
-        entry_name: What an error calls the entry of a number.
-        new_id: Makes an id that no other entry has.
-        pause: Waits after a lost race; called with how many were lost before.
+        checkpoints: All tables after some entries.
+        entry_name: Returns the name of an entry for errors.
+        new_id: Makes a unique id for each entry.
+        pause: Waits after a lost race; called with the number of races lost before.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class LogTableIndex:
         self._held: TableRecords | None = None
 
     def add(self, record: TableRecord) -> None:
-        """Append an entry, once no table has the name or the id."""
+        """Append an entry if no table has the name or the id."""
         change = Change("add", record.table_id, record)
         self._commit(change, lambda records: records.check_addable(record))
 
     def replace(self, before: TableRecord, after: TableRecord) -> None:
-        """Append an entry, once the table's record is `before`."""
+        """Append an entry if the table's record is `before`."""
         if before.table_id != after.table_id:
             raise BadRequest(
                 f"table {before.name!r} has id {before.table_id}, which never changes; its new "
@@ -84,25 +84,25 @@ class LogTableIndex:
         self._commit(change, lambda records: records.check_replaceable(before, after))
 
     def remove(self, table_id: str) -> None:
-        """Append an entry, once there is such a table."""
+        """Append an entry if the table exists."""
         change = Change("remove", table_id, None)
         self._commit(change, lambda records: records.check_removable(table_id))
 
     def by_name(self, name: str) -> TableRecord | None:
-        """Catch up, then look in memory."""
+        """Read new entries, then look up the name in memory."""
         return self._caught_up().by_name.get(name)
 
     def by_id(self, table_id: str) -> TableRecord | None:
-        """Catch up, then look in memory."""
+        """Read new entries, then look up the id in memory."""
         return self._caught_up().by_id.get(table_id)
 
     def all(self) -> tuple[TableRecord, ...]:
-        """Catch up, then sort what is in memory by name."""
+        """Read new entries, then return all tables sorted by name."""
         records = self._caught_up()
         return tuple(records.by_name[name] for name in sorted(records.by_name))
 
     def _commit(self, change: Change, check: Callable[[TableRecords], object]) -> None:
-        """Append `change` after all that is known, if `check` then lets it pass."""
+        """Append `change` after all other entries, if `check` allows it then."""
 
         def build() -> NextEntry[TableRecords]:
             records = self._caught_up()
@@ -120,12 +120,12 @@ class LogTableIndex:
             self._checkpoints.save(changed.number, body)
 
     def _caught_up(self) -> TableRecords:
-        """Read what others have added since the last look."""
+        """Read new entries."""
         known = self._known()
         return self._hold(fold(known, self._log.read_after(known.number), self._entry_name))
 
     def _known(self) -> TableRecords:
-        """Return what is held; at first the newest checkpoint, if there is one."""
+        """Return the cached tables; at first the newest checkpoint, if there is one."""
         if self._held is not None:
             return self._held
         found = self._checkpoints.newest()
@@ -133,7 +133,7 @@ class LogTableIndex:
         return self._hold(start)
 
     def _hold(self, records: TableRecords) -> TableRecords:
-        """Keep `records` if they are newer than what is held, and return what is held then."""
+        """Cache `records` if they are newer, and return the cached ones."""
         with self._swapping:
             if self._held is None or self._held.number < records.number:
                 self._held = records

@@ -1,4 +1,4 @@
-"""The tables that the entries of the table index add up to, and which changes they allow."""
+"""All tables after an entry of the table index, and checks of changes to them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sleeper.state.table_index.entry_json import Change, decode_entry
 
 @dataclass(frozen=True, slots=True)
 class TableRecords:
-    """All tables after one entry of the index. A value: folding entries makes a new one.
+    """All tables after one entry of the index. Immutable: folding entries makes a new value.
 
     Attributes:
-        number: The last entry that is folded in; 0 is before the first.
+        number: The last folded entry; 0 is before the first.
         by_id: The tables by id.
         by_name: The same tables by name.
     """
@@ -27,15 +27,15 @@ class TableRecords:
 
     @classmethod
     def of(cls, number: int, records: Iterable[TableRecord]) -> TableRecords:
-        """Return `records` as they are after entry `number`."""
+        """Return `records` as the tables after entry `number`."""
         by_id = {record.table_id: record for record in records}
         return cls(number, by_id, {record.name: record for record in by_id.values()})
 
     def check_addable(self, record: TableRecord) -> None:
-        """Make sure that no table has the name or the id of `record`.
+        """Check that no table has the name or the id of `record`.
 
         Raises:
-            TableAlreadyExists: one has.
+            TableAlreadyExists: a table has it.
         """
         self._check_name_free(record)
         taken = self.by_id.get(record.table_id)
@@ -45,28 +45,28 @@ class TableRecords:
             )
 
     def check_replaceable(self, before: TableRecord, after: TableRecord) -> None:
-        """Make sure that a table's record is `before`, and that the name of `after` is free.
+        """Check that a table's record is `before`, and that the name of `after` is free.
 
         Raises:
-            TableNotFound: the table is gone.
-            TableChanged: its record is another.
+            TableNotFound: the table was deleted.
+            TableChanged: its record is different.
             TableAlreadyExists: another table has the new name.
         """
         current = self.by_id.get(before.table_id)
         if current is None:
             raise TableNotFound(
-                f"table {before.name!r} (id {before.table_id}) is no longer there: it was deleted "
+                f"table {before.name!r} (id {before.table_id}) does not exist: it was deleted "
                 f"since it was read. {self._near(before.name)}"
             )
         if current != before:
             raise TableChanged(
-                f"somebody else changed table {before.name!r} since it was read: "
+                f"another writer changed table {before.name!r} since it was read: "
                 f"{_differences(before, current)}. Read it again, then repeat the change."
             )
         self._check_name_free(after)
 
     def check_removable(self, table_id: str) -> None:
-        """Make sure that there is a table of this id.
+        """Check that there is a table with this id.
 
         Raises:
             TableNotFound: there is none.
@@ -86,7 +86,7 @@ class TableRecords:
             )
 
     def _near(self, name: str) -> str:
-        """Name tables that may have been meant."""
+        """Return a sentence with similar names of tables."""
         named = difflib.get_close_matches(name, self.by_name) or sorted(self.by_name)[:5]
         return f"Tables there are: {', '.join(map(repr, named))}." if named else "There are none."
 
@@ -101,7 +101,7 @@ def fold(
     Args:
         records: The tables before them.
         entries: Numbers and bodies.
-        name_of: What an error calls the entry of a number.
+        name_of: Returns the name of an entry for errors.
 
     Raises:
         DataDamaged: an entry is missing or cannot be read.
@@ -130,6 +130,6 @@ def _apply(by_id: dict[str, TableRecord], change: Change) -> None:
 
 
 def _differences(before: TableRecord, current: TableRecord) -> str:
-    """Say which parts of a record differ, without their values, which may be long."""
+    """Return the names of differing parts of a record, without their values, which may be long."""
     parts = ("name", "online", "properties")
     return ", ".join(part for part in parts if getattr(before, part) != getattr(current, part))

@@ -1,1 +1,1 @@
-"""What can happen to a table: one module for files, for claims on them, and for partitions."""
+"""The transactions of a table: on files, on claims, on partitions, and others."""

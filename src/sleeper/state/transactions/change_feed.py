@@ -1,6 +1,6 @@
-"""The change feed of a table: which transaction of its log added which file.
+"""The change feed of a table: the files with new rows that each transaction added.
 
-Compactions, splits and collections add no file here: their rows were in the table before.
+Compactions, splits and garbage collection add no file here: their rows were in the table before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AddedFile:
     Attributes:
         number: The transaction that added it.
         filename: The file; all of its rows are new.
-        row_count: How many rows it has.
+        row_count: Its number of rows.
     """
 
     number: int
@@ -61,7 +61,7 @@ class ChangeFeed:
                 yield added
 
     def forget(self, number: int) -> None:
-        """Drop what was added up to a transaction, which nobody asks for again."""
+        """Drop files that were added up to a transaction, which are not needed again."""
         self._files = [added for added in self._files if added.number > number]
 
 
@@ -69,7 +69,7 @@ def added_between(log: TransactionLog, schema: Schema, start: int, end: int) -> 
     """Yield the files that the transactions after `start`, up to `end`, have added.
 
     Raises:
-        VersionNotFound: the log does not have them all (any longer).
+        VersionNotFound: the log does not have all of them, or no longer.
     """
     number = start
     for number, body in log.read_after(start):
@@ -80,8 +80,8 @@ def added_between(log: TransactionLog, schema: Schema, start: int, end: int) -> 
             return
     if number < end:
         raise VersionNotFound(
-            f"the transaction log has no transaction {number + 1} (any longer), but the changes "
-            f"after {start} up to {end} were asked for. Start again from the table as it is now; "
+            f"the transaction log has no transaction {number + 1} (or no longer), but the changes "
+            f"after {start} up to {end} were requested. Start again from the newest version; "
             "a stream of Spark needs a new checkpoint and option 'from' = 'earliest' or 'latest'."
         )
 

@@ -13,12 +13,12 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Files of one partition that a compaction job is to read.
+    """Files of one partition that a compaction job claims as inputs.
 
     Attributes:
-        job_id: The job that claims them.
-        partition_id: Where they are referenced.
-        filenames: Which; a repeated name counts once.
+        job_id: The job.
+        partition_id: The partition that references the files.
+        filenames: The files; a repeated name counts once.
     """
 
     job_id: str
@@ -32,18 +32,18 @@ class ClaimFiles(Transaction):
 
     Attributes:
         assignments: The jobs and their files.
-        owner: Who runs the jobs; None in entries of before claims had owners.
+        owner: The process that runs the jobs; None in entries of older versions.
 
     Raises (from `check`):
         FileReferenceNotFound: a partition does not reference one of the files.
-        FileReferenceAssignedToJob: a reference is claimed already, or twice in here.
+        FileReferenceAssignedToJob: a reference is already claimed, or occurs twice here.
     """
 
     assignments: tuple[Claim, ...]
     owner: ClaimOwner | None = None
 
     def check(self, state: TableState) -> None:
-        """Check that every reference is there and unclaimed."""
+        """Check that every reference exists and is unclaimed."""
         claimed: dict[tuple[str, str], FileReference] = {}
         for assignment in self.assignments:
             for filename in dict.fromkeys(assignment.filenames):
@@ -76,9 +76,9 @@ class ClaimFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenewClaims(Transaction):
-    """Renews the leases of compaction jobs that still run (ours).
+    """Renews the leases of running compaction jobs (ours).
 
-    Jobs that have lost their claims are left out: they are refused when they commit.
+    Jobs that have lost their claims are skipped: their commits will be refused.
 
     Attributes:
         job_ids: The jobs.
@@ -87,10 +87,10 @@ class RenewClaims(Transaction):
     job_ids: tuple[str, ...]
 
     def check(self, state: TableState) -> None:
-        """Refuse nothing."""
+        """Accept every state."""
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Note the time in the records of the jobs."""
+        """Record the time of renewal for the jobs."""
         renewed = {
             job_id: replace(state.claims[job_id], renewed=at)
             for job_id in self.job_ids
@@ -101,10 +101,10 @@ class RenewClaims(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseClaims(Transaction):
-    """Frees file references that compaction jobs have claimed (ours: upstream's locks stay).
+    """Releases file references that compaction jobs have claimed (upstream's claims do not end).
 
-    What another job has claimed meanwhile, and what is gone, is left alone: to release twice
-    changes nothing. A job that runs nevertheless is refused when it commits.
+    References that another job has claimed since, or that no longer exist, are skipped, so a
+    second release changes nothing. If the job is still running, its commit is refused.
 
     Attributes:
         claims: The claims, as they were made.
@@ -116,7 +116,7 @@ class ReleaseClaims(Transaction):
         """Refuse nothing."""
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Free the references."""
+        """Release the references."""
         freed: dict[tuple[str, str], FileReference] = {}
         for claim in self.claims:
             for filename in claim.filenames:
@@ -134,17 +134,17 @@ class ReleaseClaims(Transaction):
 def without_jobs(
     claims: Mapping[str, ClaimRecord], job_ids: Collection[str]
 ) -> Mapping[str, ClaimRecord]:
-    """Return records without those of jobs that have no claims any longer."""
+    """Return the records of claims without some jobs."""
     if claims.keys().isdisjoint(job_ids):
         return claims
     return {job_id: record for job_id, record in claims.items() if job_id not in job_ids}
 
 
 def check_unclaimed(reference: FileReference) -> None:
-    """Check that no job is about to replace a reference.
+    """Check that no job has claimed a reference.
 
     Raises:
-        FileReferenceAssignedToJob: one is.
+        FileReferenceAssignedToJob: a job has claimed it.
     """
     if reference.job_id is not None:
         raise FileReferenceAssignedToJob(

@@ -1,11 +1,11 @@
-"""Requests to the committer as messages: a transaction that is to be added to a table's log.
+"""Requests to the committer as messages: a transaction to add to a table's log.
 
     {"tableId": "0a1b2c3d", "transactionType": "ADD_FILES", "transaction": {...}}
 
-Rule STS-21. A transaction too large for a message lies in an object, and the message has its key
-as `bodyKey`. The JSON of a transaction is that of the log (`state/transaction_json`), without its
-type. `requestId`, `taskId` and `jobRunId` are ours: they name the request, for its answer and for a
-second delivery, and the run that it ends, for the tracker.
+Rule STS-21. A transaction that is too large for a message is stored as an object, and the message
+has its key as `bodyKey`. The JSON of a transaction is that of the log (`state/transaction_json`),
+without its type. `requestId`, `taskId` and `jobRunId` are ours: they identify the request, for its
+answer and for a second delivery, and the run that it ends, for the tracker.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
 
 BODY_CHARACTERS_MAX: Final = 204_800
-"""A transaction whose JSON is at least as long lies in an object."""
+"""A transaction whose JSON is at least this long is stored as an object."""
 
 _NO_TRANSACTION = (TypeError, ValueError, LookupError, AttributeError, CommitRefused)
 
@@ -34,9 +34,9 @@ class CommitRequest:
     Attributes:
         table_id: The table.
         type: The transaction's type, as the log names it.
-        body: The transaction as JSON, without its type; None when it lies in an object.
+        body: The transaction as JSON, without its type; None if it is stored as an object.
         body_key: The key of that object.
-        request_id: Names the request.
+        request_id: Identifies the request.
         task_id: The task that sent it.
         run_id: The run of the job that it ends.
     """
@@ -51,7 +51,7 @@ class CommitRequest:
 
     @property
     def is_large(self) -> bool:
-        """True when the transaction belongs in an object, and is not there yet."""
+        """True if the transaction must be stored as an object, and is not yet."""
         return self.body is not None and len(body_text(self)) >= BODY_CHARACTERS_MAX
 
 
@@ -77,17 +77,17 @@ def request_commit(
 
 
 def body_text(request: CommitRequest) -> str:
-    """Return the JSON that belongs in the object of a large transaction."""
+    """Return the JSON to store as the object of a large transaction."""
     return json.dumps(request.body, ensure_ascii=False, separators=(",", ":"))
 
 
 def with_body_at(request: CommitRequest, key: str) -> CommitRequest:
-    """Return the request with its transaction in an object, where `body_text` was stored."""
+    """Return the request with its transaction in the object where `body_text` was stored."""
     return replace(request, body=None, body_key=key)
 
 
 def write_commit_request(request: CommitRequest) -> str:
-    """Return a request as JSON: one line, nothing for what is not set."""
+    """Return a request as JSON: one line, without fields that are not set."""
     return write_message(
         {
             "tableId": request.table_id,
@@ -102,10 +102,10 @@ def write_commit_request(request: CommitRequest) -> str:
 
 
 def read_commit_request(text: str) -> CommitRequest:
-    """Return the request in a message; `transaction_of` reads its transaction.
+    """Parse a request from a message; `transaction_of` decodes its transaction.
 
     Raises:
-        JobInvalid: the text is no request; with every reason.
+        JobInvalid: the text is not a request; lists every reason.
     """
     message = MessageFields(text)
     values = {name: message.text(name) for name in ("tableId", "transactionType", "bodyKey")}
@@ -135,15 +135,12 @@ def read_commit_request(text: str) -> CommitRequest:
 def transaction_of(
     request: CommitRequest, schema: Schema, *, stored_body: str | bytes | None = None
 ) -> Transaction:
-    """Return the transaction that a request asks for.
+    """Return the transaction of a request.
 
     Args:
         request: The request.
         schema: The table's.
-        stored_body: What the object at `body_key` holds, where the request has one.
-
-    Raises:
-        JobInvalid: it is no transaction of the log, or does not fit the schema.
+        stored_body: The object at `body_key`, if the request has one.
     """
     try:
         body = json.loads(stored_body or "null") if request.body is None else request.body

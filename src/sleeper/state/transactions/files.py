@@ -1,7 +1,7 @@
-"""The transactions that change which files a table has, and who references them.
+"""The transactions that change a table's files and their references.
 
-Each costs in proportion to what it names, never to the table. Together they keep the law of
-the table: a row that is referenced is referenced once (rule FRF-3).
+The cost of each is proportional to its own size, not to the table's. They keep the invariant that
+every row is referenced once (rule FRF-3).
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _NOTHING_KNOWN = FileReference(filename="", partition_id="", row_count=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddFiles(Transaction):
-    """Adds new files, all or none, and with them the job that wrote them (rule STS-5).
+    """Adds new files and the job that wrote them (rule STS-5).
 
-    A partition that was split meanwhile still takes references (rule PRT-13). One that was merged
-    with its sibling does not: what was meant for it goes to the partition in its place.
+    A partition that was split since then accepts references (rule PRT-13). References to a
+    partition that was merged with its sibling go to their parent.
 
     Attributes:
         references: Every reference of every new file; a file may have several.
-        unreferenced: New files that nobody references: they wait for garbage collection.
-        job: Recorded with the files, so that the same job adds nothing when it comes again.
+        unreferenced: New files without references: they are garbage.
+        job: Recorded with the files, so that the same job adds nothing when it runs again.
         written_since: No file was written before this time, by the storage's clock; None in
-            entries of before sweeps were in the log.
+            entries of older versions.
 
     Raises (from `check`):
-        JobAlreadyCommitted: the job was committed before; its files are there.
+        JobAlreadyCommitted: the job was committed before, with its files.
         FileAlreadyExists: the table tracks one of the files.
-        FileReferenceAlreadyExists: one file twice on a partition, or there and on its ancestor.
-        PartitionNotInTree: a reference to a partition that does not exist.
+        FileReferenceAlreadyExists: a file is twice on a partition, or on it and its ancestor.
+        PartitionNotInTree: a reference is for a partition that does not exist.
         NewFilesTooOld: a sweep of orphans may have deleted the files.
     """
 
@@ -69,7 +69,7 @@ class AddFiles(Transaction):
             raise ValueError(f"files are added both with and without references: {sorted(both)}")
 
     def check(self, state: TableState) -> None:
-        """Check that job and files are new, and that the files' places are in the tree."""
+        """Check that job and files are new, and that the partitions of references exist."""
         self._check_job(state)
         self._check_swept(state)
         references = placed_references(self.references, state.partitions)
@@ -78,7 +78,7 @@ class AddFiles(Transaction):
             if state.files.is_tracked(filename):
                 raise FileAlreadyExists(
                     f"file {filename!r} is in the table already: {state.whereabouts(filename)}. "
-                    "Nothing was added. New data goes into files with new names."
+                    "Nothing was added. Write new data to files with new names."
                 )
         for of_one_file in by_file.values():
             check_placement(of_one_file, state.partitions)
@@ -120,25 +120,25 @@ class AddFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceFiles(Transaction):
-    """Commits a compaction: its input references go, one output reference comes (rule STS-8).
+    """Commits a compaction: removes its input references and adds one output reference (STS-8).
 
-    An input that no partition references any longer starts its wait for garbage collection
-    at `at`. Readers see all of this, or none of it.
+    An input that no partition references any longer is garbage from `at` on. Readers see the
+    change atomically.
 
     Attributes:
         job_id: The compaction job, which has claimed every input.
         inputs: The files it read on the partition of `output`; a repeated name counts once.
-        output: The reference to the file it wrote; it comes unclaimed.
-        task_id: The task that ran it, for the job tracker; with `run_id`, or neither.
-        run_id: The run that this was, for the job tracker.
+        output: The reference to the file it wrote; it becomes unclaimed.
+        task_id: The task that ran it, for the job tracker; given with `run_id`, or neither.
+        run_id: The run of the job, for the job tracker.
 
     Raises:
         NewReferenceSameAsOldReference: the output has the name of an input.
         ValueError: there is no input, or only one of `task_id` and `run_id`.
 
     Raises (from `check`):
-        FileNotTracked: the table does not track an input (any longer).
-        FileReferenceNotFound: an input has moved, or was already replaced.
+        FileNotTracked: the table does not track an input, or no longer.
+        FileReferenceNotFound: an input was moved or already replaced.
         FileReferenceNotAssignedToJob: an input is not claimed by this job.
         FileAlreadyExists: the table tracks the output already.
     """
@@ -174,7 +174,7 @@ class ReplaceFiles(Transaction):
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put the output in the place of the inputs."""
+        """Replace the inputs by the output."""
         files = state.files.changed(
             removed=[(filename, self.output.partition_id) for filename in self.inputs],
             added=[_with_sequence(self.output, state.number)],
@@ -195,12 +195,12 @@ class ReplaceFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferencePush:
-    """One reference, and those below its partition that take its place.
+    """One reference, and the references below its partition that replace it.
 
     Attributes:
         filename: The file.
-        partition_id: Who references it until now.
-        into: References to the same file on partitions below, which share no rows.
+        partition_id: The partition that references it now.
+        into: References to the same file on partitions below, without common rows.
 
     Raises:
         ValueError: `into` is empty, or names another file.
@@ -211,7 +211,7 @@ class ReferencePush:
     into: tuple[FileReference, ...]
 
     def __post_init__(self) -> None:
-        # What is known of the file itself, the reference that is replaced says already.
+        # Attributes of the file itself are taken from the reference that is replaced.
         known = (ref.about_file(_NOTHING_KNOWN) for ref in _as_given(self.into))
         object.__setattr__(self, "into", tuple(known))
         others = {ref.filename for ref in self.into} - {self.filename}
@@ -223,20 +223,20 @@ class ReferencePush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFileReferences(Transaction):
-    """Pushes references of split partitions down the tree, all or none (rule STS-6).
+    """Moves references of split partitions down the tree (rule STS-6).
 
     Raises (from `check`):
         FileNotTracked: the table does not track the file.
-        FileReferenceNotFound: the partition does not reference it (any longer).
-        FileReferenceAssignedToJob: a job is about to replace the old reference.
-        FileReferenceAlreadyExists: a new reference is there already, or would share rows.
+        FileReferenceNotFound: the partition does not reference it, or no longer.
+        FileReferenceAssignedToJob: a job has claimed the old reference.
+        FileReferenceAlreadyExists: a new reference exists already, or would share rows.
         PartitionNotInTree: a new reference is not below the old one.
     """
 
     pushes: tuple[ReferencePush, ...]
 
     def check(self, state: TableState) -> None:
-        """Check that the old references are there and unclaimed, and the new ones below them."""
+        """Check that old references exist and are unclaimed, and that new ones are below them."""
         removed: set[tuple[str, str]] = set()
         added: set[tuple[str, str]] = set()
         for push in self.pushes:
@@ -254,7 +254,7 @@ class SplitFileReferences(Transaction):
             removed.add(where)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put the new references in the place of the old."""
+        """Replace the old references by the new ones."""
         if not self.pushes:
             return state
         removed = [(push.filename, push.partition_id) for push in self.pushes]
@@ -265,7 +265,7 @@ class SplitFileReferences(Transaction):
                 raise LookupError(state.missing_reference(push.filename, push.partition_id))
             added += [new.about_file(old) for new in push.into]
         for new in added:
-            state.partition(new.partition_id)  # raises where there is none
+            state.partition(new.partition_id)  # raises if it does not exist
         files = state.files.changed(removed=removed, added=added, at=at)
         return replace(state, files=files)
 
@@ -275,13 +275,13 @@ class SplitFileReferences(Transaction):
         if where in added or state.files.reference(*where) is not None:
             raise FileReferenceAlreadyExists(
                 f"partition {new.partition_id!r} references {new.filename!r} already. "
-                "Nothing was pushed down. Plan it again from the table as it is now."
+                "Nothing was pushed down. Plan it again from the newest state."
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFiles(Transaction):
-    """Forgets files that the garbage collector deletes, all or none (rule STS-9).
+    """Removes files that the garbage collector has deleted from the state (rule STS-9).
 
     Raises (from `check`):
         FileNotTracked: the table does not track one of them.
@@ -291,7 +291,7 @@ class DeleteFiles(Transaction):
     filenames: tuple[str, ...]
 
     def check(self, state: TableState) -> None:
-        """Check that the files are tracked, and referenced by nobody."""
+        """Check that the files are tracked and unreferenced."""
         for filename in self.filenames:
             if not state.files.is_tracked(filename):
                 raise FileNotTracked(
@@ -301,12 +301,12 @@ class DeleteFiles(Transaction):
             references = state.files.references_to(filename)
             if references:
                 raise FileHasReferences(
-                    f"{filename!r} has {len(references)} references, so it is no garbage; "
+                    f"{filename!r} has {len(references)} references, so it is not garbage; "
                     f"{state.whereabouts(filename)}. Keep the file."
                 )
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Forget the files."""
+        """Remove the files."""
         if not self.filenames:
             return state
         return replace(state, files=state.files.changed(forgotten=self.filenames, at=at))
@@ -314,28 +314,28 @@ class DeleteFiles(Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearFiles(Transaction):
-    """Drops every file, and every memory of the jobs that wrote them (rule STS-2).
+    """Removes every file, and the records of the jobs that wrote them (rule STS-2).
 
-    The jobs go as well: who loads a cleared table anew under the same job ids means it.
+    Records of jobs are removed too, so that a cleared table can be loaded again under the same ids.
     """
 
     def check(self, state: TableState) -> None:
         """Refuse nothing."""
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Forget all files and all jobs."""
+        """Remove all files and all jobs."""
         if state.has_no_files and state.jobs.last is None:
             return state
         return replace(state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={})
 
 
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
-    """Leave out when references changed, as those have that were read from a state: rule STS-5."""
+    """Return references without `updated`, which those that were read from a state have (STS-5)."""
     return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
 
 
 def _with_sequence(reference: FileReference, number: int) -> FileReference:
-    """Return a reference to a new file with its sequence: this transaction, if not said."""
+    """Return a reference to a new file with its sequence: by default this transaction."""
     return reference if reference.sequence is not None else replace(reference, sequence=number)
 
 

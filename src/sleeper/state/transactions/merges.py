@@ -1,4 +1,4 @@
-"""The transaction by which two small leaves become one again (ours: upstream only splits)."""
+"""The transaction that merges two leaves into one (upstream never merges leaves)."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from sleeper.state.transactions.placement import unite_references
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePartitions(Transaction):
-    """Makes the parent of two leaves a leaf in their place. Their references go to it.
+    """Removes two leaves and makes their parent a leaf, which gets their references.
 
-    A file of which only one leaf references a part stands in the way: the other leaf's part of
-    it was compacted into another file, and would be read twice.
+    It is refused if only one of the leaves references a part of a file: the other leaf's part of it
+    was compacted into another file, and would be read twice.
 
     Attributes:
         parent_id: The parent.
         child_ids: Its children: (lower, upper).
 
     Raises (from `check`):
-        PartitionMergeRefused: they are no such leaves (any longer), or a file stands in the way.
-        FileReferenceAssignedToJob: a compaction job is at work on one of them.
+        PartitionMergeRefused: they are not two leaves of this parent, or only one references a
+            part of a file.
+        FileReferenceAssignedToJob: a compaction job has claimed a file of one of them.
     """
 
     parent_id: str
     child_ids: tuple[str, ...]
 
     def check(self, state: TableState) -> None:
-        """Check that these are leaves that no job is at work on and no file divides."""
+        """Check that these are leaves without claims and without unmatched parts of files."""
         lower, upper = self._children(state)
         lower_files, upper_files = (
             state.files.references_on(each.partition_id) for each in (lower, upper)
@@ -49,7 +50,7 @@ class MergePartitions(Transaction):
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put the parent in the place of its children."""
+        """Replace the children by their parent."""
         if state.partition(self.parent_id).child_ids != self.child_ids:
             raise ValueError(f"{self.child_ids} are not the children of {self.parent_id!r}")
         references = [ref for each in self.child_ids for ref in state.files.references_on(each)]
@@ -76,11 +77,11 @@ class MergePartitions(Transaction):
 def unmatched_partial_reference(
     lower: tuple[FileReference, ...], upper: tuple[FileReference, ...]
 ) -> FileReference | None:
-    """Return a reference to a part of a file that one of two leaves has, and the other not."""
+    """Return a reference to a part of a file that only one of two leaves has."""
     parts = [{ref.filename: ref for ref in side if not ref.whole_file} for side in (lower, upper)]
     odd = sorted(parts[0].keys() ^ parts[1].keys())
     return (parts[0] | parts[1])[odd[0]] if odd else None
 
 
 def _refused(what: str) -> PartitionMergeRefused:
-    return PartitionMergeRefused(f"{what}. Read the tree as it is now, then plan the merge again.")
+    return PartitionMergeRefused(f"{what}. Read the current tree, then plan the merge again.")

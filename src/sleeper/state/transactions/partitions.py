@@ -1,8 +1,8 @@
 """The transactions that change a table's partition tree.
 
-A split removes no partition: files may be referenced on it, and writers with an older tree may
-still add some (rule PRT-13). The tree after a change covers the key space as before. How leaves
-are merged again: `merges`.
+A split removes no partition: it may have references, and writers with a stale tree may still add
+some (rule PRT-13). The tree after a change covers the same key space. Merges of leaves are in
+`merges`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialisePartitions(Transaction):
-    """Gives a table without files a partition tree, in place of any other (rule STS-1).
+    """Sets the partition tree of a table without files, replacing any other (rule STS-1).
 
     Attributes:
         partitions: All of the new tree, in any order; none clears the partitions (rule STS-2).
-        tree: The same as a tree; None when there is none.
+        tree: The same as a tree; None if there are none.
 
     Raises:
-        SplitInvalid: the partitions are no tree (rule PRT-10).
+        SplitInvalid: the partitions are not a tree (rule PRT-10).
 
     Raises (from `check`):
         InitialiseWithFilesPresent: files are tracked, referenced or not.
@@ -47,27 +47,27 @@ class InitialisePartitions(Transaction):
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put the new tree in the place of any other."""
+        """Set the new tree."""
         return replace(state, partitions=self.tree)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPartition(Transaction):
-    """Makes a leaf a parent of two new leaves (rule STS-3). Its files stay where they are.
+    """Makes a leaf a parent of two new leaves (rule STS-3). Its references stay on it.
 
     Attributes:
-        parent: The leaf as a parent: with child ids and dimension.
+        parent: The leaf as a parent, with child ids and dimension.
         children: (lower, upper).
 
     Raises (from `check`):
-        PartitionSplitRefused: the leaf was split already, or the split does not fit.
+        PartitionSplitRefused: the leaf was already split, or the split does not fit.
     """
 
     parent: Partition
     children: tuple[Partition, Partition]
 
     def check(self, state: TableState) -> None:
-        """Check that a leaf is split in two that divide its region."""
+        """Check that a leaf is split into two that divide its region."""
         tree = _initialised(state)
         name = self.parent.partition_id
         _check_becomes_parent(tree, self.parent)
@@ -81,27 +81,27 @@ class SplitPartition(Transaction):
         _check_divides(self.parent, self.children)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put the split leaf and its children into the tree."""
+        """Add the split leaf and its children to the tree."""
         return replace(state, partitions=_with(state.tree, [self.parent], self.children))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendPartitionTree(Transaction):
-    """Splits leaves into whole subtrees at once, as before a bulk import (rule STS-4).
+    """Splits leaves into subtrees, as before a bulk import (rule STS-4).
 
     Attributes:
-        updated: Leaves, as the parents they become.
+        updated: The leaves, as parents.
         new: Every partition below them, in any order.
 
     Raises (from `check`):
-        PartitionSplitRefused: a leaf was split already, or the new tree would not be one.
+        PartitionSplitRefused: a leaf was already split, or the result would not be a tree.
     """
 
     updated: tuple[Partition, ...]
     new: tuple[Partition, ...]
 
     def check(self, state: TableState) -> None:
-        """Check that leaves become whole subtrees."""
+        """Check that leaves become complete subtrees."""
         if not self.updated and not self.new:
             return
         tree = _initialised(state)
@@ -117,7 +117,7 @@ class ExtendPartitionTree(Transaction):
         _check_subtrees(updated, added)
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Put all updated and new partitions into the tree."""
+        """Add all updated and new partitions to the tree."""
         if not self.updated and not self.new:
             return state
         return replace(state, partitions=_with(state.tree, self.updated, self.new))
@@ -150,7 +150,7 @@ def _check_becomes_parent(tree: PartitionTree, parent: Partition) -> None:
 
 
 def _check_subtrees(updated: Mapping[str, Partition], added: Mapping[str, Partition]) -> None:
-    """Check that every added partition hangs below an updated one, by valid splits alone."""
+    """Check that every added partition is below an updated one, by valid splits."""
     reached = 0
     waiting = list(updated.values())
     while waiting:
@@ -163,7 +163,7 @@ def _check_subtrees(updated: Mapping[str, Partition], added: Mapping[str, Partit
         reached += len(children)
         waiting += [child for child in children if not child.is_leaf]
     if reached != len(added):
-        raise _refused(f"{len(added) - reached} of {len(added)} added partitions hang nowhere")
+        raise _refused(f"{len(added) - reached} of {len(added)} added partitions have no parent")
 
 
 def _check_divides(parent: Partition, children: tuple[Partition, ...]) -> None:
@@ -176,10 +176,10 @@ def _check_divides(parent: Partition, children: tuple[Partition, ...]) -> None:
 def _with(
     tree: PartitionTree, parents: Sequence[Partition], new: Sequence[Partition]
 ) -> PartitionTree:
-    """Return the tree with leaves as parents and new partitions; copies a dictionary, once.
+    """Return the tree with leaves as parents and new partitions; copies a dictionary once.
 
     Raises:
-        LookupError, ValueError: the result would be no tree. Regions are not looked at.
+        LookupError, ValueError: the result would not be a tree. Regions are not checked.
     """
     by_id = {partition.partition_id: partition for partition in (*parents, *new)}
     for parent in parents:
@@ -188,13 +188,13 @@ def _with(
     for partition in new:
         above = by_id.get(partition.parent_id or "")
         if partition.partition_id in tree or above is None:
-            raise ValueError(f"partition {partition.partition_id!r} cannot hang where it should")
+            raise ValueError(f"partition {partition.partition_id!r} does not fit its parent")
         if partition.partition_id not in above.child_ids:
-            raise ValueError(f"partition {partition.partition_id!r} is no child of its parent")
+            raise ValueError(f"partition {partition.partition_id!r} is not a child of its parent")
     if any(child not in by_id for each in by_id.values() for child in each.child_ids):
-        raise ValueError("a partition has a child that is not there")
+        raise ValueError("a partition has a child that does not exist")
     return replace(tree, partitions={**tree.partitions, **by_id})
 
 
 def _refused(what: str) -> PartitionSplitRefused:
-    return PartitionSplitRefused(f"{what}. Read the tree as it is now, then plan the split again.")
+    return PartitionSplitRefused(f"{what}. Read the current tree, then plan the split again.")

@@ -1,4 +1,4 @@
-"""Where in the partition tree references to files belong."""
+"""Checks and corrects the partitions of references to files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sleeper.model.partitions import PartitionTree
 def placed_references(
     references: Sequence[FileReference], tree: PartitionTree | None
 ) -> Sequence[FileReference]:
-    """Return references to new files with those for merged partitions on the one in their place."""
+    """Return references to new files, with those to merged partitions moved to their parents."""
     if not (tree and tree.merged) or not any(ref.partition_id in tree.merged for ref in references):
         return references
     placed = [
@@ -33,7 +33,7 @@ def placed_references(
 
 
 def unite_references(references: Iterable[FileReference]) -> list[FileReference]:
-    """Return one reference for each file and partition, for the rows of all that there are."""
+    """Merge references so that there is one for each file and partition, with the sum of rows."""
     united: dict[tuple[str, str], FileReference] = {}
     for reference in references:
         where = (reference.filename, reference.partition_id)
@@ -58,14 +58,14 @@ def references_by_file(references: Iterable[FileReference]) -> dict[str, list[Fi
 def check_placement(
     references: Sequence[FileReference], tree: PartitionTree | None, below: str | None = None
 ) -> None:
-    """Check that one file's references lie in the tree, under `below`, and share no rows."""
+    """Check that one file's references are in the tree, under `below`, and share no rows."""
     places = Counter(reference.partition_id for reference in references)
     for partition_id, count in places.items():
         filename = references[0].filename
         if count > 1:
             raise FileReferenceAlreadyExists(
                 f"{filename!r} has {count} references on partition {partition_id!r}. "
-                "Each of its rows would be read as often. Give it one."
+                "Its rows would be read several times. Give it one reference."
             )
         if tree is None or partition_id not in tree:
             raise PartitionNotInTree(
@@ -78,11 +78,11 @@ def check_placement(
         if below is not None and below not in above:
             raise PartitionNotInTree(
                 f"{filename!r} cannot be pushed from partition {below!r} to {partition_id!r}, "
-                "which does not lie below it. Plan it again from the table as it is now."
+                "which is not below it. Plan it again from the newest state."
             )
         shared = [ancestor_id for ancestor_id in above if ancestor_id in places]
         if shared:
             raise FileReferenceAlreadyExists(
                 f"{filename!r} would be referenced on partition {partition_id!r} and on its "
-                f"ancestor {shared[0]!r}: rows would be read twice. Choose one of the two."
+                f"ancestor {shared[0]!r}: rows would be read twice. Keep one of the two."
             )

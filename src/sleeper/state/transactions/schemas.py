@@ -1,4 +1,4 @@
-"""The transaction that keeps a table's schema in its log (ours)."""
+"""The transaction that records a table's schema in its log (ours)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetSchema(Transaction):
-    """Adds a schema of the table. Files say by its id which one they were written by.
+    """Adds a schema of the table. References name by its id the schema of a file.
 
     The first commit to a table adds its first schema, in the same entry.
 
@@ -21,7 +21,7 @@ class SetSchema(Transaction):
         schema: The schema.
 
     Raises (from `check`):
-        TableChanged: the id is not the next one: somebody else has set a schema.
+        TableChanged: the id is not the next one: another writer has set a schema.
     """
 
     schema_id: int
@@ -33,7 +33,7 @@ class SetSchema(Transaction):
         if self.schema_id != following:
             raise TableChanged(
                 f"schema {self.schema_id} cannot be added to the table: its next schema is "
-                f"{following}. Somebody else has set one; read the table's state again."
+                f"{following}. Another writer has set one; read the table's state again."
             )
 
     def fold(self, state: TableState, at: datetime) -> TableState:

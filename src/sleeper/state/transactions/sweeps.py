@@ -1,4 +1,4 @@
-"""The transaction by which a sweep of orphans says which files it may delete (ours)."""
+"""The transaction that a sweep of orphans commits before it deletes files (ours)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOrphans(Transaction):
-    """Forbids to add files that were written before a time, as a sweep deletes such files.
+    """Forbids adding files that were written before a time, because a sweep deletes such files.
 
-    The log decides which comes first: a job that has added its files keeps them, as the sweep
-    knows them by then; a job that comes after the sweep is refused.
+    The log decides which comes first. If a job has added its files before, the sweep sees them and
+    keeps them. A job that commits after the sweep is refused.
 
     Attributes:
         before: The time, by the storage's clock (aware, UTC).
@@ -25,7 +25,7 @@ class SweepOrphans(Transaction):
         """Refuse nothing."""
 
     def fold(self, state: TableState, at: datetime) -> TableState:
-        """Note the time, if it is later than that of the sweeps before."""
+        """Record the time, if it is later than that of earlier sweeps."""
         if state.swept_before is not None and state.swept_before >= self.before:
             return state
         return replace(state, swept_before=self.before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from datetime import UTC, date, datetime
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.writing.user_file import write_rows
+from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet, write_rows
 from sleeper.errors import DataDamaged, QueryInvalid, StorageFailed
 
 FLAT = pa.table(
@@ -155,3 +156,35 @@ def test_leftovers_of_killed_processes_are_in_nobodys_way(tmp_path):
 
     assert left.read_text() == "half"
     assert pq.read_table(path).num_rows == FLAT.num_rows
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_a_layout_says_how_a_file_is_made(codec):
+    """Compression, bytes in a row group and in a page."""
+    rows = pa.table({"n": range(50_000)})
+    layout = ParquetLayout(compression=codec, row_group_bytes=80_000, page_bytes=1000)
+    file = io.BytesIO()
+
+    source = Rows(iter(rows.to_batches()), rows.schema, transaction=1)
+
+    count = stream_parquet(source, file, layout)
+
+    footer = pq.ParquetFile(io.BytesIO(file.getvalue())).metadata
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    assert (count, footer.num_rows) == (50_000, 50_000)
+    assert {group.num_rows for group in groups} == {10_000}
+    assert {group.column(0).compression for group in groups} == {codec.upper()}
+
+
+def test_without_a_layout_a_file_is_made_as_others_are():
+    """zstd, and as many rows in a row group as are read at once."""
+    rows = pa.table({"n": range(250_000)})
+    file = io.BytesIO()
+
+    source = Rows(iter(rows.to_batches(max_chunksize=10_000)), rows.schema, transaction=1)
+
+    stream_parquet(source, file, ParquetLayout())
+
+    footer = pq.ParquetFile(io.BytesIO(file.getvalue())).metadata
+    assert footer.row_group(0).column(0).compression == "ZSTD"
+    assert footer.num_row_groups <= 3

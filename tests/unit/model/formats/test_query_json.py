@@ -23,7 +23,7 @@ from sleeper.model.formats.results_publishing import (
     ResultsDestination,
     ResultsPublishing,
     read_results_publishing,
-    unknown_options,
+    unused_options,
 )
 from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Range, Region
@@ -207,6 +207,10 @@ class TestChecking:
             ({"queryTimeIteratorClassName": "a.B"}, "sleeper.table.function"),
             ({"resultsPublisherConfig": {"destination": "FTP"}}, "Unknown results publisher"),
             ({"resultsPublisherConfig": {"destination": "WEBSOCKET"}}, "not built yet"),
+            (
+                {"resultsPublisherConfig": {"destination": "SQS", "sqsResultsUrl": "x"}},
+                "not built yet",
+            ),
         ],
     )
     def test_what_is_not_done_here_is_told(self, changes, part):
@@ -252,18 +256,12 @@ class TestPublishing:
         [
             ({}, ResultsPublishing()),
             (
-                {"destination": "s3", "bucket": "b", "compressionCodec": "SNAPPY"},
-                ResultsPublishing(bucket="b", compression="snappy"),
+                {"destination": "s3", "compressionCodec": "SNAPPY"},
+                ResultsPublishing(compression="snappy"),
             ),
             (
                 {"rowGroupSize": "8M", "pageSize": "131072"},
                 ResultsPublishing(row_group_bytes=8 << 20, page_bytes=131_072),
-            ),
-            (
-                {"destination": "SQS", "sqsResultsUrl": "http://q", "batchSize": "5"},
-                ResultsPublishing(
-                    destination=ResultsDestination.SQS, queue_url="http://q", batch_rows=5
-                ),
             ),
             (
                 {"destination": "NoResultsOutput"},
@@ -272,9 +270,20 @@ class TestPublishing:
         ],
     )
     def test_what_is_said(self, config, publishing):
-        """Files by default (QRY-10); messages (QRY-11); nothing at all (QRY-13)."""
+        """Files by default (QRY-10); nothing at all (QRY-13)."""
         assert read_results_publishing(config) == (publishing, [])
-        assert unknown_options(config, publishing) == []
+        assert unused_options(config, publishing) == []
+
+    def test_results_in_messages(self):
+        """They are read, and refused until they are built (QRY-11)."""
+        config = {"destination": "SQS", "sqsResultsUrl": "http://q", "batchSize": "5"}
+
+        publishing, failures = read_results_publishing(config)
+
+        assert publishing == ResultsPublishing(
+            destination=ResultsDestination.SQS, queue_url="http://q", batch_rows=5
+        )
+        assert failures == ["resultsPublisherConfig: destination SQS is not built yet"]
 
     def test_all_that_is_wrong_comes_together(self):
         """Each option by name."""
@@ -291,7 +300,7 @@ class TestPublishing:
         """There is none to guess (QRY-11)."""
         _, failures = read_results_publishing({"destination": "SQS", "batchSize": "0"})
 
-        assert len(failures) == 2
+        assert len(failures) == 3
         assert "sqsResultsUrl must be provided" in failures[1]
 
 
@@ -308,12 +317,13 @@ class TestWarnings:
         """Keys, options of results, and those who are to be told of the state."""
         query = message(
             later=1,
-            resultsPublisherConfig={"sqsResultsUrl": "x"},
+            resultsPublisherConfig={"sqsResultsUrl": "x", "bucket": "b"},
             statusReportDestinations=[{"destination": "WEBSOCKET"}, {}],
         )
 
         assert [warning.split(" ")[0] for warning in query_warnings(query)] == [
             "later",
+            "resultsPublisherConfig:",
             "resultsPublisherConfig:",
             "statusReportDestinations:",
             "statusReportDestinations:",

@@ -160,7 +160,7 @@ class TestExtendPartitionTree:
         [
             (lambda t: replace(t, updated=(replace(t.updated[0], partition_id="x"),)), "Parent partition not found: x"),
             (lambda t: replace(t, updated=(ROOT,)), "should not be a leaf"),
-            (lambda t: replace(t, updated=()), "hang nowhere"),
+            (lambda t: replace(t, updated=()), "have no parent"),
             (lambda t: replace(t, updated=t.updated * 2), "listed twice"),
             (lambda t: replace(t, new=t.new[1:]), "children that are not added"),
             (lambda t: replace(t, new=(*t.new, t.new[0])), "listed twice"),

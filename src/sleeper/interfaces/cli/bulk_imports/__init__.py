@@ -1,1 +1,1 @@
-"""The commands of bulk import: the import itself, where it runs, and what a cluster needs."""
+"""The commands of bulk import, and the options of clusters."""

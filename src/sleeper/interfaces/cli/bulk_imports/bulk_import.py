@@ -1,4 +1,4 @@
-"""`sleeper bulk-import`: much data at once, here or on a cluster."""
+"""`sleeper bulk-import`: adds many rows, in this process, with Spark, or on a cluster."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def bulk_import(
 ) -> None:
     """Add the rows of FILES, Parquet files or folders of them, to TABLE in one commit.
 
-    For much data at once. A table with too few partitions is split first, by a
-    sample of the rows; then all rows become visible together, or none.
+    A table with too few partitions is split first, by a sample of the rows. Then
+    all rows become visible together.
 
     \b
     Example:
@@ -104,7 +104,7 @@ def _job(
             raise click.UsageError("--job has its own table, files and id: leave out the others")
         return read_bulk_import_job(text_of(job_file))
     if not table or not files:
-        raise click.UsageError("name a TABLE and FILES, or a job by --job")
+        raise click.UsageError("give TABLE and FILES, or a job by --job")
     return BulkImportJob(id=job_id, table_name=table, files=files)
 
 
@@ -117,7 +117,7 @@ def _run_here(
     name = (job.table_name or "") if checked else _checked_name(job, instance)
     opened = instance.table(name)
     with warnings.catch_warnings(), progress_rows(f"bulk import into {name}") as progress:
-        # None of our code hands Spark a pandas frame.
+        # Our code passes no pandas frame to Spark.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         result = opened.bulk_import(
             job.paths,
@@ -145,7 +145,7 @@ def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[s
         raise click.UsageError("--engine local runs in this process: leave out --submit")
     if asked["set_aside"] and "emr" in platform:
         raise click.UsageError(
-            "--set-aside is a folder that all workers reach; machines of EMR have none"
+            "--set-aside must be a folder that all workers share; machines of EMR have none"
         )
     cluster = cluster_of(platform, asked, asked["master"], instance.properties)
     submitted = instance.submitted_jobs
@@ -164,7 +164,7 @@ def _submit(job: BulkImportJob, instance: Instance, platform: str, asked: dict[s
 
 
 def _options(asked: dict[str, Any]) -> tuple[str, ...]:
-    """The arguments for the driver's command line."""
+    """Return the arguments for the driver's command line."""
     return (
         *(("--ignore-extra-columns",) if asked["ignore_extra_columns"] else ()),
         *(("--set-aside", str(Path(asked["set_aside"]).absolute())) if asked["set_aside"] else ()),

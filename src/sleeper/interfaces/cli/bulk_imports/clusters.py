@@ -1,7 +1,7 @@
-"""Options that name a cluster, and the cluster they name.
+"""Options that describe a cluster.
 
-What an option does not say, the instance's properties may: upstream's deployment writes the ids
-and roles of what it has made there.
+An option that is not given may be a property of the instance: upstream's deployment writes the
+ids and roles of its resources there.
 """
 
 from __future__ import annotations
@@ -30,30 +30,35 @@ _AWS = (*_EMR, "emr-serverless")
 _COMMAND = ("spark-submit", "kubernetes")
 _OF_EMR = "sleeper.bulk.import.emr."
 _SHIPPED = ("spark-submit", *_AWS)
-# Each option: what it is called, the platforms it is for, metavar, help.
+# Each option: its name, its platforms, metavar, help.
 _OPTIONS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("environment", _SHIPPED, "URL", "Folder of packages made by `sleeper spark-environment`."),
-    ("spark_submit", _COMMAND, "PROGRAM", "Another spark-submit than the one found."),
-    ("deploy_mode", ("spark-submit",), "MODE", "Driver here (client) or there (cluster)."),
+    ("spark_submit", _COMMAND, "PROGRAM", "The spark-submit to run, instead of the one found."),
+    (
+        "deploy_mode",
+        ("spark-submit",),
+        "MODE",
+        "Where the driver runs: here (client) or there (cluster).",
+    ),
     ("image", ("kubernetes",), "IMAGE", "Container image with Spark and Sleeper."),
     ("entry", ("kubernetes",), "PATH", "The entry script in the image, local:///..."),
-    ("namespace", ("kubernetes",), "NAME", "Where pods run."),
-    ("service_account", ("kubernetes",), "NAME", "Who the driver is."),
+    ("namespace", ("kubernetes",), "NAME", "Namespace of the pods."),
+    ("service_account", ("kubernetes",), "NAME", "Service account of the driver."),
     ("application_id", ("emr-serverless",), "ID", "The application."),
     ("execution_role", ("emr-serverless",), "ARN", "The role that the job runs as."),
-    ("cluster_id", _EMR, "ID", "A cluster that runs; else emr makes one for the job."),
-    ("cluster_name", _EMR, "NAME", "A cluster that runs, by its name."),
+    ("cluster_id", _EMR, "ID", "A running cluster; without it emr creates one for the job."),
+    ("cluster_name", _EMR, "NAME", "A running cluster, by its name."),
     ("service_role", ("emr",), "NAME", "The role of EMR itself."),
-    ("instance_profile", ("emr",), "NAME", "The role of the machines, and so of the job."),
-    ("subnet", ("emr",), "ID", "Where machines run; may be repeated."),
+    ("instance_profile", ("emr",), "NAME", "The role of the machines, which the job uses."),
+    ("subnet", ("emr",), "ID", "Subnet of the machines; may be repeated."),
     ("log_uri", _AWS, "S3-URL", "Where logs go."),
     ("region", _AWS, "REGION", "The AWS region."),
-    ("endpoint_url", _AWS, "URL", "Another server than AWS's own."),
+    ("endpoint_url", _AWS, "URL", "A server other than AWS."),
 )
 
 
 def cluster_options(command: F) -> F:
-    """Give a command every option that names a cluster; they arrive by their names."""
+    """Add every option of clusters to a command; they are passed by their names."""
     for name, platforms, metavar, about in reversed(_OPTIONS):
         command = click.option(
             f"--{name.replace('_', '-')}",
@@ -67,10 +72,10 @@ def cluster_options(command: F) -> F:
 
 
 def refuse_strangers(platform: str | None, asked: dict[str, Any]) -> None:
-    """Make sure that every cluster option is one of the platform's.
+    """Check that every given cluster option belongs to the platform.
 
     Raises:
-        click.UsageError: one belongs to another platform, or there is no platform at all.
+        click.UsageError: one belongs to another platform, or there is no platform.
     """
     for name, platforms, _, _ in _OPTIONS:
         if asked[name] and platform not in platforms:
@@ -81,10 +86,10 @@ def refuse_strangers(platform: str | None, asked: dict[str, Any]) -> None:
 def cluster_of(
     platform: str, asked: dict[str, Any], master: str | None, properties: InstanceProperties
 ) -> Cluster:
-    """Return the cluster that options name.
+    """Return the cluster that the options describe.
 
     Raises:
-        click.UsageError: something is missing, or belongs to another platform.
+        click.UsageError: an option is missing, or belongs to another platform.
     """
     refuse_strangers(platform, asked)
     if platform in _AWS and master:
@@ -114,7 +119,7 @@ def cluster_of(
 
 
 class _Wanted:
-    """Gives what an option says, else a property of the instance, else a default."""
+    """Returns the value of an option, or of a property of the instance, or a default."""
 
     def __init__(
         self, platform: str, asked: dict[str, Any], properties: InstanceProperties
@@ -179,10 +184,10 @@ def _emr(
 
 
 def _found_spark_submit() -> str:
-    """The spark-submit of the pyspark that is installed here, else one that is found by name.
+    """Return the spark-submit of the installed pyspark, or else the one on the path.
 
-    pyspark's own, and not its twin beside this Python: that one looks for Spark with whatever
-    `python3` is on the path.
+    It is the one inside pyspark, not the script beside this Python, which would look for Spark
+    with the `python3` on the path.
     """
     installed = find_spec("pyspark")
     if installed is not None and installed.origin is not None:

@@ -1,4 +1,4 @@
-"""How the result of a bulk import is shown, by the command and by a cluster's driver."""
+"""Prints the result of a bulk import, for the command and for a cluster's driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sleeper.table.bulk_import_result import BulkImportResult
 def show_imported(
     result: BulkImportResult, table: str, *, set_aside: str | None, as_json: bool
 ) -> None:
-    """Print what a bulk import did: which engine and why, what was added, what was left out."""
+    """Print the result of a bulk import: the engine and why, rows added, rows set aside."""
     if as_json:
         print_json(result)
         return

@@ -1,4 +1,4 @@
-"""`sleeper spark-environment`: Sleeper's packages as clusters take them."""
+"""`sleeper spark-environment`: packs Sleeper's packages for clusters."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spark_environment(
 
     FOLDER gets two files: environment.tar.gz, with this version of Sleeper and
     the packages it needs, and sleeper_bulk_import.py, which a driver runs. Copy
-    both to where the cluster can read them. pip must be here, and the machines
+    both to where the cluster can read them. This needs pip, and the machines
     of the cluster need the same version of Python.
 
     \b

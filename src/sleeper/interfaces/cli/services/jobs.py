@@ -18,6 +18,7 @@ from sleeper.interfaces.cli.options import instance_option, json_option, text_of
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus
 
@@ -25,7 +26,7 @@ _POLL_S = 0.5
 
 kind_option = click.option(
     "--kind",
-    type=click.Choice([*JobKind]),
+    type=click.Choice([JobKind.INGEST, JobKind.COMPACTION]),
     default=JobKind.INGEST,
     show_default=True,
     help="What the jobs do; a bulk import is an ingest.",
@@ -184,6 +185,53 @@ def show(job_id: str, *, kind: str, table: str | None, instance: str, as_json: b
         print_json(status)
     else:
         _show(status)
+
+
+@jobs.command()
+@click.option("--exports", is_flag=True, help="Exports instead.")
+@table_option
+@click.option("--state", type=click.Choice([*QueryState]), help="Those in this state alone.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="So many at most."
+)
+@instance_option
+@json_option
+def queries(
+    *,
+    exports: bool,
+    table: str | None,
+    state: str | None,
+    limit: int,
+    instance: str,
+    as_json: bool,
+) -> None:
+    """Show queries, or exports, that workers ran, that of the newest event first.
+
+    \b
+    Example:
+        sleeper jobs queries --state FAILED
+    """
+    kind = JobKind.EXPORT if exports else JobKind.QUERY
+    with connect(instance) as opened:
+        found = opened.jobs.queries(kind=kind, table=table, state=state)
+        shown = [*islice(found, limit)]
+        names = {record.table_id: record.name for record in opened.tables()}
+    if as_json:
+        print_json(shown)
+        return
+    print_grid(
+        [str(kind), "table", "state", "rows", "where"],
+        [
+            [
+                status.query_id,
+                names.get(status.table_id, status.table_id),
+                str(status.state),
+                status.rows,
+                "; ".join(status.locations or status.errors),
+            ]
+            for status in shown
+        ],
+    )
 
 
 @jobs.command()

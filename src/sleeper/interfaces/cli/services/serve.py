@@ -1,25 +1,35 @@
-"""`sleeper serve`: one process that maintains all tables, until it is stopped."""
+"""`sleeper serve`: maintains all tables and runs all jobs, until it is stopped."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 
 import click
 
-from sleeper.instance import connect
+from sleeper.errors import PropertiesInvalid
+from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.options import instance_option
+from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput
+from sleeper.interfaces.cli.stderr import LogOutput, warn
+from sleeper.services.job_workers import WORKER_KINDS
 from sleeper.services.maintenance import run_maintenance
 from sleeper.services.online_tables import OnlineTables
+from sleeper.services.serving.child_processes import start_logged
+from sleeper.services.serving.job_services import open_job_services
+from sleeper.services.serving.pace import Pace
+from sleeper.services.serving.worker_fleet import WorkerProcess
 
-_DAY_S = 24 * 60 * 60
+_ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
 
 @click.command()
-@click.option("--only-tables", is_flag=True, hidden=True, help="Was needed once; changes nothing.")
+@click.option("--only-tables", is_flag=True, help="Maintain tables, and run no jobs.")
 @click.option(
     "--every",
     "every_s",
@@ -27,7 +37,7 @@ _DAY_S = 24 * 60 * 60
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="Pause after each round.",
+    help="Pause after each round; longer while nothing changes, up to 15 minutes.",
 )
 @click.option("--once", is_flag=True, help="Stop after one round, for use with a scheduler.")
 @click.option(
@@ -37,53 +47,112 @@ _DAY_S = 24 * 60 * 60
     show_default=True,
     help="Compaction jobs at once, each in a process of its own.",
 )
+@click.option(
+    "--job-workers",
+    multiple=True,
+    metavar="KIND=N",
+    help="Run N workers of a KIND of job at most; 0 for none.",
+)
 @instance_option
 @click.option("--json", "as_json", is_flag=True, help="With --once: print what was done as JSON.")
 @click.pass_obj
 def serve(
     log_output: LogOutput,
+    *,
     only_tables: bool,
     every_s: int,
     once: bool,
     workers: int,
+    job_workers: tuple[str, ...],
     instance: str,
     as_json: bool,
 ) -> None:
-    """Maintain all online tables, again and again, until it is stopped.
+    """Maintain all online tables and run all jobs, until it is stopped.
 
     Compacts files, splits large leaf partitions, merges small ones, deletes
     garbage, and once a day deletes files that killed jobs left. Offline tables
-    are skipped (sleeper table offline). What it does is logged with time and
-    level; sleeper --log-format json serve writes JSON lines. Ctrl-C or SIGTERM
-    stops it after the current compaction job; a second Ctrl-C stops it at once,
-    and is safe too. With --once the exit code is 1 if anything failed.
+    are skipped (sleeper table offline). While queues have messages, processes
+    run their jobs (sleeper worker): as many at once as the machine has
+    processors, where --job-workers says nothing else.
+
+    What is done is logged with time and level; sleeper --log-format json serve
+    writes JSON lines. Ctrl-C or SIGTERM stops it after the current compaction
+    job; other jobs go back to their queues, within 20 seconds. A second Ctrl-C
+    stops it at once, and is safe too. Its processes end with it, also where it
+    is killed.
+
+    With --once there is one round of maintenance and no job is run; the exit
+    code is 1 if anything failed.
 
     \b
     Examples:
         sleeper serve --every 300 --workers 2
+        sleeper serve --job-workers ingest=4
         sleeper serve --once --json
     """
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
+    limits = _workers_max(job_workers)
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
-
-    def rest() -> None:
-        stop.set() if once else stop.wait(every_s)
-
-    steps = []
-    failed = False
-    for step in run_maintenance(
-        OnlineTables(connect(instance), workers=workers, stopped=stop.is_set),
-        rest=rest,
-        stopped=stop.is_set,
-        sweep_rounds=max(1, _DAY_S // every_s),
+    opened = connect(instance)
+    pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
+    with (
+        nullcontext() if once or only_tables else _services(opened, limits, pace, stop, log_output)
     ):
-        failed = failed or bool(step.failures)
-        if as_json:
-            steps.append(step)
+        run = run_maintenance(
+            OnlineTables(
+                opened, workers=workers, stopped=stop.is_set, note_change=pace.note_change
+            ),
+            rest=stop.set if once else pace.rest,
+            stopped=stop.is_set,
+            sweep_is_due=pace.sweep_is_due,
+        )
+        steps = [step for step in run if once]
     if as_json:
         print_json(steps)
-    if once and failed:
+    if any(step.failures for step in steps):
         raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _services(
+    opened: Instance,
+    limits: dict[str, int],
+    pace: Pace,
+    stop: threading.Event,
+    log_output: LogOutput,
+) -> AbstractContextManager[object]:
+    """Return what runs jobs. An instance that has no place for jobs is maintained all the same."""
+
+    def start(kind: str) -> WorkerProcess:
+        idle_s = opened.properties.ingest_queue.wait_s
+        program = (sys.executable, "-m", "sleeper", *log_output.options)
+        options = ("--instance", opened.url, "--parent", str(os.getpid()), "--idle", str(idle_s))
+        return start_logged([*program, "worker", kind, *options], log_output.pass_on)
+
+    try:
+        return open_job_services(
+            opened, start=start, workers_max=limits, stop=stop, note_work=pace.note_change
+        )
+    except PropertiesInvalid as missing:
+        warn(f"sleeper: no jobs are run: {missing}")
+        return nullcontext()
+
+
+def _workers_max(given: Iterable[str]) -> dict[str, int]:
+    """Return how many workers of each kind may run.
+
+    Raises:
+        click.BadParameter: one is not KIND=N.
+    """
+    processors = os.cpu_count() or 1
+    limits = {kind: 1 if kind in _ONE_AT_A_TIME else processors for kind in WORKER_KINDS}
+    for kind, text in split_pairs(given, "--job-workers"):
+        if kind not in limits:
+            known = ", ".join(limits)
+            raise click.BadParameter(f"{kind!r} is none of {known}", param_hint="--job-workers")
+        if not text.isdecimal():
+            raise click.BadParameter(f"{text!r} is no number", param_hint="--job-workers")
+        limits[kind] = int(text)
+    return limits

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 from typing import Any
 
+from sleeper.interfaces.cli.exit_codes import EXIT_TERMINATED
+
 _PARENT_CHECK_S = 1.0
+_ORPHAN_PATIENCE_S = 5.0
+_log = logging.getLogger(__name__)
 
 
 def stop_on_signals(stop: threading.Event) -> None:
@@ -23,11 +28,20 @@ def stop_on_signals(stop: threading.Event) -> None:
 
 
 def stop_with_parent(stop: threading.Event, parent_id: int) -> None:
-    """Set `stop` when the process `parent_id`, which started this one, has ended."""
+    """Set `stop` when the process `parent_id`, which started this one, has ended.
+
+    A job that does not notice in time is ended with the process: nothing of it is committed by
+    halves, and its message comes again. It is the parent's id that tells, however that one died,
+    on every system that has processes.
+    """
 
     def watch() -> None:
-        while not stop.wait(_PARENT_CHECK_S):
-            if os.getppid() != parent_id:
-                stop.set()
+        woken = threading.Event()  # by nobody
+        while os.getppid() == parent_id:
+            woken.wait(_PARENT_CHECK_S)
+        _log.warning("ending: process %d, which started this one, has ended", parent_id)
+        stop.set()
+        woken.wait(_ORPHAN_PATIENCE_S)
+        os._exit(EXIT_TERMINATED)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -19,6 +19,13 @@ from sleeper.services.worker import WorkerSettings
 @click.argument("kind", type=click.Choice(WORKER_KINDS))
 @click.option("--jobs", "jobs_max", type=click.IntRange(min=1), help="End after so many jobs.")
 @click.option("--until-empty", is_flag=True, help="End when the queue has no message.")
+@click.option(
+    "--idle",
+    "idle_max_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End when there was no message for so long.",
+)
 @click.option("--parent", type=int, hidden=True, help="End with this process, the parent.")
 @instance_option
 @click.pass_obj
@@ -28,6 +35,7 @@ def worker(
     *,
     jobs_max: int | None,
     until_empty: bool,
+    idle_max_s: float | None,
     parent: int | None,
     instance: str,
 ) -> None:
@@ -48,7 +56,7 @@ def worker(
     stop_on_signals(stop)
     if parent is not None:
         stop_with_parent(stop, parent)
-    settings = WorkerSettings(jobs_max=jobs_max, until_empty=until_empty)
+    settings = WorkerSettings(jobs_max=jobs_max, until_empty=until_empty, idle_max_s=idle_max_s)
     with connect(instance) as opened:
         open_worker(
             opened,

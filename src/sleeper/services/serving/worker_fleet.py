@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 
 _FAILURES_BEFORE_REST = 3
 _REST_MAX_S = 60.0
+_START_S = 2.0
+"""A worker that was started within this time has not taken a message yet."""
 
 
 class WorkerProcess(Protocol):
@@ -51,8 +53,14 @@ class _Kind:
     """The workers of one kind."""
 
     running: list[WorkerProcess] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
     failures: int = 0
     rest_until: float = 0.0
+
+    def starting(self, now: float) -> int:
+        """Return how many workers were started so lately that they count as waiting."""
+        self.starts = [start for start in self.starts if now - start < _START_S]
+        return min(len(self.starts), len(self.running))
 
 
 class WorkerFleet:
@@ -91,12 +99,12 @@ class WorkerFleet:
                 _log.error("the %s queue cannot be looked at now: %s", name, failure)
                 continue
             wanted = workers_to_start(
-                ready, running=len(kind.running), workers_max=self._workers_max[name]
+                ready,
+                running=len(kind.running),
+                workers_max=self._workers_max[name],
+                idle=kind.starting(self._ticks_s()),
             )
-            for _ in range(wanted):
-                worker = self._start(name)
-                _log.debug("started %s worker %d", name, worker.pid)
-                kind.running.append(worker)
+            self._start_workers(name, kind, wanted)
 
     @property
     def running(self) -> Mapping[str, int]:
@@ -107,6 +115,9 @@ class WorkerFleet:
         """End all workers: ask them to, and kill those that have not ended in time.
 
         What they were at work on goes back to its queue, or comes again from it.
+
+        Args:
+            patience_s: How long to wait for them; 0 kills them at once.
         """
         workers = [worker for kind in self._kinds.values() for worker in kind.running]
         for worker in workers:
@@ -123,6 +134,18 @@ class WorkerFleet:
         for kind in self._kinds.values():
             kind.running.clear()
 
+    def _start_workers(self, name: str, kind: _Kind, wanted: int) -> None:
+        for _ in range(wanted):
+            try:
+                worker = self._start(name)
+            except OSError as failure:
+                _log.error("no %s worker can be started now: %s", name, failure)
+                self._rest_after_failure(name, kind)
+                return
+            _log.debug("started %s worker %d", name, worker.pid)
+            kind.running.append(worker)
+            kind.starts.append(self._ticks_s())
+
     def _reap(self, name: str, kind: _Kind) -> None:
         """Drop workers that ended. Where they keep failing, rest before others are started."""
         codes = {worker.pid: worker.poll() for worker in kind.running}
@@ -133,9 +156,12 @@ class WorkerFleet:
             if code == 0:
                 kind.failures = 0
                 continue
-            kind.failures += 1
             _log.error("%s worker %d ended with code %d", name, pid, code)
-            if kind.failures >= _FAILURES_BEFORE_REST:
-                rest_s = min(_REST_MAX_S, 2.0 ** (kind.failures - _FAILURES_BEFORE_REST))
-                kind.rest_until = self._ticks_s() + rest_s
-                _log.error("no %s worker is started for %.0f s: they keep failing", name, rest_s)
+            self._rest_after_failure(name, kind)
+
+    def _rest_after_failure(self, name: str, kind: _Kind) -> None:
+        kind.failures += 1
+        if kind.failures >= _FAILURES_BEFORE_REST:
+            rest_s = min(_REST_MAX_S, 2.0 ** min(kind.failures - _FAILURES_BEFORE_REST, 6))
+            kind.rest_until = self._ticks_s() + rest_s
+            _log.error("no %s worker is started for %.0f s: they keep failing", name, rest_s)

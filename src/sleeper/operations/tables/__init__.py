@@ -1,0 +1,1 @@
+"""Operations on a table as a whole: made, changed, emptied, deleted."""

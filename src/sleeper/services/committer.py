@@ -1,0 +1,141 @@
+"""The committer: commits what workers ask for, up to a hundred requests of a table in one entry.
+
+Many writers that commit by themselves race for each entry of a table's log; requests in a queue do
+not race. Two committers at once stay correct: the log's own condition decides between them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.messages import QueueName, ReceivedMessage
+from sleeper.operations.commit_requests import CommitAnswer
+from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
+from sleeper.services.worker import WorkerSettings
+from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
+
+_log = logging.getLogger(__name__)
+
+_REQUESTS_MAX = 100
+_WAIT_AFTER_FAILURE_S = 5.0
+_RECEIVES_MAX = 1_000  # a request is kept until the log takes or refuses it
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """A request, and the delivery that it came by."""
+
+    message: ReceivedMessage
+    request: CommitRequest
+
+
+class Committer:
+    """Commits the requests of an instance's commit queue, until it is stopped.
+
+    Args:
+        jobs: The instance's jobs.
+        settings: How requests are taken.
+        stopped: Asked before each look.
+        rest: Waits for so many seconds, or until it is stopped.
+    """
+
+    def __init__(
+        self,
+        jobs: InstanceJobs,
+        settings: WorkerSettings,
+        *,
+        stopped: Callable[[], bool],
+        rest: Callable[[float], object],
+    ) -> None:
+        self._jobs = jobs
+        self._queue = jobs.stores.queue(QueueName.COMMIT)
+        self._settings = settings
+        self._stopped = stopped
+        self._rest = rest
+
+    def run(self) -> int:
+        """Commit requests until it is stopped; return how many were answered."""
+        answered = 0
+        while not self._stopped():
+            try:
+                messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
+                answered += self._commit(messages)
+            except StorageFailed as failure:
+                _log.error("requests cannot be committed now: %s", failure)
+                self._rest(_WAIT_AFTER_FAILURE_S)
+                continue
+            if not messages and self._settings.until_empty:
+                break
+        return answered
+
+    def _commit(self, messages: list[ReceivedMessage]) -> int:
+        by_table: dict[str, list[_Delivered]] = {}
+        for message in messages:
+            try:
+                request = read_commit_request(message.body)
+            except JobInvalid as invalid:
+                _log.error("a message asks for no commit: %s", invalid)
+                self._queue.bury(message.receipt, str(invalid))
+                continue
+            by_table.setdefault(request.table_id, []).append(_Delivered(message, request))
+        return sum(self._commit_table(table_id, each) for table_id, each in by_table.items())
+
+    def _commit_table(self, table_id: str, delivered: list[_Delivered]) -> int:
+        """Commit the requests of one table, tell the tracker, and delete their messages."""
+        try:
+            table = self._jobs.tables.table(table_id)
+            answers = table.commit_requests([each.request for each in delivered])
+        except SleeperError as failure:
+            self._put_back(delivered, failure)
+            return 0
+        events = [event for answer in answers if (event := self._event(table_id, answer))]
+        self._jobs.recorder.record(*events)
+        self._queue.delete([each.message.receipt for each in delivered])
+        try:
+            table.delete_requests(each.request for each in delivered)
+        except SleeperError as failure:
+            _log.warning("stored requests of table %s stay: %s", table_id, failure)
+        return len(delivered)
+
+    def _put_back(self, delivered: list[_Delivered], failure: SleeperError) -> None:
+        """Put requests back that could not be committed now; bury those that never can be."""
+        _log.warning("%d requests were not committed: %s", len(delivered), failure)
+        for each in delivered:
+            plan = plan_redelivery(
+                failure,
+                receives=each.message.receives,
+                receives_max=_RECEIVES_MAX,
+                first_s=0.1,
+                max_s=30.0,
+            )
+            if plan.delay_s is None or isinstance(failure, TableNotFound):
+                self._queue.bury(each.message.receipt, plan.reason or str(failure))
+            else:
+                self._queue.release(each.message.receipt, plan.delay_s)
+
+    def _event(self, table_id: str, answer: CommitAnswer) -> JobEvent | None:
+        """Return what the tracker is told: files were added, or the job has failed."""
+        request = answer.request
+        if answer.refusal is not None:
+            _log.warning("a request for table %s was refused: %s", table_id, answer.refusal)
+        if answer.job_id is None:
+            return None
+        refused = answer.refusal is not None
+        return JobEvent(
+            kind=JobKind.INGEST,
+            table_id=table_id,
+            job_id=answer.job_id,
+            type=JobEventType.FAILED if refused else JobEventType.ADDED_FILES,
+            at=self._jobs.recorder.now(),
+            run_id=request.run_id,
+            task_id=request.task_id,
+            files=None if refused else answer.files,
+            transaction=answer.transaction,
+            reasons=() if answer.refusal is None else reasons_of(answer.refusal),
+            is_final=refused,
+        )

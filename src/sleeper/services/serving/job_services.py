@@ -1,0 +1,147 @@
+"""What runs beside table maintenance in `sleeper serve`: the fleet of workers, and timers.
+
+Each has a thread that waits most of the time. Neither asks the tables for anything: the fleet
+looks at queues only, so a bucket is not asked by an instance without jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self
+
+from sleeper.instance import Instance
+from sleeper.services.job_workers import queues_of
+from sleeper.services.serving.timers import Timers, timers_of
+from sleeper.services.serving.worker_fleet import WorkerFleet, WorkerProcess
+
+LOOK_S = 0.5
+"""How often queues are looked at."""
+
+PATIENCE_S = 20.0
+"""How long workers that were asked to end are waited for before they are killed."""
+
+_log = logging.getLogger(__name__)
+
+
+class JobServices:
+    """Starts workers and timers on entry, and ends them on exit: gently, or at once by an error.
+
+    Args:
+        fleet: The workers.
+        timers: What is done now and then.
+        stop: Set when everything is to end.
+        note_work: Called at each look that sees workers at work.
+        look_s: Seconds between two looks at the queues.
+        patience_s: How long to wait for workers that were asked to end.
+    """
+
+    def __init__(
+        self,
+        fleet: WorkerFleet,
+        timers: Timers,
+        *,
+        stop: threading.Event,
+        note_work: Callable[[], None],
+        look_s: float = LOOK_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._fleet = fleet
+        self._timers = timers
+        self._stop = stop
+        self._note_work = note_work
+        self._look_s = look_s
+        self._patience_s = patience_s
+        self._at_once = threading.Event()
+        self._threads = [
+            threading.Thread(target=target, name=name, daemon=True)
+            for name, target in (("fleet", self._run_fleet), ("timers", self._run_timers))
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._at_once.set()
+        self._stop.set()
+        try:
+            for thread in self._threads:
+                thread.join()
+        except BaseException:  # a second Ctrl-C while workers are waited for
+            self._at_once.set()
+            self._fleet.stop(0)
+            raise
+
+    def _run_fleet(self) -> None:
+        """Look at queues until all is to end; then end the workers, while maintenance ends too."""
+        self._forever(self._look)
+        self._fleet.stop(0 if self._at_once.is_set() else self._patience_s)
+
+    def _run_timers(self) -> None:
+        self._forever(self._timers.run_due)
+
+    def _look(self) -> float:
+        self._fleet.look()
+        if any(self._fleet.running.values()):
+            self._note_work()
+        return self._look_s
+
+    def _forever(self, do: Callable[[], float]) -> None:
+        """Do something until all is to end. A fault that nobody foresaw is logged, and is no end.
+
+        Args:
+            do: Does it, and returns how long to wait.
+        """
+        wait_s = 0.0
+        while not self._stop.wait(wait_s):
+            try:
+                wait_s = do()
+            except Exception:  # noqa: BLE001 - what nobody foresaw must not end the service
+                _log.exception("a service failed in a way that nobody foresaw; it goes on")
+                wait_s = PATIENCE_S
+
+
+def open_job_services(
+    instance: Instance,
+    *,
+    start: Callable[[str], WorkerProcess],
+    workers_max: Mapping[str, int],
+    stop: threading.Event,
+    note_work: Callable[[], None],
+) -> JobServices:
+    """Return what runs the jobs of an instance. Nothing is started yet.
+
+    Args:
+        instance: The instance.
+        start: Starts a worker of a kind.
+        workers_max: How many workers of each kind may run at once; a kind that is missing or has
+            0 is not run.
+        stop: Set when everything is to end.
+        note_work: Called at each look that sees workers at work.
+
+    Raises:
+        PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
+    """
+    jobs = instance.jobs
+
+    def ready(kind: str) -> int:
+        return sum(jobs.stores.queue(name).depth().ready for name in queues_of(kind))
+
+    fleet = WorkerFleet(
+        start=start,
+        ready=ready,
+        workers_max={kind: count for kind, count in workers_max.items() if count},
+        ticks_s=instance.ticks_s,
+    )
+    timers = Timers(timers_of(jobs), instance.ticks_s)
+    return JobServices(fleet, timers, stop=stop, note_work=note_work)

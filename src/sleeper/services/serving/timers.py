@@ -1,0 +1,71 @@
+"""Work that is done again and again after a fixed time, such as forgetting old events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sleeper.errors import SleeperError
+from sleeper.jobs.instance_jobs import InstanceJobs
+
+_HOUR_S = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """One piece of such work.
+
+    Attributes:
+        name: What it is, for the log.
+        period_s: Seconds between two runs.
+        run: Does it; returns a line to log, or None where nothing was done.
+    """
+
+    name: str
+    period_s: float
+    run: Callable[[], str | None]
+
+
+class Timers:
+    """Runs each timer when it is due, one after the other.
+
+    Args:
+        timers: The timers. Each is due at once.
+        ticks_s: A clock that is never set, in seconds.
+    """
+
+    def __init__(self, timers: Sequence[Timer], ticks_s: Callable[[], float]) -> None:
+        self._ticks_s = ticks_s
+        self._due = {timer: ticks_s() for timer in timers}
+
+    def run_due(self) -> float:
+        """Run what is due, and return the seconds until something is. Never raises our errors."""
+        for timer, due in self._due.items():
+            if self._ticks_s() < due:
+                continue
+            try:
+                done = timer.run()
+            except SleeperError as failure:
+                _log.error("%s failed, and is tried again later: %s", timer.name, failure)
+            else:
+                if done is not None:
+                    _log.info("%s", done)
+            self._due[timer] = self._ticks_s() + timer.period_s
+        return max(0.0, min(self._due.values(), default=_HOUR_S) - self._ticks_s())
+
+
+def timers_of(jobs: InstanceJobs) -> tuple[Timer, ...]:
+    """Return what an instance's jobs want to be done now and then."""
+
+    def forget() -> str | None:
+        now = jobs.recorder.now()
+        events = jobs.stores.tracker.delete_expired(now)
+        files = jobs.stores.batcher.delete_expired(now)
+        if not events and not files:
+            return None
+        return f"forgot {events:,} events of jobs and {files:,} submitted files, which had expired"
+
+    return (Timer("forgetting expired events", _HOUR_S, forget),)

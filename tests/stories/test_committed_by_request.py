@@ -1,0 +1,85 @@
+"""Where many write, a committer commits for them, many requests in one entry of the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.model.jobs.states import JobState
+from tests.stories.test_ingest_jobs import instance, work, written
+
+__all__ = ["instance"]
+
+
+@pytest.fixture(autouse=True)
+def through_the_committer(instance):
+    """The table's commits go through the committer."""
+    instance.table("numbers").set_properties(
+        {"sleeper.table.statestore.commit.async.enabled": "true"}
+    )
+
+
+def test_a_job_is_uncommitted_until_the_committer_has_committed_it(instance, tmp_path):
+    """Given a worker that is done, then its rows are seen when the committer is too (ING-13)."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "1.parquet", 1))
+    work(instance)
+    assert instance.jobs.job(job_id).state is JobState.UNCOMMITTED
+    assert instance.table("numbers").query().to_pylist() == []
+
+    assert work(instance, "commit") == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
+
+
+def test_many_requests_are_one_entry_of_the_log(instance, tmp_path):
+    """Given twelve jobs, when the committer runs, then the table has one transaction more."""
+    for number in range(12):
+        path = written(tmp_path / f"{number}.parquet", number)
+        instance.jobs.submit_ingest("numbers", path)
+    work(instance)
+    before = instance.table("numbers").refresh()
+
+    assert work(instance, "commit") == 12
+
+    assert instance.table("numbers").refresh() == before + 1
+    assert instance.table("numbers").query().to_arrow().num_rows == 12
+
+
+def test_a_request_that_comes_twice_is_committed_once(instance, tmp_path):
+    """Given a committer killed between commit and delete, then the next one adds nothing."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "1.parquet", 1))
+    work(instance)
+    queue = instance.jobs.stores.queue(QueueName.COMMIT)
+    (message,) = queue.receive()
+    queue.release(message.receipt)
+    assert work(instance, "commit") == 1
+    queue.send([NewMessage(body=message.body, group=message.group)])
+
+    assert work(instance, "commit") == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
+
+
+def test_a_refused_request_fails_its_job_and_no_other(instance, tmp_path):
+    """Given one request that the table forbids among others, then the others are committed."""
+    good = instance.jobs.submit_ingest("numbers", written(tmp_path / "1.parquet", 1))
+    bad = instance.jobs.submit_ingest("numbers", written(tmp_path / "2.parquet", 2))
+    work(instance)
+    queue = instance.jobs.stores.queue(QueueName.COMMIT)
+    messages = queue.receive(10)
+    queue.delete([message.receipt for message in messages])
+    for message in messages:
+        body = message.body
+        if bad in body:
+            body = body.replace('"partitionId":"', '"partitionId":"nowhere')
+        queue.send([NewMessage(body=body, group=message.group)])
+
+    assert work(instance, "commit") == 2
+
+    assert instance.jobs.job(good).state is JobState.FINISHED
+    failed = instance.jobs.job(bad)
+    assert failed.state is JobState.FAILED
+    assert failed.is_over
+    assert "nowhere" in failed.reasons[0]

@@ -1,0 +1,112 @@
+"""Queries and exports are asked for by messages; workers write their rows where they are found."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from sleeper.errors import JobNotFound, QueryInvalid
+from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.query_statuses import QueryState
+from tests.stories.test_ingest_jobs import instance, work
+
+__all__ = ["instance"]
+
+
+@pytest.fixture(autouse=True)
+def five_rows(instance):
+    """The table has rows 0001 to 0005."""
+    instance.table("numbers").ingest([{"id": f"{n:04}", "n": n} for n in range(1, 6)])
+
+
+def test_a_query_goes_from_queued_to_completed_and_its_rows_are_in_a_file(instance):
+    """Given a range, when a worker runs, then its rows are at the location that is told."""
+    query_id = instance.jobs.submit_query("numbers", range={"id": ("0002", "0004")})
+    assert instance.jobs.query(query_id).state is QueryState.QUEUED
+
+    assert work(instance, "query") == 1
+
+    status = instance.jobs.query(query_id)
+    assert status.state is QueryState.COMPLETED
+    assert status.rows == 2
+    (location,) = status.locations
+    assert f"/query-{query_id}/" in location
+    assert pq.read_table(location).to_pylist() == [{"id": "0002", "n": 2}, {"id": "0003", "n": 3}]
+
+
+def test_a_key_and_fewer_columns(instance):
+    """Given one key and no value field, then one row with its key alone is written."""
+    query_id = instance.jobs.submit_query("numbers", key="0005", columns=[])
+
+    work(instance, "query")
+
+    (location,) = instance.jobs.query(query_id).locations
+    assert pq.read_table(location).to_pylist() == [{"id": "0005"}]
+
+
+def test_a_query_that_is_delivered_twice_has_one_file(instance, tmp_path):
+    """Given a worker that was killed before it deleted the message, then the rows are not two."""
+    query_id = instance.jobs.submit_query("numbers", query_id="twice")
+    work(instance, "query")
+    (location,) = instance.jobs.query(query_id).locations
+    instance.jobs.submit_query("numbers", query_id="twice")
+
+    assert work(instance, "query") == 1
+
+    folder = location.rpartition("/")[0]
+    assert len(list((tmp_path / folder).glob("*.parquet"))) == 1
+    assert pq.read_table(location).num_rows == 5
+
+
+def test_a_query_of_an_unknown_table_fails_with_its_reason(instance):
+    """Given upstream's JSON for a table that is not there, then the tracker says so."""
+    message = {"queryId": "lost", "tableName": "nobody", "type": "Query", "regions": []}
+    instance.jobs.send("query", json.dumps(message))
+
+    work(instance, "query")
+
+    status = instance.jobs.query("lost")
+    assert status.state is QueryState.FAILED
+    assert status.errors == ('Table could not be found with name: "nobody"',)
+    assert not status.is_unfinished
+
+
+def test_a_column_that_is_not_there_is_refused_before_it_is_sent(instance):
+    """Given a misspelt value field, then nothing is sent."""
+    with pytest.raises(QueryInvalid, match='no field "m"'):
+        instance.jobs.submit_query("numbers", columns=["m"])
+
+
+def test_an_export_writes_the_table_once(instance):
+    """Given an export that is asked for twice, then its files are written once, complete."""
+    export_id = instance.jobs.submit_export("numbers", "whole")
+    work(instance, "export")
+    first = instance.jobs.query(export_id, kind=JobKind.EXPORT)
+    instance.jobs.submit_export("numbers", "whole")
+    work(instance, "export")
+
+    assert first.state is QueryState.COMPLETED
+    assert pq.read_table(first.locations[0]).num_rows == 5
+    assert instance.jobs.query(export_id, kind="export").locations == first.locations
+
+
+def test_queries_are_listed_by_state(instance):
+    """Given one that is done and one that waits, then each is listed by its state."""
+    done = instance.jobs.submit_query("numbers")
+    work(instance, "query")
+    waiting = instance.jobs.submit_query("numbers")
+
+    listed = {
+        state: [status.query_id for status in instance.jobs.queries(state=state)]
+        for state in (QueryState.COMPLETED, QueryState.QUEUED)
+    }
+
+    assert listed == {QueryState.COMPLETED: [done], QueryState.QUEUED: [waiting]}
+
+
+def test_an_unknown_query_is_not_found(instance):
+    """Given no query of that id, then that is said."""
+    with pytest.raises(JobNotFound, match="nothing is known of query 'nope'"):
+        instance.jobs.query("nope")

@@ -1,0 +1,167 @@
+"""`sleeper serve` as one tree of processes: jobs are run while there are some, and it ends whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sleeper
+from sleeper.instance import Instance
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.states import JobState
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+PATIENCE_S = 90.0
+MANY = 1_500_000
+"""So many rows that their ingest takes a second or more."""
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    """An instance in a folder, with a table. Its idle workers end soon."""
+    sleeper.create_instance(
+        tmp_path / "instance",
+        {
+            "sleeper.ingest.job.queue.wait.time": 2,
+            "sleeper.ingest.queue.visibility.timeout.seconds": 3,
+            "sleeper.ingest.keepalive.period.seconds": 1,
+        },
+    ).close()
+    with sleeper.connect(tmp_path / "instance") as opened:
+        opened.create_table("numbers", SCHEMA, row_keys=["id"])
+        yield opened
+
+
+class Served:
+    """A `sleeper serve` of its own process, and the lines that it logs."""
+
+    def __init__(self, url: str, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "sleeper", "--log-format", "json", "serve", *options],
+            env={
+                **os.environ,
+                "SLEEPER_INSTANCE": url,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, *numbers: int) -> int:
+        """Send signals, wait until all its processes have ended, and return the exit code."""
+        started = processes_of(self.process.pid)
+        for number in numbers:
+            self.process.send_signal(number)
+            time.sleep(0.2)  # two at once would be one
+        _, errors = self.process.communicate(timeout=PATIENCE_S)
+        for line in errors.splitlines():
+            if line.startswith("{"):  # what Ctrl-C says is no log line
+                json.loads(line)
+        until(lambda: not [pid for pid in started if is_running(pid)])
+        return self.process.returncode
+
+
+@pytest.fixture
+def serve(instance: Instance) -> Iterator[Served]:
+    """A `sleeper serve` of the instance."""
+    served = Served(instance.url)
+    yield served
+    if served.process.poll() is None:
+        served.end(signal.SIGKILL)
+
+
+def processes_of(parent: int) -> list[int]:
+    """Return the processes that a process has started, and theirs."""
+    lines = subprocess.run(
+        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    parents = {int(pid): int(ppid) for pid, ppid in map(str.split, lines)}
+    found = [pid for pid, ppid in parents.items() if ppid == parent]
+    return [*found, *(pid for child in found for pid in processes_of(child))]
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process is there and no zombie."""
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def until(happened, patience_s: float = PATIENCE_S) -> None:
+    """Wait until something happened."""
+    for _ in range(int(patience_s / 0.1)):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise AssertionError("waited for too long")
+
+
+def written(path: Path, numbers: range) -> Path:
+    """Write a Parquet file with a row for each number."""
+    n = pa.array(np.arange(numbers.start, numbers.stop))
+    pq.write_table(pa.table({"id": n.cast(pa.string()), "n": n}, schema=SCHEMA), path)
+    return path
+
+
+def rows(instance: Instance) -> int:
+    """Return how many rows the table has."""
+    return sum(each.row_count for each in instance.table("numbers").references())
+
+
+def ends(instance: Instance, job_id: str) -> None:
+    """Wait until a job is finished."""
+    until(lambda: instance.jobs.job(job_id).state is JobState.FINISHED)
+
+
+def test_jobs_are_run_by_processes_that_end_when_there_are_none(instance, serve, tmp_path):
+    """Given a serve, when a job is submitted, then a process runs it, and ends when it is idle."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
+
+    ends(instance, job_id)
+    (worker,) = processes_of(serve.process.pid)
+    until(lambda: not is_running(worker))
+    again = instance.jobs.submit_ingest("numbers", written(tmp_path / "b.parquet", range(2, 3)))
+    ends(instance, again)
+
+    assert rows(instance) == 3
+    assert serve.end(signal.SIGTERM) == 0
+
+
+def test_unfinished_jobs_go_back_when_it_is_stopped(instance, serve, tmp_path):
+    """Given a job at work, when serve gets SIGTERM, then its message can be taken at once."""
+    big = written(tmp_path / "big.parquet", range(MANY))
+    job_id = instance.jobs.submit_ingest("numbers", big)
+    until(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
+
+    assert serve.end(signal.SIGTERM) == 0
+
+    depth = instance.jobs.queue_depths()[QueueName.INGEST]
+    assert (depth.ready, depth.hidden) == (1, 0)
+    assert rows(instance) == 0
+
+
+@pytest.mark.parametrize("numbers", [[signal.SIGKILL], [signal.SIGINT, signal.SIGINT]])
+def test_no_process_outlives_it_and_the_job_comes_again(instance, serve, tmp_path, numbers):
+    """Given a job at work, when serve is killed, then all ends, and another serve does the job."""
+    big = written(tmp_path / "big.parquet", range(MANY))
+    job_id = instance.jobs.submit_ingest("numbers", big)
+    until(lambda: instance.jobs.job(job_id).state is JobState.IN_PROGRESS)
+
+    assert serve.end(*numbers) != 0
+
+    another = Served(instance.url)
+    ends(instance, job_id)
+    assert another.end(signal.SIGTERM) == 0
+    assert rows(instance) == MANY
