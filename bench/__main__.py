@@ -20,6 +20,7 @@ BENCHMARKS = {
     "state": ["--references", "100000"],
     "open_table": ["--references", "100000"],
     "commits": [],
+    "queue": [],
     "batcher": ["--files", "100000"],
     "walks": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],

@@ -65,7 +65,9 @@ import logging, sys, threading
 import sleeper
 assert logging.getLogger().handlers == [], logging.getLogger().handlers
 assert threading.active_count() == 1
-print([name for name in ("pandas", "datafusion", "duckdb", "click", "rich") if name in sys.modules])
+assert callable(sleeper.spark.register)
+lazy = ("pandas", "pyspark", "datafusion", "duckdb", "click", "rich")
+print([name for name in lazy if name in sys.modules])
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -148,7 +148,7 @@ class TestWaiting:
     """An idle poller."""
 
     def test_an_idle_poller_looks_ever_more_seldom(self, open_stores):
-        """Up to four times a second; it waits exactly as long as it was asked to."""
+        """At last 2.5 times a second; it waits exactly as long as it was asked to."""
         clock = Clock()
         pauses = []
         sleep, clock.sleep = clock.sleep, lambda seconds: (pauses.append(seconds), sleep(seconds))

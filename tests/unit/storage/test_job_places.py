@@ -20,7 +20,7 @@ def open_stores(instance_url, jobs_url=None):
     place = place_of(instance_url, ObjectStoreSettings(), clock.now)
     properties = InstanceProperties({"sleeper.jobs.url": jobs_url or ""})
     how = {"now": clock.now, "sleep": clock.sleep, "new_id": numbered("id-")}
-    return job_stores_of(place, properties.jobs.url, SETTINGS, **how)
+    return job_stores_of(place.objects, place.url, properties.jobs.url, SETTINGS, **how)
 
 
 def send_one(stores):

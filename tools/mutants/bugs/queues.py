@@ -90,8 +90,8 @@ BUGS = (
         name="transactions-begin-as-readers",
         breaks="Two processes that write at once fail, or both get one message.",
         module=_DATABASE,
-        right='connection.execute("BEGIN IMMEDIATE")\n            try:',
-        wrong='connection.execute("BEGIN")\n            try:',
+        right='connection.execute("BEGIN IMMEDIATE")\n                break',
+        wrong='connection.execute("BEGIN")\n                break',
         tests=PROCESSES,
     ),
     Bug(

@@ -148,10 +148,9 @@ class QueryQueueProperties:
         "8388608",
         BYTE_SIZE,
         "Row groups of results.",
-        used=False,
     )
     page_bytes: int = setting(
-        "default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results.", used=False
+        "default.query.results.page.size", "131072", BYTE_SIZE, "Pages of results."
     )
 
 

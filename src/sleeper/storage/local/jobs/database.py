@@ -27,6 +27,8 @@ PATIENCE_S = 60.0
 """How long a locked file is waited for."""
 
 _PAUSE_S = 0.05
+_TRY_MS = 3
+"""How long SQLite waits for the write lock by itself: it sleeps for 1 ms, then 2."""
 
 
 class JobDatabase:
@@ -84,7 +86,7 @@ class JobDatabase:
         """
         with self.reading() as connection:
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin(connection)
             try:
                 yield connection
                 connection.execute("COMMIT")
@@ -92,6 +94,19 @@ class JobDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Take the write lock. SQLite alone would wait ever longer between tries, and starve."""
+        tries = max(1, int(1_000 * self._patience_s / _TRY_MS))
+        connection.execute(f"PRAGMA busy_timeout={_TRY_MS}")
+        for left in range(tries - 1, -1, -1):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or left == 0:
+                    raise
+        connection.execute(f"PRAGMA busy_timeout={int(1_000 * self._patience_s)}")
 
     def close(self) -> None:
         """Close all connections that no thread is using. Another use opens new ones."""
@@ -178,8 +193,7 @@ class JobDatabase:
             try:
                 mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             except sqlite3.OperationalError as error:
-                is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-                if not is_busy or waited_s >= self._patience_s:
+                if not _is_busy(error) or waited_s >= self._patience_s:
                     raise
                 self._sleep(_PAUSE_S)
                 waited_s += _PAUSE_S
@@ -193,6 +207,10 @@ class JobDatabase:
 
     def _failure(self, error: sqlite3.Error) -> Exception:
         return job_file_failure(error, self.path, self._patience_s)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

@@ -30,7 +30,7 @@ from sleeper.storage.local.jobs.schema import as_number, as_time
 
 logger = logging.getLogger(__name__)
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.4
 _MICROSECOND = timedelta(microseconds=1)
 _STEP = CLOCK_STEP // _MICROSECOND
 _REMEMBERED = DEDUPLICATION // _MICROSECOND

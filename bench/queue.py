@@ -1,0 +1,120 @@
+"""Messages a second into and out of the queue in SQLite, singly and in tens, by 1 and 4 processes.
+
+Each process sends, receives and deletes in turn, for so many seconds: a message counts when it is
+deleted, so it was three calls. Then, what an idle poller costs, and how long a call took at worst.
+
+    python -m bench.queue --seconds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import uuid
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from time import perf_counter, process_time, sleep
+
+from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.storage.local.jobs.job_queue import SqliteQueue
+from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+
+BODY = json.dumps({"id": str(uuid.uuid4()), "tableName": "flights", "files": ["/data/x" * 8] * 4})
+
+
+def open_queue(folder: str) -> SqliteQueue:
+    """Open the queue of a folder, with real time and ids."""
+    path = Path(folder) / "jobs.sqlite"
+    stores = SqliteJobStores(
+        path, {}, now=lambda: datetime.now(UTC), sleep=sleep, new_id=lambda: str(uuid.uuid4())
+    )
+    return stores.queue(QueueName.INGEST)
+
+
+def main(seconds: float = 3.0) -> list[str]:
+    """Measure, and return the lines of the report."""
+    heads = ("at once", "messages/s", "p50 ms", "p99 ms", "worst ms", "least", "most")
+    lines = ["processes" + "".join(f"{head:>12}" for head in heads)]
+    for processes in (1, 4):
+        for at_once in (1, 10):
+            with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
+                open_queue(folder).depth()
+                lines.append(race(folder, processes, at_once, seconds))
+    with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
+        lines.append(idle(folder))
+    return lines
+
+
+def race(folder: str, processes: int, at_once: int, seconds: float) -> str:
+    """Let processes send, receive and delete beside each other."""
+    command = [sys.executable, "-m", "bench.queue", "--process", folder, str(at_once)]
+    started = [
+        subprocess.Popen(
+            [*command, "--seconds", str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+        )
+        for _ in range(processes)
+    ]
+    for process in started:  # all are ready before the first begins
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[0].split() for process in started]
+    counts = [int(words[0]) for words in said]
+    took = sorted(float(ms) for words in said for ms in words[1:])
+    figures = (took[len(took) // 2], took[len(took) * 99 // 100], took[-1])
+    return (
+        f"{processes:>9}{at_once:>12}{sum(counts) / seconds:>12.0f}"
+        + "".join(f"{ms:>12.1f}" for ms in figures)
+        + f"{min(counts):>12}{max(counts):>12}"
+    )
+
+
+def work(folder: str, at_once: int, seconds: float) -> None:
+    """Send, receive and delete, and print how many came and how long each call took."""
+    queue = open_queue(folder)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    end = perf_counter() + seconds
+    took, count = [], 0
+    while perf_counter() < end:
+        times = [perf_counter()]
+        queue.send([NewMessage(body=BODY)] * at_once)
+        times.append(perf_counter())
+        messages = queue.receive(at_once)
+        times.append(perf_counter())
+        count += sum(queue.delete([each.receipt for each in messages]))
+        times.append(perf_counter())
+        took += [(b - a) * 1000 for a, b in pairwise(times)]
+    print(count, " ".join(f"{ms:.3f}" for ms in took))
+
+
+def idle(folder: str) -> str:
+    """Let one process wait for messages as a worker does."""
+    queue = open_queue(folder)
+    queue.receive()
+    started, used = perf_counter(), process_time()
+    queue.receive(wait_s=20)
+    share = (process_time() - used) / (perf_counter() - started)
+    return f"idle: {100 * share:.3f} % of a core for each poller"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--process", nargs=2, metavar=("FOLDER", "AT_ONCE"))
+    chosen = parser.parse_args()
+    if chosen.process:
+        work(chosen.process[0], int(chosen.process[1]), chosen.seconds)
+    else:
+        print("\n".join(main(chosen.seconds)))
