@@ -37,6 +37,9 @@ class JobServices:
         note_work: Called at each look that sees workers at work.
         look_s: Seconds between two looks at the queues.
         patience_s: How long to wait for workers that were asked to end.
+
+    Attributes:
+        fleet: The workers.
     """
 
     def __init__(
@@ -49,7 +52,7 @@ class JobServices:
         look_s: float = LOOK_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self._fleet = fleet
+        self.fleet = self._fleet = fleet
         self._timers = timers
         self._stop = stop
         self._note_work = note_work

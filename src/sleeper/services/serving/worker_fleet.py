@@ -111,6 +111,12 @@ class WorkerFleet:
         """How many workers of each kind run, as far as was seen."""
         return {name: len(kind.running) for name, kind in self._kinds.items()}
 
+    @property
+    def resting(self) -> list[str]:
+        """The kinds of workers that keep failing, so that none is started now."""
+        now = self._ticks_s()
+        return [name for name, kind in self._kinds.items() if now < kind.rest_until]
+
     def stop(self, patience_s: float) -> None:
         """End all workers: ask them to, and kill those that have not ended in time.
 

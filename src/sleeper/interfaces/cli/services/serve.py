@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 
 import click
 
@@ -22,10 +22,12 @@ from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
 from sleeper.services.serving.job_services import open_job_services
+from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
 
@@ -54,6 +56,11 @@ _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
     metavar="KIND=N",
     help="Run N workers of a KIND of job at most; 0 for none.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    help="Answer /metrics (Prometheus) and /healthz there, such as 127.0.0.1:9464.",
+)
 @instance_option
 @click.option("--json", "as_json", is_flag=True, help="With --once: print what was done as JSON.")
 @click.pass_obj
@@ -65,6 +72,7 @@ def serve(
     once: bool,
     workers: int,
     job_workers: tuple[str, ...],
+    metrics: str | None,
     instance: str,
     as_json: bool,
 ) -> None:
@@ -93,6 +101,7 @@ def serve(
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
     limits = _workers_max(job_workers)
+    address = None if metrics is None else _address(metrics)
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
@@ -100,7 +109,9 @@ def serve(
     pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
     paused = PauseLook(opened.pause_switch, opened.ticks_s)
     no_jobs = once or only_tables
-    with nullcontext() if no_jobs else _services(opened, limits, pace, paused, stop, log_output):
+    with ExitStack() as services:
+        if not no_jobs:
+            _start_services(services, opened, limits, pace, paused, stop, log_output, address)
         run = run_maintenance(
             OnlineTables(
                 opened,
@@ -128,15 +139,17 @@ def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _services(
+def _start_services(
+    services: ExitStack,
     opened: Instance,
     limits: dict[str, int],
     pace: Pace,
     paused: PauseLook,
     stop: threading.Event,
     log_output: LogOutput,
-) -> AbstractContextManager[object]:
-    """Return what runs jobs. An instance that has no place for jobs is maintained all the same."""
+    address: tuple[str, int] | None,
+) -> None:
+    """Start what runs jobs. An instance without a place for jobs is maintained all the same."""
 
     def start(kind: str) -> WorkerProcess:
         idle_s = opened.properties.ingest_queue.wait_s
@@ -145,7 +158,7 @@ def _services(
         return start_logged([*program, "worker", kind, *options], log_output.pass_on)
 
     try:
-        return open_job_services(
+        jobs = open_job_services(
             opened,
             start=start,
             workers_max=limits,
@@ -155,7 +168,24 @@ def _services(
         )
     except PropertiesInvalid as missing:
         warn(f"sleeper: no jobs are run: {missing}")
-        return nullcontext()
+        return
+    if address is not None:
+        if address[0] not in _LOOPBACK:
+            warn(f"sleeper: anybody who reaches {address[0]} can read the metrics")
+        services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
+    services.enter_context(jobs)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Read HOST:PORT.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} should be HOST:PORT", param_hint="--metrics")
+    return host.strip("[]"), int(port)
 
 
 def _workers_max(given: Iterable[str]) -> dict[str, int]:

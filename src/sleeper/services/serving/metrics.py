@@ -1,0 +1,154 @@
+"""What `sleeper serve` tells a monitoring system: figures as Prometheus reads them, and health."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from threading import Thread
+from types import TracebackType
+from typing import Self
+
+from sleeper.errors import SleeperError
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.model.jobs.events import JobFilter, JobKind
+from sleeper.model.jobs.statuses import job_status
+from sleeper.services.serving.worker_fleet import WorkerFleet
+
+_JOBS_MAX = 1000
+_log = logging.getLogger(__name__)
+
+
+class Metrics:
+    """Figures of an instance's jobs, counted when they are asked for.
+
+    Tables are not looked at, so that no bucket is asked however often somebody looks.
+
+    Args:
+        jobs: The instance's jobs.
+        fleet: The workers of this process.
+    """
+
+    def __init__(self, jobs: InstanceJobs, fleet: WorkerFleet) -> None:
+        self._jobs = jobs
+        self._fleet = fleet
+
+    def text(self) -> str:
+        """Return the figures in Prometheus' text format.
+
+        Raises:
+            StorageFailed: queues or tracker cannot be read.
+        """
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def ailments(self) -> list[str]:
+        """Return why this process cannot do its work; none when it can."""
+        found = [
+            f"{kind} workers keep failing, and none is started for a while"
+            for kind in self._fleet.resting
+        ]
+        try:
+            self._jobs.queue_depths()
+        except SleeperError as failure:
+            found.append(f"the queues cannot be read: {failure}")
+        return found
+
+    def _lines(self) -> Iterator[str]:
+        depths = self._jobs.queue_depths()
+        yield from _gauge("sleeper_queue_messages_ready", "Messages that wait for a worker.")
+        for name, depth in depths.items():
+            yield f'sleeper_queue_messages_ready{{queue="{name}"}} {depth.ready}'
+        yield from _gauge("sleeper_queue_messages_hidden", "Messages at work, or that wait a time.")
+        for name, depth in depths.items():
+            yield f'sleeper_queue_messages_hidden{{queue="{name}"}} {depth.hidden}'
+        yield from _gauge("sleeper_queue_dead_letters", "Messages that are delivered no more.")
+        for name, depth in depths.items():
+            yield f'sleeper_queue_dead_letters{{queue="{name}"}} {depth.dead}'
+        yield from _gauge("sleeper_queue_oldest_seconds", "Age of the oldest message.")
+        for name, depth in depths.items():
+            yield f'sleeper_queue_oldest_seconds{{queue="{name}"}} {depth.oldest_s or 0.0:.3f}'
+        yield from _gauge("sleeper_jobs", f"The last {_JOBS_MAX} jobs of a kind, by state.")
+        for kind in JobKind:
+            for state, count in sorted(self._states(kind).items()):
+                yield f'sleeper_jobs{{kind="{kind}",state="{state}"}} {count}'
+        yield from _gauge("sleeper_workers", "Worker processes of this sleeper serve.")
+        for worker, running in self._fleet.running.items():
+            yield f'sleeper_workers{{kind="{worker}"}} {running}'
+
+    def _states(self, kind: JobKind) -> Counter[str]:
+        found = self._jobs.stores.tracker.jobs(JobFilter(kind=kind))
+        return Counter(str(job_status(events).state) for events in islice(found, _JOBS_MAX))
+
+
+class MetricsServer:
+    """Answers `/metrics` and `/healthz` by HTTP while its block runs.
+
+    Args:
+        metrics: What is told.
+        host: The address to listen at.
+        port: The port; 0 for any that is free.
+
+    Raises:
+        OSError: the address cannot be listened at.
+    """
+
+    def __init__(self, metrics: Metrics, host: str, port: int) -> None:
+        class Handler(_Handler):
+            told = metrics
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+
+    def __enter__(self) -> Self:
+        Thread(target=self._server.serve_forever, name="metrics", daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    told: Metrics
+    timeout = 10
+
+    def do_GET(self) -> None:
+        if self.path == "/metrics":
+            try:
+                self._answer(HTTPStatus.OK, "text/plain; version=0.0.4", self.told.text())
+            except SleeperError as failure:
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", f"{failure}\n")
+        elif self.path == "/healthz":
+            reasons = self.told.ailments()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+            body = json.dumps({"healthy": not reasons, "reasons": reasons})
+            self._answer(status, "application/json", body)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", "ask for /metrics or /healthz\n")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        _log.debug(format, *args)
+
+    def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _gauge(name: str, about: str) -> tuple[str, str]:
+    return f"# HELP {name} {about}", f"# TYPE {name} gauge"
