@@ -37,7 +37,7 @@ WORKER_KINDS: Final = (*_READERS, _COMMIT)
 
 def queues_of(kind: str) -> tuple[QueueName, ...]:
     """Return the queues whose messages a kind of worker takes."""
-    return _READERS[kind][1]
+    return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
 
 
 def open_worker(
