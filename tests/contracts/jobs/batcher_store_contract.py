@@ -135,6 +135,15 @@ class BatcherStoreContract:
         expected = [*in_job("second", file("a", 1)), *in_job("first", file("a", 0))]
         assert list(batcher.newest()) == expected
 
+    def test_a_submission_that_is_delivered_again_changes_nothing(self, batcher):
+        """Its files are in a job by then; pending once more, their rows would be doubled."""
+        batcher.save([file("a", 1)])
+        batcher.assign("job", [file("a", 1)], INGEST)
+
+        batcher.save([file("a", 1), file("b", 1)])
+
+        assert batcher.pending() == [file("b", 1)]
+
     def test_files_of_deleted_tables_are_deleted(self, batcher):
         """Pending or not, with their unsent jobs; others stay."""
         batcher.save([file("a"), file("b"), file("c", table_id="trades"), file("d", table_id="é'")])

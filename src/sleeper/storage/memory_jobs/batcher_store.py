@@ -30,7 +30,14 @@ class MemoryBatcherStore:
     def save(self, files: Sequence[SubmittedFile]) -> None:
         """Keep pending files."""
         with self._lock:
+            in_jobs = {
+                (each.table_id, each.path, each.received)
+                for _, each in self._files.values()
+                if each.job_id is not None
+            }
             for each in files:
+                if (each.table_id, each.path, each.received) in in_jobs:
+                    continue
                 pending = replace(each, job_id=None)
                 self._files[None, each.table_id, each.path] = (next(self._numbers), pending)
 

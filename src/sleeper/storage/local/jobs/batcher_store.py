@@ -45,7 +45,9 @@ class SqliteBatcherStore:
             connection.executemany(
                 "INSERT OR REPLACE INTO submitted_file"
                 "(job_id, table_id, path, size_bytes, received, expires)"
-                " VALUES('', :table_id, :path, :size_bytes, :received, :expires)",
+                " SELECT '', :table_id, :path, :size_bytes, :received, :expires WHERE NOT EXISTS"
+                " (SELECT 1 FROM submitted_file WHERE table_id = :table_id AND path = :path"
+                " AND received = :received AND job_id != '')",
                 map(_values, files),
             )
 

@@ -54,6 +54,7 @@ STATEMENTS: Final = (
         path TEXT NOT NULL, size_bytes INTEGER NOT NULL, received INTEGER NOT NULL,
         expires INTEGER NOT NULL, UNIQUE(job_id, table_id, path))""",
     "CREATE INDEX submitted_file_received ON submitted_file(received)",
+    "CREATE INDEX submitted_file_path ON submitted_file(table_id, path)",
     "CREATE INDEX submitted_file_expires ON submitted_file(expires)",
     """CREATE TABLE unsent_job(
         number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL UNIQUE,
