@@ -15,7 +15,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, Self
 
 import pyarrow as pa
@@ -38,15 +37,13 @@ from sleeper.model.formats.properties_file import (
     write_properties,
 )
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.known_properties.typed import (
-    KNOWN_INSTANCE_PROPERTIES,
-    InstanceProperties,
-)
+from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.operations.create_instance import log_mistakes, new_instance_values
+from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
     create_table,
     named_split_points,
@@ -63,6 +60,7 @@ from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.objectstore.objects import BucketObjects
 from sleeper.storage.places import Place, commit_checks, place_of
 from sleeper.storage.storage_clock import StorageClock
+from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
@@ -310,6 +308,20 @@ class Instance:
             self._jobs = open_jobs(self._context, sleep=time.sleep)
         return self._jobs
 
+    def backup(self, target: str | os.PathLike[str]) -> Backup:
+        """Copy the instance to a URL or folder while it is used, each table at one transaction.
+
+        Raises:
+            AlreadyExists: an instance is there already, or something else.
+            CommitContended: files were collected faster than they could be copied.
+        """
+        return backup_instance(self._context, place_of(target, self._context.inputs.settings, _now))
+
+    @property
+    def pause_switch(self) -> PauseSwitch:
+        """Stops all services and workers of the instance for a while."""
+        return PauseSwitch(self._context.objects, self._context.now)
+
     @property
     def submitted_jobs(self) -> SubmittedJobs:
         """Bulk import jobs for clusters: saved here, sent to the cluster, and read there."""
@@ -328,7 +340,7 @@ class Instance:
             raise BadRequest(f"a table's name must be a string, not {name!r}")
         record = self._context.index.by_name(name)
         if record is None:
-            raise TableNotFound(_no_table(name, [table.name for table in self.tables()]))
+            raise TableNotFound(no_such_table(name, [table.name for table in self.tables()]))
         return record
 
     def close(self) -> None:
@@ -345,7 +357,10 @@ class Instance:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        _refuse_to_copy_memory(self.url)
+        if self.url.startswith("memory:"):
+            raise BadRequest(
+                "a memory:// instance lives in one process and cannot be pickled; use a folder"
+            )
         context = self._context
         return _connect_again, (self.url, context.inputs.settings, context.allow_functions)
 
@@ -381,17 +396,3 @@ def _reopen_table(instance: Instance, table_id: str) -> Table:
         if record.table_id == table_id:
             return instance.table(record.name)
     raise TableNotFound(f"table {table_id!r} was deleted from {instance.url}")
-
-
-def _refuse_to_copy_memory(url: str) -> None:
-    if url.startswith("memory:"):
-        raise BadRequest(
-            "a memory:// instance exists in one process only and cannot be pickled; use a folder"
-        )
-
-
-def _no_table(name: str, names: Sequence[str]) -> str:
-    near = get_close_matches(name, names, n=3)
-    if near:
-        return f"no table {name!r}; did you mean {' or '.join(map(repr, near))}?"
-    return f"no table {name!r}; the instance has {', '.join(names[:10]) or 'no tables yet'}"

@@ -146,7 +146,7 @@ def test_rows_that_do_not_fit_are_refused_as_ingest_does(spark, table):
         named(with_null.repartitionByRange(4, "n", "id").write, table).mode("append").save()
     with pytest.raises(PySparkException, match=r"has columns \['other'\] that the table"):
         named(extra.write, table).mode("append").save()
-    with pytest.raises(PySparkException, match="wants int64"):
+    with pytest.raises(PySparkException, match="needs int64"):
         named(good.selectExpr("id", "at", "'x' as n", "`odd, ``name```").write, table).mode(
             "append"
         ).save()

@@ -100,7 +100,7 @@ class TestRows:
         [
             ({"id": "b", "count": 1}, ["lacks required fields", "'at'"]),
             ({"id": "b", "at": 1}, ["lacks required fields", "'count'"]),
-            ({**GOOD, "colour": "red"}, ["'colour'", "the table has not"]),
+            ({**GOOD, "colour": "red"}, ["'colour'", "the table does not have"]),
             ({**GOOD, "id": 7}, ["row 0", "'id'", "string"]),
             ({**GOOD, "at": "noon"}, ["row 0", "'noon'", "'at'"]),
             ({**GOOD, "at": 1.5}, ["row 0", "1.5", "'at'"]),
@@ -120,7 +120,7 @@ class TestRows:
             (lambda t: t.drop_columns(["count"]), ["lacks required columns ['count']"]),
             (
                 lambda t: t.append_column("colour", pa.array(["red"])),
-                ["columns ['colour']", "leave them out", "ignored"],
+                ["columns ['colour']", "leave them out", "ignore_extra_columns"],
             ),
             (
                 lambda t: pa.table([*t.columns, t.column(0)], names=[*t.column_names, "id"]),
@@ -267,7 +267,7 @@ class TestFiles:
         """Naming a file and its folder would double its rows."""
         pq.write_table(pa.Table.from_pylist([GOOD], SCHEMA), tmp_path / "a.parquet")
 
-        refused(instance, table, [tmp_path / "a.parquet", tmp_path], InputNotFound, "named twice")
+        refused(instance, table, [tmp_path / "a.parquet", tmp_path], InputNotFound, "given twice")
 
     def test_nothing_to_read_is_no_error(self, table, tmp_path):
         """Zero rows add nothing: no file, no transaction; with a job id, only the job."""

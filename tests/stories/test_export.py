@@ -277,7 +277,7 @@ class TestWhatGoesWrong:
         table.export((tmp_path / "out").as_uri())
         before = (tmp_path / "out" / "_SUCCESS").stat().st_mtime_ns
 
-        with pytest.raises(AlreadyExists, match="name a folder for the export"):
+        with pytest.raises(AlreadyExists, match="name a folder that does not exist yet"):
             table.export(tmp_path / "out")
         with pytest.raises(StorageFailed, match="cannot write"):
             table.export(tmp_path / "out" / "_SUCCESS" / "below")

@@ -321,7 +321,7 @@ class TestInput:
         """An object named by itself and by its folder would come with double rows."""
         raw.put("in/a.parquet", parquet())
 
-        with pytest.raises(InputNotFound, match="named twice"):
+        with pytest.raises(InputNotFound, match="given twice"):
             table.ingest([f"s3://{bucket}/in", f"s3a://{bucket}/in/a.parquet"])
 
     def test_that_is_replaced_meanwhile_is_refused(self, table, raw, bucket):

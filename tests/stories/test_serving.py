@@ -20,6 +20,8 @@ import sleeper
 from sleeper.instance import Instance
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
+from sleeper.services.serving.timers import Timers, timers_of
+from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 PATIENCE_S = 90.0
@@ -165,3 +167,65 @@ def test_no_process_outlives_it_and_the_job_comes_again(instance, serve, tmp_pat
     ends(instance, job_id)
     assert another.end(signal.SIGTERM) == 0
     assert rows(instance) == MANY
+
+
+def test_a_paused_instance_begins_nothing_until_it_is_resumed(instance, serve, tmp_path):
+    """Jobs wait and tables are left alone while queries go on; it survives a restart."""
+    assert command("pause", "--instance", instance.url).exit_code == 0
+    time.sleep(6)  # serve looks every five seconds
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
+    time.sleep(3)
+
+    assert processes_of(serve.process.pid) == []
+    assert instance.jobs.job(job_id).state is JobState.ACCEPTED
+    assert "services are paused since" in command("report", "--instance", instance.url).output
+    worked = command("worker", "ingest", "--until-empty", "--instance", instance.url)
+    assert "paused since" in worked.output
+    assert instance.jobs.job(job_id).state is JobState.ACCEPTED
+
+    assert command("resume", "--instance", instance.url).exit_code == 0
+    ends(instance, job_id)
+    assert serve.end(signal.SIGTERM) == 0
+
+
+def test_reports_show_workers_and_dead_letters(instance):
+    """What ran, what is delivered no more, and everything at once."""
+    queue = instance.jobs.stores.queue(QueueName.INGEST)
+    instance.jobs.send("ingest", "{}")
+    (message,) = queue.receive()
+    queue.bury(message.receipt, "nobody knows what it wants")
+    assert command("worker", "ingest", "--until-empty", "--instance", instance.url).exit_code == 0
+
+    tasks, letters, everything = (
+        json.loads(command("report", name, "--json", "--instance", instance.url).stdout)
+        for name in ("tasks", "dead-letters", "full")
+    )
+
+    assert [(task["kind"], task["jobs"]) for task in tasks] == [("ingest", 0)]
+    assert letters["ingest"][0]["reason"] == "nobody knows what it wants"
+    assert everything["tasks"] == tasks
+    assert everything["dead_letters"] == letters
+    assert everything["tables"]["numbers"]["files"]["rows"] == 0
+    text = command("report", "full", "--instance", instance.url).output
+    assert "nobody knows what it wants" in text
+    none = command("report", "tasks", "--unfinished", "--json", "--instance", instance.url)
+    assert json.loads(none.stdout) == []
+
+
+def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tmp_path):
+    """Given files that fill a batch, when they are submitted, then serve makes a job and runs it."""
+    instance.table("numbers").set_properties(
+        {
+            "sleeper.table.ingest.batcher.job.min.files": 1,
+            "sleeper.table.ingest.batcher.job.min.size": 1,
+        }
+    )
+    timers = Timers(timers_of(instance, lambda: False), instance.ticks_s)
+    instance.jobs.submit_files("numbers", written(tmp_path / "a.parquet", range(3)))
+    work = command("worker", "batcher", "--until-empty", "--instance", instance.url)
+    assert work.exit_code == 0, work.output
+
+    timers.run_due()
+
+    until(lambda: rows(instance) == 3)
+    assert serve.end(signal.SIGTERM) == 0

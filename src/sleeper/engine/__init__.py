@@ -1,4 +1,4 @@
-"""Rows: iterators of RecordBatch in and out, and the data files they are read from and written to.
+"""Processes rows as streams of RecordBatch, and reads and writes data files.
 
-Never asks a state store, never loops over rows in Python, never holds a whole table in memory.
+It does not use a state store, does not loop over rows in Python, and holds no table in memory.
 """

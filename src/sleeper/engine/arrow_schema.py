@@ -1,7 +1,7 @@
-"""A table's schema as Arrow has it, both ways, and input columns brought into that form.
+"""Converts a table's schema to Arrow and back, and input columns to that schema.
 
-Columns stand in the schema's order everywhere: row keys, sort keys, values. Nothing is lost
-on the way in: a value that its column's type cannot hold exactly refuses the input.
+Columns are always in the schema's order: row keys, sort keys, values. Values are never changed: an
+input with a value that its column's type cannot represent exactly is refused.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def to_arrow(schema: Schema) -> pa.Schema:
 def from_arrow(
     arrow: pa.Schema, *, row_keys: Sequence[str], sort_keys: Sequence[str] = ()
 ) -> Schema:
-    """Return the schema of a table that can hold rows of an Arrow schema.
+    """Return the schema of a table for rows of an Arrow schema.
 
-    Keys come in the order given, values in column order. Small integers, large strings,
-    dictionaries and the like become the narrowest type of ours that holds them. A value field
-    is nullable when its Arrow field is; a key never is.
+    Keys are in the given order, values in column order. Small integers, large strings,
+    dictionaries and similar types become the narrowest type of ours that fits. A value field is
+    nullable if its Arrow field is; a key never is.
 
     Raises:
-        SchemaInvalid: a key names no column, a column has a type that no field can have, or
+        SchemaInvalid: a key is not a column, a column has a type that no field can have, or
             the schema breaks a rule (rules SCH-1 to SCH-6).
     """
     _refuse_duplicates(arrow, "the Arrow schema", SchemaInvalid)
@@ -112,16 +112,16 @@ def _element_type(column: pa.Field, given: pa.DataType) -> Primitive | DecimalTy
 
 def _advice(have: pa.DataType) -> str:
     if have == pa.uint64():
-        return "cast it to int64 where it fits, or to decimal128(20, 0)"
+        return "cast it to int64 if its values fit, or to decimal128(20, 0)"
     if pa.types.is_time(have) or pa.types.is_duration(have):
         return "cast it to int64"
     if pa.types.is_struct(have):
-        return "give each of its fields a column of its own"
+        return "make a column of each of its fields"
     if pa.types.is_null(have):
-        return "it holds nothing but nulls; leave it out, or cast it to the type it should have"
+        return "it has only nulls; leave it out, or cast it to the type it should have"
     if is_list(have) or pa.types.is_map(have):
-        return "lists and maps hold plain values only; flatten it, or store it as bytes"
-    return "cast it to a type listed for schemas, or leave it out"
+        return "lists and maps need primitive elements; flatten it, or store it as bytes"
+    return "cast it to a type of schemas, or leave it out"
 
 
 def conform(
@@ -134,13 +134,13 @@ def conform(
 ) -> pa.Table:
     """Return input rows as a table of exactly `arrow_schema`; `origin` names them in errors.
 
-    Columns are taken by name. A nullable column may be missing and becomes null (rule SCH-5).
-    Casts are exact. Nulls in key columns are left for `split_null_keys` to judge.
+    Columns are found by name. A nullable column may be missing and becomes null (rule SCH-5).
+    Casts are exact. Nulls in key columns are handled by `split_null_keys`.
 
     Raises:
         InputSchemaMismatch: columns do not fit (see `check_columns`), a value does not fit
             its column's type, a required value is null, text is not UTF-8, or a date or
-            timestamp key lies outside the years 1 to 9999.
+            timestamp key is outside the years 1 to 9999.
     """
     check_columns(
         data.schema, arrow_schema, ignore_extra_columns=ignore_extra_columns, origin=origin
@@ -170,9 +170,9 @@ def check_columns(
     """Check names and types of input columns, before any row is read.
 
     Raises:
-        InputSchemaMismatch: a name is there twice, a required column is missing, a column is
-            unknown and not to be ignored, or named so nearly like a missing one that it may be
-            misspelt, or of a type that has no exact cast.
+        InputSchemaMismatch: a name occurs twice, a required column is missing, a column is
+            unknown and not ignored, or has a name so similar to a missing one that it may be
+            misspelt, or has a type without an exact cast.
     """
     _refuse_duplicates(given, origin, InputSchemaMismatch)
     missing = [f.name for f in arrow_schema if not f.nullable and f.name not in given.names]
@@ -183,30 +183,31 @@ def check_columns(
     extra = [name for name in given.names if name not in arrow_schema.names]
     if extra and not ignore_extra_columns:
         raise InputSchemaMismatch(
-            f"{origin} has columns {extra} that the table has not; leave them out, or ask for "
-            f"extra columns to be ignored. The table has {arrow_schema.names}"
+            f"{origin} has columns {extra} that the table does not have; leave them out, or give "
+            "ignore_extra_columns=True (on the command line --ignore-extra-columns). The table has "
+            f"{arrow_schema.names}"
         )
     for name, near in _misspelt(extra, [n for n in arrow_schema.names if n not in given.names]):
         raise InputSchemaMismatch(
-            f"{origin} has no column {name!r}, but a column {near!r}, which the table has not: is "
-            f"{name!r} misspelt? Rename it. If it is another column, leave it out of the input, "
-            f"or add a column {name!r} of nulls. It is not ignored, because every {name!r} would "
-            "be null"
+            f"{origin} has no column {name!r}, but a column {near!r}, which the table does not "
+            f"have: is {name!r} misspelt? Rename it. If it is another column, leave it out of the "
+            f"input, or add a column {name!r} of nulls. It is not ignored, because every {name!r} "
+            "would be null"
         )
     for field in arrow_schema:
         have = given.field(field.name).type if field.name in given.names else field.type
         if not castable(have, field.type):
             raise InputSchemaMismatch(
-                f"column {field.name!r} of {origin} is {have}, but the table wants {field.type}"
+                f"column {field.name!r} of {origin} is {have}, but the table needs {field.type}"
                 f"{_type_advice(plain_type(have), field.type)}"
             )
 
 
 def _misspelt(extra: Sequence[str], missing: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield missing columns with the extra column whose name is nearly theirs.
+    """Yield missing columns, each with an extra column that has a similar name.
 
-    Case, spaces and signs make no difference. Names that differ in their digits alone are taken
-    for different columns, such as `price_2023` and `price_2024`.
+    Case, spaces and signs are ignored. Names that differ only in digits, such as `price_2023` and
+    `price_2024`, are different columns.
     """
     plain = {_letters(name): name for name in extra}
     for name in missing:
@@ -221,7 +222,7 @@ def _letters(name: str) -> str:
 
 
 def split_null_keys(table: pa.Table, key_names: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Return (rows whose keys are all present, rows with a null in any key)."""
+    """Return (rows without nulls in keys, rows with a null in any key)."""
     with_nulls = [name for name in key_names if table.column(name).null_count]
     if not with_nulls:
         return table, table.slice(0, 0)
@@ -242,9 +243,10 @@ def _refuse_duplicates(
 def _type_advice(have: pa.DataType, want: pa.DataType) -> str:
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
         if want.tz:
-            return ": a wall clock without a time zone is no instant. Give it its time zone first"
-        return ": an instant is no wall clock. Take its time zone away first, or declare " + (
-            type_to_text(Primitive.TIMESTAMP)
+            return ": it has no time zone, but the field needs one. Add it first"
+        return (
+            ": it has a time zone, but the field has none. Remove its time zone first, or declare "
+            + (type_to_text(Primitive.TIMESTAMP))
         )
     return ". Cast it first"
 
@@ -263,7 +265,7 @@ def _cast(chunk: pa.Array, want: pa.DataType, name: str, origin: str) -> pa.Arra
 
 
 def _check_elements(chunk: pa.Array, name: str, origin: str) -> None:
-    """Refuse nulls inside lists and maps."""
+    """Raise an error for nulls inside lists and maps."""
     if pa.types.is_list(chunk.type):
         held = [chunk.values]
     elif pa.types.is_map(chunk.type):
@@ -276,8 +278,8 @@ def _check_elements(chunk: pa.Array, name: str, origin: str) -> None:
     nulls = sum(values.slice(first, last - first).null_count for values in held)
     if nulls:
         raise InputSchemaMismatch(
-            f"column {name!r} of {origin} holds {nulls:,} nulls inside its lists or maps, where "
-            "none may be; drop them, or put a value in their place"
+            f"column {name!r} of {origin} has {nulls:,} nulls inside its lists or maps, which "
+            "are not allowed; drop them, or replace them by a value"
         )
 
 
@@ -291,7 +293,7 @@ def _check_nulls(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
 
 
 def _check_years(column: pa.ChunkedArray, field: pa.Field, origin: str) -> None:
-    """Refuse date and timestamp keys that Python has no value for: partitions need one."""
+    """Raise an error for date and timestamp keys outside Python's range, which partitions need."""
     outside = outside_years(column)
     if outside is not None:
         raise InputSchemaMismatch(
@@ -304,17 +306,17 @@ def schema_of(
     row_keys: Sequence[str] | None,
     sort_keys: Sequence[str],
 ) -> Schema:
-    """Return the schema that a user gave, in one of the forms that `create_table` takes.
+    """Return the schema from one of the forms that `create_table` accepts.
 
     Raises:
-        BadRequest: the fields that are keys are named twice, or not at all.
+        BadRequest: the key fields are given twice, or not at all.
         SchemaInvalid: it cannot be a table's schema.
     """
     if type(schema).__module__.startswith("pyspark."):
         raise BadRequest(
-            f"a {type(schema).__name__} of Spark is no schema of a table, because it does not say "
-            "which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it by "
-            "pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
+            f"a {type(schema).__name__} of Spark is not a schema of a table, because it does not "
+            "say which fields are keys: give Schema(row_keys=[...], values=[...]), or convert it "
+            "by pyspark.sql.pandas.types.to_arrow_schema(...) and give row_keys=[...]"
         )
     for name, keys in (("row_keys", row_keys), ("sort_keys", sort_keys)):
         if keys is not None and (isinstance(keys, str) or not isinstance(keys, Iterable)):
@@ -331,26 +333,26 @@ def schema_of(
             )
         return from_arrow(schema, row_keys=row_keys, sort_keys=sort_keys)
     if row_keys or sort_keys:
-        raise BadRequest("row_keys and sort_keys go with a pyarrow.Schema; this schema has its own")
+        raise BadRequest("row_keys and sort_keys are for a pyarrow.Schema; this schema has its own")
     return schema if isinstance(schema, Schema) else Schema.from_json(schema)
 
 
 def columns_with_statistics(arrow_schema: pa.Schema) -> list[str] | bool:
     """Return pyarrow's `write_statistics`: the Parquet paths of the columns, or False for none.
 
-    Floating-point numbers get none: Parquet leaves NaN out of a column's least and greatest value,
-    and cannot say so. Engines that trust these limits read a NaN as another row's value, or skip
-    the row (docs/decisions, 0034).
+    Floating-point columns get none: the least and greatest value of Parquet's statistics leave out
+    NaN, and do not say so. Engines that use them read a NaN as another row's value, or skip the row
+    (docs/decisions, 0034).
 
-    Numbers inside lists and maps keep theirs: engines take no value from them, and the page index
-    of a list counts its values only where there are some.
+    Numbers inside lists and maps have statistics: engines take no value from them, and the page
+    index of a list counts its values only if it has statistics.
     """
     kept = [field for field in arrow_schema if not pa.types.is_floating(field.type)]
     return [path for field in kept for path in parquet_paths(field)] or False
 
 
 def parquet_paths(field: pa.Field) -> list[str]:
-    """Return the Parquet paths of the columns that pyarrow makes of a field."""
+    """Return the Parquet paths of the columns that pyarrow makes from a field."""
     if pa.types.is_list(field.type):
         return [f"{field.name}.list.element"]
     if pa.types.is_map(field.type):

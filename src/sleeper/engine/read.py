@@ -1,8 +1,8 @@
-"""Read ranges of sorted data files as one stream in key order.
+"""Reads ranges of sorted data files as one stream in key order.
 
-DataFusion reads and merges; only row groups and pages that can hold an asked key are read.
-Memory is about one compressed row group and a few batches for each file that is merged. Beside it
-DataFusion's allocator keeps what was read and freed: up to a hundred column chunks for each file
+DataFusion reads and merges; only row groups and pages that can contain a requested key are read.
+Memory is about one compressed row group and a few batches for each merged file. In addition
+DataFusion's allocator keeps freed memory: up to a hundred column chunks for each file
 (docs/performance.md, "Compaction").
 """
 
@@ -39,20 +39,20 @@ from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 
 FAN_IN_MAX: Final = 100
-"""Files merged at once; more are first merged into temporary files, a hundred into each."""
+"""Maximum number of files in one merge; more are first merged into temp files, a hundred each."""
 
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The rows of one sorted data file that somebody wants.
+    """The rows to read of one sorted data file.
 
     Attributes:
         url: Absolute path of the file, or its URL.
-        regions: Rows inside any of these are wanted, each once; all rows where it is empty.
-            A condition that every row meets costs a fifth more than none, so leave out
-            regions that are known to hold the whole file.
+        regions: Rows inside any of these are read, each once; all rows if it is empty. A
+            condition that every row meets costs a fifth more than none, so leave out regions
+            that contain the whole file.
     """
 
     url: str
@@ -66,12 +66,12 @@ class Scanner:
 
     Args:
         schema: The schema of all files.
-        memory_bytes: What merging may hold, beside the row groups that are being decoded.
-        temp_folder: Where the files go that lie between rounds of a merge of very many.
-        max_tables: Files kept open: the most recently used ones.
-        batch_rows: Rows of a batch, at most.
-        fan_in_max: Files merged at once.
-        stores: How files are reached whose URL names a bucket; None where there are none.
+        memory_bytes: Memory for merging, in addition to row groups that are being decoded.
+        temp_folder: Folder for temp files between rounds of a merge of very many files.
+        max_tables: Maximum number of open files: the most recently used ones.
+        batch_rows: Maximum number of rows of a batch.
+        fan_in_max: Maximum number of files in one merge.
+        stores: How to connect to buckets; None if there are none.
     """
 
     def __init__(
@@ -107,18 +107,19 @@ class Scanner:
     ) -> Iterator[pa.RecordBatch]:
         """Return the rows of all slices, ordered by row keys, then sort keys.
 
-        Nothing is read before the first batch is asked for; closing the iterator stops it.
+        Nothing is read before the first batch is requested; closing the iterator stops it.
 
         Args:
-            slices: One per file. Rows that several files have come as often.
-            columns: What to return, in this order; all fields in the schema's order without it.
+            slices: One per file. A row that is in several files is returned several times.
+            columns: The columns to return, in this order; all fields in the schema's order without
+                it.
 
         Raises:
             QueryInvalid: a column is not in the schema, or named twice.
-            DataDamaged: a file is missing or damaged; the message names it. Raised in the
-                middle of the stream if it shows only there.
-            StorageFailed: memory, disk or the storage gave out.
-            BadRequest: this process was forked from one that had used a scanner.
+            DataDamaged: a file is missing or damaged; the message names it. It may be raised
+                in the middle of the stream.
+            StorageFailed: memory or disk is full, or the storage failed.
+            BadRequest: this process was forked from one that used a scanner.
 
         Source: rules QRY-2 to QRY-5.
         """
@@ -132,14 +133,14 @@ class Scanner:
         return self._stream(slices, names)
 
     def _stream(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        read_names = names or [self._schema.names[0]]  # a batch without columns has a row count
+        read_names = names or [self._schema.names[0]]  # else a batch has only a row count
         for chunk in self._chunks(slices):
             for batch in self._merge(chunk, read_names):
                 if batch.num_rows:
                     yield batch if names else batch.select([])
 
     def _chunks(self, slices: Sequence[FileSlice]) -> Iterator[Sequence[FileSlice]]:
-        """The slices, cut by key where they have many regions: chunks come in key order."""
+        """Divide slices with many regions by key; the chunks are in key order."""
         wanted = [
             FileSlice(part.url, disjoint)
             for part in slices
@@ -159,7 +160,7 @@ class Scanner:
             yield [part for part in cut if part.regions]
 
     def _merge(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Merge slices at once, or in two rounds where they are very many."""
+        """Merge slices in one round, or in two rounds if there are very many."""
         if len(slices) <= self._fan_in_max:
             yield from self._merge_at_once(slices, names)
             return
@@ -189,7 +190,7 @@ class Scanner:
     def _explained(
         self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
     ) -> SleeperError:
-        """Find the file that is to blame by reading one after the other."""
+        """Find the file that caused an error by reading one after the other."""
         if is_shortage(error):
             return resource_error(error, len(slices))
         for part in slices:
@@ -204,7 +205,7 @@ class Scanner:
 
     def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
         session, frames = self._opened(), []
-        predicates: dict[tuple[Region, ...], Any] = {}  # most often all slices have the same
+        predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
         for part in slices:
             if part.regions not in predicates:
                 predicate = regions_predicate(part.regions, self._schema, self._arrow_schema)
@@ -231,7 +232,7 @@ class Scanner:
 def _write_temporary(
     batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path
 ) -> None:
-    """Write a sorted file that is read once and soon: small row groups, quick compression."""
+    """Write a sorted temp file that is read once: small row groups, fast compression."""
     try:
         with pq.ParquetWriter(
             path, arrow_schema, compression="lz4", use_dictionary=False, write_statistics=False
@@ -241,6 +242,6 @@ def _write_temporary(
     except OSError as error:
         kind = StorageFull if error.errno == ENOSPC else StorageFailed
         raise kind(
-            f"cannot write {path}, which lies between two rounds of a merge: {error}. "
-            "Compact the table, or name a temporary folder with more space."
+            f"cannot write {path}, a temp file of a merge: {error}. "
+            "Compact the table, or use a temp folder with more space."
         ) from error

@@ -1,4 +1,4 @@
-"""Read the rows of leaves from their files: what queries, Spark tasks and exports share."""
+"""Reads the rows of leaves from their files, for queries, Spark tasks and exports."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
-_FILES_AT_ONCE = 16  # looked into side by side, where that is mostly waiting for a bucket
+_FILES_AT_ONCE = 16  # read in parallel from a bucket, which is mostly latency
 
 
 @dataclass(frozen=True, slots=True)
 class TableReader:
-    """What all reads of a table share: its files, schema, readers and processing.
+    """The readers of a table, which all reads share: its files, schema and processing.
 
     Attributes:
-        files: Where the files in the table's folder are.
+        files: The table's folder.
         schema: The table's schema.
-        arrow_schema: The same for Arrow.
-        lookup: Finds exact keys, and checks footers; keeps page indexes.
-        scanner: Reads ranges; keeps a DataFusion context.
-        pages: Knows which pages were compared with their checksums.
+        arrow_schema: The table's Arrow schema.
+        lookup: Finds exact keys, and checks footers; caches page indexes.
+        scanner: Reads ranges; reuses a DataFusion context.
+        pages: Records which pages were compared with their checksums.
         processing: The table's filters, aggregations and function.
     """
 
@@ -58,14 +58,14 @@ def open_table_reader(
     temp_folder: Path | None,
     stores: ObjectStoreSettings | None,
 ) -> TableReader:
-    """Return the readers of a table. Nothing is read yet; one set serves a whole process.
+    """Return the readers of a table. Nothing is read yet; a process needs only one.
 
     Args:
         files: The table's folder.
         schema: The table's schema.
         processing: The table's filters, aggregations and function.
-        temp_folder: Where merges of very many files spill; None for the system's folder.
-        stores: How DataFusion reaches files whose URL names a bucket.
+        temp_folder: Where merges of very many files spill; None for the system's temp folder.
+        stores: How DataFusion connects to buckets.
     """
     at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
     arrow_schema = to_arrow(schema)
@@ -86,13 +86,13 @@ def open_table_reader(
 def read_leaves(
     reading: TableReader, group: Sequence[LeafQuery], columns: Sequence[str], *, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows asked of one group of leaves, in key order, processed.
+    """Yield the requested rows of one group of leaves, in key order, processed.
 
     Args:
         reading: The table.
         group: Leaves of one group of `plan_leaf_queries`, with their files and regions.
-        columns: What to return, in this order.
-        now_ms: The present, in milliseconds since 1970, for filters by age.
+        columns: The columns to return, in this order.
+        now_ms: The current time in milliseconds since 1970, for filters by age.
 
     Raises:
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
@@ -108,7 +108,7 @@ def read_leaves(
 
 
 def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
-    """Return the columns that must be read so that `columns` can be answered."""
+    """Return the columns that must be read to return `columns`."""
     processing, schema = reading.processing, reading.schema
     if processing.needs_all_fields:
         return [*schema.names]
@@ -119,7 +119,7 @@ def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
 def _merged(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files in key order; no page is read before it was checked."""
+    """Yield the rows of files in key order; pages are checked before they are read."""
     unchecked = _unchecked(reading, regions_by_file, columns)
     windows = read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
@@ -150,7 +150,7 @@ def _unchecked(
 def _regions_by_file(
     reading: TableReader, group: Sequence[LeafQuery]
 ) -> dict[str, tuple[Region, ...]]:
-    """What is asked of each file; nothing said is everything.
+    """Return the requested regions of each file; no regions mean all rows.
 
     Leaves of one group may share files, each with its own regions.
     """

@@ -1,4 +1,4 @@
-"""Rows: what a query answers with, as Arrow batches in key order."""
+"""Rows: the result of a query, as Arrow batches in key order."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ import pyarrow as pa
 
 from sleeper.errors import BadRequest
 
-if TYPE_CHECKING:  # seldom asked for, and slow to import
+if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
     import polars as pl
 
 
 class Rows:
-    """The rows of one answer, in key order, each with exactly the columns asked for.
+    """The rows of one result, in key order, with exactly the requested columns.
 
-    An answer to a range is a stream: it is read from the files while you iterate, and once;
-    after that, query again or keep what `to_arrow` returned. An answer to keys is held in
-    memory and may be looked at as often as you like. Other libraries take either directly,
-    by the Arrow PyCapsule interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`. pandas
-    does not: use `to_pandas`.
+    The result of a range is a stream: it is read from the files during iteration, and only once.
+    After that, query again or keep the table that `to_arrow` returned. The result of one key is in
+    memory and may be read several times. Other libraries accept both by the Arrow PyCapsule
+    interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`. pandas does not: use `to_pandas`.
 
     Args:
         batches: The stream, in key order. Closing these rows closes it.
         schema: The schema of every batch.
-        transaction: The number of the table's state that was read.
+        transaction: The transaction number of the state that was read.
 
     Attributes:
-        transaction: The number of the table's state that was read.
+        transaction: The transaction number of the state that was read.
 
     Raises (from all methods that read):
         BadRequest: a stream is read a second time.
@@ -50,7 +49,7 @@ class Rows:
 
     @classmethod
     def from_table(cls, table: pa.Table, *, transaction: int) -> Self:
-        """Return rows that are in memory already and may be read again and again."""
+        """Return rows that are in memory and may be read several times."""
         rows = cls(iter(()), table.schema, transaction)
         rows._table = table
         return rows
@@ -62,7 +61,7 @@ class Rows:
 
     @property
     def in_memory(self) -> bool:
-        """True when all rows are in memory, and not a stream that is yet to be read."""
+        """True if all rows are in memory; False for a stream."""
         return self._table is not None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -71,7 +70,7 @@ class Rows:
         batches, self._batches = self._batches, None
         if batches is None:
             raise BadRequest(
-                "these rows were read or closed before: they are a stream, which is read once. "
+                "these rows were read or closed before: they are a stream, which can be read once. "
                 "Query again, or keep the table that to_arrow() returns."
             )
         return batches
@@ -81,14 +80,14 @@ class Rows:
         return pa.RecordBatchReader.from_batches(self._schema, iter(self))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hand the rows to any library that knows the Arrow PyCapsule interface.
+        """Export the rows to a library by the Arrow PyCapsule interface.
 
-        An error in the middle reaches the library as text: it raises its own class.
+        If an error occurs while they are read, the library gets its text and raises its own class.
         """
         return self.reader().__arrow_c_stream__(requested_schema)
 
     def __array__(self, *_: object, **__: object) -> Never:
-        """Refuse to become one NumPy array, which `pandas.DataFrame(rows)` would ask for.
+        """Refuse the conversion to one NumPy array, which `pandas.DataFrame(rows)` calls.
 
         Raises:
             BadRequest: always; without this pandas makes a frame of one cell.
@@ -129,13 +128,13 @@ class Rows:
         return rows
 
     def count(self) -> int:
-        """Read all rows, keep none, and return how many there were."""
+        """Read all rows without keeping them, and return their number."""
         if self._table is not None:
             return int(self._table.num_rows)
         return sum(batch.num_rows for batch in self)
 
     def close(self) -> None:
-        """Stop reading and let go of files and memory. Closing twice does no harm."""
+        """Stop reading and release files and memory. A second call does nothing."""
         batches, self._batches = self._batches, None
         close = getattr(batches, "close", None)
         if close is not None:

@@ -1,8 +1,8 @@
-"""A sort in bounded memory, cut into groups of keys: what ingest does to rows before writing.
+"""Sorts rows in bounded memory, divided into groups of keys, before they are written.
 
-Rows are read until the memory set aside for them is used, sorted, and kept on local disk as a
-run; then group after group is put together from its slices of all runs. A group that does not
-fit is done in ranges of keys, one after the other. Rows that fit in memory never touch the disk.
+Rows are read until their memory is used, sorted, and spilled to local disk as a run. Then each
+group is merged from its slices of all runs. A group that does not fit in memory is processed in
+ranges of keys. Rows that fit in memory are not spilled.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from sleeper.engine.sorting.spill import Block, SpillFile
 from sleeper.engine.sorting.sub_ranges import plan_sub_ranges, read_one_key, read_sub_range
 from sleeper.errors import BadRequest
 
-_INTAKE_SHARE = 0.5  # of the memory: rows read, with what ordering them takes
-_GROUP_SHARE = 0.35  # of the memory: a group, or a range of keys, put in order
+_INTAKE_SHARE = 0.5  # of the memory: for input rows and for sorting them
+_GROUP_SHARE = 0.35  # of the memory: for a group, or a range of keys, that is merged
 _CHUNK_BYTES_MAX = 8 << 20
 _BLOCK_BYTES_MAX = 512 << 10
 _RUN_BYTES_MIN = 64 << 20
@@ -35,20 +35,20 @@ _CHUNKS_AHEAD = 4
 
 
 _used_in: set[int] = set()
-"""Processes that sorted with polars: this one, or those that it was forked from."""
+"""Ids of processes that sorted with polars: this one, or those that it was forked from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortSettings:
-    """What a sort may use.
+    """Limits of a sort.
 
     Attributes:
-        memory_bytes: Bounds all that the sort holds: rows, their order, chunks on their way
-            out. The libraries themselves, the batch being read and the row group being written
-            come on top, about 250 MB. A single row, and one block of 512 KiB for each run of a
-            group that is done in ranges, are held whatever this says.
-        temp_folder: Where runs go that do not fit in memory, about as large as the rows in
-            memory; None is the system's folder for temporary files.
+        memory_bytes: Maximum memory of the sort: rows, their order, output chunks. Libraries, the
+            current input batch and the row group that is written need about 250 MB more. A single
+            row, and one block of 512 KiB for each run of a group that is processed in ranges, are
+            always in memory.
+        temp_folder: Folder for runs, which are about as large as the rows in memory; None is the
+            system's temp folder.
     """
 
     memory_bytes: int = 1 << 30
@@ -72,15 +72,15 @@ def sort_into_groups(
     Args:
         batches: Rows of exactly `arrow_schema`, without nulls in key columns. Read in the
             caller's thread; chunks are prepared ahead of the caller in another.
-        key_names: What orders the rows. Rows with equal keys keep the order they came in.
+        key_names: The columns to sort by. Rows with equal keys keep their order.
         bounds: Values of the first key, strictly ascending: n of them make n + 1 groups, and
             a bound belongs to the group above it.
 
-    A group's chunks must be used before the next group is asked for.
+    A group's chunks must be used before the next group is requested.
 
     Raises:
-        StorageFull, StorageFailed: the folder for temporary files cannot take the runs.
-        BadRequest: this process was forked from one that had sorted before.
+        StorageFull, StorageFailed: the runs cannot be written to the temp folder.
+        BadRequest: this process was forked from one that has sorted.
     """
     _check_process()
     sorter = _Sorter(arrow_schema, key_names, bounds, settings)
@@ -109,12 +109,12 @@ class _Sorter:
         self._runs: list[Run] = []
 
     def close(self) -> None:
-        """Give back memory and disk."""
+        """Release memory and disk space."""
         self._runs.clear()
         self._spill.close()
 
     def take_in(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> list[pa.Table]:
-        """Read all rows; return them if they fit in memory, and none if they became runs."""
+        """Read all rows; return them if they fit in memory, and none if they were spilled."""
         waiting: deque[pa.Table] = deque()
         need = 0
         for batch in batches:
@@ -142,7 +142,7 @@ class _Sorter:
                 yield group, chunk
 
     def _write_runs(self, waiting: deque[pa.Table]) -> None:
-        """Sort the rows that wait, and write them to disk."""
+        """Sort the buffered rows, and write them to disk."""
         while waiting:
             part = [waiting.popleft()]
             need = self._need(part[0])

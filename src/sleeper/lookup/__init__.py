@@ -1,1 +1,1 @@
-"""Exact keys: finds the few Parquet pages that can hold a key and reads those alone."""
+"""Looks up exact keys: finds the Parquet pages that can contain a key, and reads only those."""

@@ -1,8 +1,8 @@
-"""PLAIN byte arrays: values of any length, each behind its length, looked at in place.
+"""PLAIN byte arrays: values of any length, each preceded by its length, read without decoding.
 
-Where a value starts depends on all lengths before it. Values of one length are counted out. Others
-are found by their lengths, which mostly have zero bytes where text has none: that guess is proved
-by each value ending where the next one starts. Where the guess fails, pyarrow decodes the page.
+The start of a value depends on all lengths before it. For values of one length it is computed. For
+others, lengths are found by their zero bytes, which text does not contain. This guess is verified:
+each value must end where the next one starts. If the guess fails, pyarrow decodes the page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PREFIX_BYTES = 4
 
 
 class PlainByteArrays:
-    """PLAIN byte arrays. Where they start is worked out only when it is needed.
+    """PLAIN byte arrays. Their starts are computed at first use.
 
     Args:
         data: The values with their lengths.
@@ -45,7 +45,7 @@ class PlainByteArrays:
 
     def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
-        # Most pages that may hold a key do not: then its bytes are not there at all.
+        # Most pages that may contain a key do not: then its bytes do not occur in the page.
         if (
             isinstance(key, bytes)
             and len(key).to_bytes(_PREFIX_BYTES, "little") + key not in self._data
@@ -68,7 +68,7 @@ class PlainByteArrays:
 
 
 class EvenByteArrays:
-    """Byte arrays of one width, each behind its length."""
+    """Byte arrays of one width, each preceded by its length."""
 
     __slots__ = ("_data", "_stride", "_type", "count")
 
@@ -118,7 +118,7 @@ class ByteArrayView:
 
     Args:
         data: The values with their lengths.
-        prefixes: Where each length is, and at the end the length of `data`.
+        prefixes: The position of each length, and at the end the length of `data`.
         arrow_type: string or binary.
     """
 
@@ -138,14 +138,14 @@ class ByteArrayView:
         )
 
     def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
-        """As `Values.find_many`: numpy has no quick way for values of many lengths."""
+        """As `Values.find_many`: numpy has no fast search for values of different lengths."""
         return None
 
     def rows(self, starts: Ints, ends: Ints) -> pa.Array:
         """As `Values.rows`."""
         if len(starts) == 1:
             return self._one_range(int(starts[0]), int(ends[0]))
-        # Lengths and values take turns as elements of one Arrow array over the page's own bytes.
+        # Lengths and values alternate as elements of one Arrow array over the bytes of the page.
         interleaved = np.empty(2 * self.count + 1, np.int32)
         interleaved[0::2] = self._prefixes
         interleaved[1::2] = self._prefixes[:-1] + _PREFIX_BYTES
@@ -154,7 +154,7 @@ class ByteArrayView:
         return every.take(pa.array(2 * positions(starts, ends) + 1))
 
     def _one_range(self, start: int, end: int) -> pa.Array:
-        """Copy the bytes of neighbours but for their lengths."""
+        """Copy the bytes of consecutive values, without their lengths."""
         first, last = int(self._prefixes[start]), int(self._prefixes[end])
         prefixes = self._prefixes[start : end + 1] - first
         every = np.frombuffer(self._data, np.uint8, last - first, first)
@@ -172,7 +172,7 @@ def view_byte_arrays(
     """View PLAIN byte arrays.
 
     Raises:
-        ValueError, OSError: the lengths do not lead from each value to the next and to the end.
+        ValueError, OSError: the lengths do not match the positions of values and the end.
     """
     if _are_even(data, count):
         return EvenByteArrays(data, count, arrow_type)
@@ -183,7 +183,7 @@ def view_byte_arrays(
 
 
 def _are_even(data: bytes, count: int) -> bool:
-    """Tell whether all values have the length of the first."""
+    """Return whether all values have the length of the first."""
     if count == 0 or len(data) < _PREFIX_BYTES:
         return False
     stride = int.from_bytes(data[:_PREFIX_BYTES], "little") + _PREFIX_BYTES

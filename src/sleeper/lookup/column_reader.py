@@ -1,4 +1,4 @@
-"""Reading rows of columns in one row group: choose pages, fetch them together, decode."""
+"""Reads rows of columns in one row group: chooses pages, fetches them together, decodes them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Pages of one column that are to be read.
+    """Pages of one column to read.
 
     Attributes:
-        cover: The rows they hold.
+        cover: The rows in these pages.
         leaf_pages: For each leaf the numbers of its pages.
         ranges: (offset, length) of everything to fetch: for each leaf its dictionary page, if any,
             then its pages in order.
@@ -55,14 +55,14 @@ class PageRequest:
 
     @property
     def size_bytes(self) -> int:
-        """What will be fetched."""
+        """The number of bytes to fetch."""
         return sum(length for _, length in self.ranges)
 
 
 def request_rows(
     index: ParquetIndex, group: int, column: BoundColumn, starts: Ints, ends: Ints
 ) -> PageRequest:
-    """Choose the pages of a column that hold some rows of a row group."""
+    """Choose the pages of a column that contain some rows of a row group."""
     leaves = column.column.leaves
     if len(leaves) == 1:
         locations = index.locations(group, column.leaf)
@@ -72,7 +72,7 @@ def request_rows(
             cover = cover_rows(locations.first_rows, starts, ends)
         only = _leaf_ranges(index, group, column.leaf, cover.pages)
         return PageRequest(column, group, cover, (cover.pages,), only)
-    # Pages of the leaves of one column need not have the same rows: take those between common cuts.
+    # Pages of the leaves of one column may have different rows: take pages between common borders.
     firsts = [index.locations(group, leaf).first_rows for leaf in leaves]
     cuts = reduce(np.intersect1d, firsts)
     cover = cover_rows(cuts, starts, ends)
@@ -136,11 +136,11 @@ DECODING_ERRORS = (
     AttributeError,
     pa.ArrowException,
 )
-"""What bytes that are not what they should be can raise in parsers. Never caught around a read."""
+"""The errors that parsers raise for damaged bytes. Not caught around reads."""
 
 
 def fetch(ranges: Sequence[Range], read: ReadRanges) -> Sequence[Buffer]:
-    """Read ranges; those that touch each other are read as one."""
+    """Read ranges; adjacent ranges are read as one."""
     if len(ranges) == 1:
         return read(ranges)
     joined: list[list[int]] = []
@@ -185,7 +185,7 @@ def _plain_values(found: PlainPages, column: BoundColumn, physical_type: int) ->
 
 
 def _check_rows(index: ParquetIndex, request: PageRequest, pages: Sequence[Page]) -> None:
-    """Each page of a flat column must hold as many values as the offset index gives it rows."""
+    """Check that each page of a flat column has as many values as its rows in the offset index."""
     counts = [page.value_count for page in pages if page.kind != DICTIONARY_PAGE]
     chosen = request.cover.pages
     if len(chosen) == 1:
@@ -200,7 +200,7 @@ def _check_rows(index: ParquetIndex, request: PageRequest, pages: Sequence[Page]
 def _check_row_counts(
     locations: PageLocations, chosen: Ints, pages_of_each: Sequence[Sequence[Page]]
 ) -> None:
-    """Compare the rows that version 2 pages say they hold with the offset index."""
+    """Compare the row counts in headers of version 2 pages with the offset index."""
     if not locations.page_each:
         return
     expected = (locations.first_rows[chosen + 1] - locations.first_rows[chosen]).tolist()

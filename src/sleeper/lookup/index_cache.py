@@ -1,4 +1,4 @@
-"""A bounded cache of file indexes. Data files never change, so what is in it is never stale."""
+"""A bounded cache of file indexes. Data files never change, so entries are never stale."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sleeper.lookup.parquet_index import ParquetIndex
 class IndexCache:
     """The most recently used indexes, up to `bytes_max` bytes by their own account.
 
-    An index grows while it is used, as it parses what is asked of it; `put` weighs it again. One
-    index that is larger than the whole cache is not kept. Safe for threads.
+    An index grows while it is used, because it parses parts at their first use; `put` measures it
+    again. An index that is larger than the whole cache is not kept. Safe for threads.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -23,11 +23,11 @@ class IndexCache:
 
     @property
     def size_bytes(self) -> int:
-        """What the indexes take together, as last weighed."""
+        """The size of all indexes, as last measured."""
         return self._bytes
 
     def get(self, filename: str) -> ParquetIndex | None:
-        """Return the index of a file and mark it as used; None if it is not here."""
+        """Return the index of a file and mark it as used; None if it is not cached."""
         with self._lock:
             entry = self._entries.get(filename)
             if entry is None:
@@ -36,7 +36,7 @@ class IndexCache:
             return entry[0]
 
     def put(self, index: ParquetIndex) -> None:
-        """Keep an index, or weigh it again; drop the least recently used ones beyond the bound."""
+        """Add an index, or measure it again; drop the least recently used ones beyond the bound."""
         size = index.size_bytes
         with self._lock:
             known = self._entries.get(index.filename)
@@ -52,7 +52,7 @@ class IndexCache:
                 self._bytes -= dropped
 
     def drop(self, filename: str) -> None:
-        """Forget a file, so that the next look-up reads its footer again."""
+        """Drop a file, so that the next look-up reads its footer again."""
         with self._lock:
             entry = self._entries.pop(filename, None)
             if entry is not None:

@@ -18,14 +18,14 @@ from sleeper.model.schema import Schema
 
 
 def one_key_batch(key: Key, arrow_schema: pa.Schema) -> pa.RecordBatch:
-    """Return one whole row key, checked already, as a batch of one row."""
+    """Return one complete, checked row key as a batch of one row."""
     fields = [arrow_schema.field(place) for place in range(len(key))]
     arrays = [_one_value(value, field.type) for value, field in zip(key, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _one_value(value: Any, kind: pa.DataType) -> pa.Array:
-    """An array of one value, from its bytes: `pa.array` would import pandas to look at a list."""
+    """Return an array of one value, made from its bytes: `pa.array` would import pandas."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         body = value.encode() if isinstance(value, str) else value
         ends = pa.py_buffer(pack("<ii", 0, len(body)))
@@ -40,14 +40,14 @@ def _one_value(value: Any, kind: pa.DataType) -> pa.Array:
 
 
 def key_batch(keys: object, schema: Schema, arrow_schema: pa.Schema) -> pa.RecordBatch:
-    """Return many whole row keys as one batch, sorted and without repeats.
+    """Return many complete row keys as one batch, sorted and without repeats.
 
     Args:
         keys: For one row key field, a sequence of its values, or an Arrow or NumPy array of
-            them. For several, tuples or mappings of field name to value, each of a whole key.
+            them. For several, tuples or mappings of field name to value, each of a complete key.
 
     Raises:
-        QueryInvalid: a value does not fit its field, is null, or a key is not whole.
+        QueryInvalid: a value does not fit its field, is null, or a key is not complete.
     """
     fields = [arrow_schema.field(field.name) for field in schema.row_keys]
     columns = _columns(keys, schema, fields)
@@ -68,7 +68,7 @@ def key_rows(batch: pa.RecordBatch) -> list[Key]:
 
 
 def _columns(keys: object, schema: Schema, fields: list[pa.Field]) -> list[pa.ChunkedArray]:
-    """The values of each key field, as exactly its type."""
+    """Return the values of each key field, in exactly its type."""
     if isinstance(keys, str | bytes):
         raise QueryInvalid(f"{keys!r} is one key; did you mean key={keys!r}?")
     given = [keys] if len(fields) == 1 and not _has_parts(keys) else _parts(keys, schema)
@@ -87,7 +87,7 @@ def _column(values: object, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _parts(keys: object, schema: Schema) -> list[list[Any]]:
-    """Whole keys, tuples or mappings, taken apart into the values of each field."""
+    """Return the values of each field from complete keys, which are tuples or mappings."""
     if not isinstance(keys, Iterable) or isinstance(keys, Mapping):
         raise QueryInvalid(f"keys must be a sequence of row keys, not {type(keys).__name__}")
     whole = [key_values(schema, key) for key in keys]
@@ -95,8 +95,8 @@ def _parts(keys: object, schema: Schema) -> list[list[Any]]:
     for place, values in enumerate(whole):
         if len(values) < len(names):
             raise QueryInvalid(
-                f"keys=[...] wants whole row keys ({', '.join(names)}), unlike number {place}: "
-                f"{values!r}; ask for a prefix by key=, or for several by regions=[...]"
+                f"keys=[...] needs whole row keys ({', '.join(names)}), unlike number {place}: "
+                f"{values!r}; query a prefix by key=, or several by regions=[...]"
             )
     return [[values[name] for values in whole] for name in names]
 

@@ -1,4 +1,4 @@
-"""The order of keys: whether rows have it, and small sorted tables put into one."""
+"""Checks that rows are in key order, and merges small sorted tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_key_order(
 ) -> None:
     """Read all keys of a file, and check that its rows ascend by them.
 
-    Memory is about 8 MiB of compressed pages and what they decode to.
+    Needs memory for about 8 MiB of compressed pages and their decoded values.
 
     Args:
         index: The file's.
@@ -27,7 +27,7 @@ def check_key_order(
         read: Reads the file.
 
     Raises:
-        ValueError: they do not, or a key is null, or the file is damaged.
+        ValueError: they do not ascend, a key is null, or the file is damaged.
     """
     columns = [index.columns(schema)[name] for name in key_names]
     leaves = tuple(leaf for column in columns for leaf in column.column.leaves)
@@ -73,8 +73,8 @@ def merge_small(
 ) -> pa.Table:
     """Return the rows of all `tables`, ordered by `key_names`; equal keys keep their order.
 
-    Everything is held in memory at once, so this is for answers, not for whole files. Keys have
-    no nulls; every table has exactly `schema`.
+    Everything is in memory, so this is for results, not for files. Keys have no nulls; every table
+    has exactly `schema`.
     """
     with_rows = [table for table in tables if table.num_rows]
     if len(with_rows) < 2:

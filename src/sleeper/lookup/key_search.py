@@ -1,9 +1,8 @@
-"""Finding the rows of keys in one file: by the bounds of pages, by Bloom filters, and then by the
-first row key's pages, and the next one's.
+"""Finds the rows of keys in one file: by bounds of pages, by Bloom filters, and then by values in
+the pages of the first row key, of the second one, and so on.
 
-What is found are row ranges of one row group, each with the place of its key. A row is found only
-if its decoded key values equal the key's, so damage to an index can at worst hide rows, and a seal
-shows it.
+The result is row ranges of a row group, each with the index of its key. A row is found only if its
+decoded key values equal the key's. So a damaged index can only hide rows, and a seal detects that.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from sleeper.lookup.values import (
 )
 
 ROUND_BYTES = 8 << 20
-"""Compressed bytes that are fetched and decoded in one round. It bounds memory; larger gains
-nothing."""
+"""Compressed bytes that are fetched and decoded in one round. It bounds memory; a larger value is
+not faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def _find_one(
     columns: WantedColumns,
     read: ReadRanges,
 ) -> Found | None:
-    """Find one key by bisection: of the pages by their bounds, then of the values in them."""
+    """Find one key by bisection: first of pages by their bounds, then of values in them."""
     start, end = 0, index.footer.row_counts[group]
     for number, column in enumerate(columns.keys):
         locations = index.locations(group, column.leaf)
@@ -118,7 +117,7 @@ def _find_one(
 def _may_hold(
     index: ParquetIndex, group: int, keys: LookupKeys, key_leaves: tuple[int, ...], read: ReadRanges
 ) -> bool:
-    """Ask the filters of a row group whether it may hold the one key that is looked for."""
+    """Return whether a row group may contain the one key, by its Bloom filters."""
     index.load_filters((group,), key_leaves, read)
     filters = index.filters(group, key_leaves)
     return not filters or all(
@@ -157,8 +156,8 @@ def _all_but_ends(
 ) -> tuple[int, int] | None:
     """Find a key that fills whole pages by reading only the first page and the last.
 
-    If the key ends the one and starts the other, the pages between hold nothing else. None if it
-    is not so.
+    If the key ends the first and starts the last, all pages between contain only this key. None if
+    that is not the case.
     """
     first_rows = index.locations(whole.group, whole.column.leaf).first_rows
     first, last = int(whole.cover.pages[0]), int(whole.cover.pages[-1])
@@ -183,7 +182,7 @@ def _find_many(
     wanted: WantedColumns,
     read: ReadRanges,
 ) -> list[Found]:
-    """Find all keys, column by column: read what may hold some of them, and keep what does."""
+    """Find all keys, column by column: read pages that may contain some, and keep matches."""
     index.load_filters(groups, wanted.key_leaves, read)
     possible = {group: _possible(index, group, keys, wanted) for group in groups}
     columns = wanted.keys
@@ -216,7 +215,7 @@ def _find_many(
 def _possible(
     index: ParquetIndex, group: int, keys: LookupKeys, wanted: WantedColumns
 ) -> PossibleKeys:
-    """Return the keys that a row group may hold, by its bounds and its filters."""
+    """Return the keys that a row group may contain, by its bounds and its filters."""
     leaf = wanted.key_leaves[0]
     bounds = index.group_bounds(leaf)
     first = keys.distinct_bounds[0].searchsorted(bounds.minimums[group], "left")
@@ -225,7 +224,7 @@ def _possible(
 
 
 def _selected(part: Found, cover: Cover, matches: Matches, places: Ints) -> Found:
-    """Keep the matches that lie in the rows of a part; turn positions into rows.
+    """Keep the matches inside the rows of a part; convert positions to rows.
 
     `places` has the place of each key that was looked for.
     """
@@ -303,7 +302,7 @@ def read_rows(
     for part, columns_read in _read_values(index, found, columns, read):
         arrays = [values.rows(cover.starts, cover.ends) for cover, values in columns_read]
         if not index.has_checksums:
-            # No checksum vouches for text being UTF-8, or for offsets ascending.
+            # A checksum does not guarantee that text is UTF-8, or that offsets ascend.
             for array in arrays:
                 array.validate(full=True)
         yield part, arrays
@@ -312,7 +311,7 @@ def read_rows(
 def _read_values(
     index: ParquetIndex, found: Sequence[Found], columns: Sequence[BoundColumn], read: ReadRanges
 ) -> Iterator[tuple[Found, list[tuple[Cover, Values]]]]:
-    """Read the pages that hold rows; yield each part with one cover and its values a column."""
+    """Read the pages of rows; yield each part with one cover and its values for each column."""
     parts: list[Found] = []
     requests: list[PageRequest] = []
     size = 0
@@ -341,7 +340,7 @@ def _read_round(
 def _cut_by_size(
     index: ParquetIndex, found: Found, columns: Sequence[BoundColumn]
 ) -> Iterator[Found]:
-    """Cut rows so that the pages of each part are about `ROUND_BYTES` or less."""
+    """Divide rows so that the pages of each part have about `ROUND_BYTES` or less."""
     if len(found.starts) == 0:
         return
     leaves = [leaf for column in columns for leaf in column.column.leaves]

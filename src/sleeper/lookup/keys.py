@@ -1,4 +1,4 @@
-"""The keys of one look-up, in the forms that bounds and values are compared with."""
+"""The keys of one look-up, in the forms that are compared with bounds and values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class LookupKeys:
     """Distinct keys in ascending order, one column per row key field, no nulls.
 
     Attributes:
-        batch: The keys as they were given.
-        count: How many there are.
+        batch: The given keys.
+        count: The number of keys.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -30,7 +30,7 @@ class LookupKeys:
 
     @property
     def column_count(self) -> int:
-        """How many row key fields a key has."""
+        """The number of row key fields of a key."""
         return len(self._columns)
 
     @cached_property
@@ -45,7 +45,7 @@ class LookupKeys:
 
     @cached_property
     def first_filter_keys(self) -> tuple[FilterKey, ...]:
-        """The first key's values, as filters are asked for them."""
+        """The first key's values, in the form of filters."""
         widths = (4 if pa.types.is_int32(column.type) else 8 for column in self._columns)
         return tuple(map(filter_key, self.first, widths))
 
@@ -125,7 +125,7 @@ class LookupKeys:
 
 
 class PossibleKeys:
-    """The keys that one row group may hold.
+    """The keys that one row group may contain.
 
     Attributes:
         rows: Places of the keys, ascending.
@@ -134,7 +134,7 @@ class PossibleKeys:
 
     Args:
         keys: All keys of the look-up.
-        first, end: Places of the distinct first values that lie between the row group's bounds.
+        first, end: Places of the distinct first values between the row group's bounds.
         filters: The row group's filters, one a key column; each may rule a key out.
     """
 

@@ -1,4 +1,4 @@
-"""Which pages hold which rows: pure arithmetic on sorted row ranges.
+"""Computes which pages contain which rows: pure arithmetic on sorted row ranges.
 
 A set of rows is two arrays, `starts` and `ends`: ascending, disjoint, half-open ranges.
 """
@@ -15,12 +15,12 @@ from sleeper.lookup.values import Ints, positions
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """The pages that hold some rows, and where these rows are when the pages are put together.
+    """The pages that contain some rows, and the positions of these rows in the concatenated pages.
 
     Attributes:
         pages: Numbers of the pages, ascending.
         row_count: Rows in these pages.
-        starts, ends: The rows, as positions in the pages put together.
+        starts, ends: The rows, as positions in the concatenated pages.
     """
 
     pages: Ints
@@ -30,7 +30,7 @@ class Cover:
 
 
 def cover_rows(first_rows: Ints, starts: Ints, ends: Ints) -> Cover:
-    """Choose the pages that hold the rows.
+    """Choose the pages that contain the rows.
 
     Args:
         first_rows: First row of each page, and the row count at the end.
@@ -48,7 +48,7 @@ def cover_rows(first_rows: Ints, starts: Ints, ends: Ints) -> Cover:
 
 
 def cover_span(first_rows: Ints, start: int, end: int) -> Cover:
-    """Choose the pages that hold the rows [start, end): `cover_rows` for one range, made quick."""
+    """Choose the pages that contain the rows [start, end): a faster `cover_rows` for one range."""
     page = int(first_rows.searchsorted(start, "right")) - 1
     page_end = int(first_rows.searchsorted(end, "left"))
     base = int(first_rows[page])
@@ -70,21 +70,21 @@ def covered(low: Ints, high: Ints, count: int) -> Ints:
 
 
 def pages_of_keys(bounds: PageBounds, keys: Bounds) -> tuple[Ints, Ints]:
-    """Return for each key the pages [low, high) of a sorted column that may hold it."""
+    """Return for each key the pages [low, high) of a sorted column that may contain it."""
     low = bounds.maximums.searchsorted(keys, "left")
     high = bounds.minimums.searchsorted(keys, "right")
     return low, high
 
 
 def pages_with_any(bounds: PageBounds, keys: Bounds) -> Ints:
-    """Return the pages of any column whose bounds have some of the ascending keys between them."""
+    """Return the pages of any column that may contain some of the ascending keys."""
     low = keys.searchsorted(bounds.minimums, "left")
     high = keys.searchsorted(bounds.maximums, "right")
     return np.flatnonzero(high > low)
 
 
 def clip(starts: Ints, ends: Ints, first_rows: Ints, pages: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the parts of the ranges that lie in `pages`, and for each the number of its range."""
+    """Return the parts of the ranges that are in `pages`, and for each the number of its range."""
     page_starts, page_ends = first_rows[pages], first_rows[pages + 1]
     low = page_ends.searchsorted(starts, "right")
     high = page_starts.searchsorted(ends, "left")
@@ -99,7 +99,7 @@ def clip(starts: Ints, ends: Ints, first_rows: Ints, pages: Ints) -> tuple[Ints,
 
 
 def as_ranges(rows: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
-    """Join ascending rows that follow one another and have one code into ranges with their code."""
+    """Join consecutive rows with the same code into ranges with their code."""
     if len(rows) == 0:
         return rows, rows, codes
     breaks = np.flatnonzero((rows[1:] != rows[:-1] + 1) | (codes[1:] != codes[:-1])) + 1

@@ -1,9 +1,9 @@
-"""What the reader knows about one data file: its footer, and its page indexes and Bloom filters as
-they are needed.
+"""The metadata of one data file: its footer, and its page indexes and Bloom filters as they are
+needed.
 
-Opening a file reads its last bytes once. Page indexes are parsed per row group and column on first
-use; a column index only for key columns. If the file carries a seal, each part is checked against
-it first. Filters are used only if they are sealed, and read when a key is first looked for in their
+Opening a file reads its last bytes once. Page indexes are parsed for each row group and column at
+first use; a column index only for key columns. If the file has a seal, each part is checked against
+it first. Filters are used only if they are sealed, and read when a key is first looked up in their
 row group.
 """
 
@@ -38,22 +38,22 @@ from sleeper.lookup.table_columns import (
 )
 
 CHECKED_BYTES = 4 << 20
-"""Page indexes are checked against the seal in reads of about so many bytes."""
+"""Bytes of one read when page indexes are checked against the seal."""
 
 READY_MAX = 10_000
-"""Sets of columns that are remembered as loaded. Forgetting them costs a few microseconds."""
+"""Number of sets of columns that are cached as loaded. Dropping one costs a few microseconds."""
 
 _BYTE_ARRAY = 6
 
 
 class ParquetIndex:
-    """The footer, page indexes and filters of one file. Grows as it is asked; safe for threads.
+    """The footer, page indexes and filters of one file. Grows while it is used; safe for threads.
 
     Attributes:
         filename: The file's key.
         footer: Its footer.
-        has_checksums: Whether every page read so far had a checksum. Where one had none, what is
-            decoded must be validated before it goes out.
+        has_checksums: Whether every page read so far had a checksum. If one had none, decoded
+            values must be validated before they are returned.
     """
 
     def __init__(self, filename: str, end: FileEnd) -> None:
@@ -82,11 +82,11 @@ class ParquetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """About what this index takes in memory."""
+        """The approximate size of this index in memory."""
         return self._size_bytes
 
     def wanted(self, schema: pa.Schema, key_count: int, names: tuple[str, ...]) -> WantedColumns:
-        """Return the columns that a look-up needs, as they lie in this file.
+        """Return the columns of this file that a look-up needs.
 
         Raises:
             ValueError: a column is missing or has a type that does not fit the table's schema.
@@ -99,7 +99,7 @@ class ParquetIndex:
         return wanted
 
     def columns(self, schema: pa.Schema) -> dict[str, BoundColumn]:
-        """Return the columns of a table's schema, as they lie in this file.
+        """Return the columns of this file for a table's schema.
 
         Raises:
             ValueError: a column is missing or has a type that does not fit the table's schema.
@@ -114,11 +114,11 @@ class ParquetIndex:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the file carries a seal: whether our writer made it."""
+        """Whether the file has a seal, that is, our writer made it."""
         return self._seal is not None
 
     def chunk(self, group: int, leaf: int) -> ColumnChunk:
-        """Return what the footer says of one leaf in one row group."""
+        """Return the footer's column chunk of one leaf in one row group."""
         return self.footer.chunks[group][leaf]
 
     def group_bounds(self, leaf: int) -> PageBounds:
@@ -137,23 +137,23 @@ class ParquetIndex:
         return known
 
     def locations(self, group: int, leaf: int) -> PageLocations:
-        """Return where a column's pages are. `load` must have been called for it."""
+        """Return the places of a column's pages. `load` must have been called for it."""
         return self._locations[group, leaf]
 
     def bounds(self, group: int, leaf: int) -> PageBounds:
-        """Return between which values a key column's pages lie. `load` must have been called."""
+        """Return the bounds of a key column's pages. `load` must have been called."""
         return self._bounds[group, leaf]
 
     def filters(self, group: int, leaves: tuple[int, ...]) -> tuple[BloomFilter | None, ...]:
-        """Return the filters of key columns, None where there is none that can be relied on; () if
-        there is none at all. `load_filters` must have been called.
+        """Return the filters of key columns, None for a column without a sealed filter; () if there
+        is none at all. `load_filters` must have been called.
         """
         return self._filters[group, leaves]
 
     def load_filters(
         self, groups: Iterable[int], leaves: tuple[int, ...], read: ReadRanges
     ) -> None:
-        """Make the filters of key columns ready for use; all that are missing are read in one call.
+        """Load the filters of key columns; all missing ones are read in one call.
 
         Raises:
             ValueError: a filter is damaged.
@@ -181,13 +181,13 @@ class ParquetIndex:
         return read_filter(data)
 
     def note_checksums(self, pages: Sequence[Page]) -> None:
-        """Remember whether pages that were read had checksums."""
+        """Record whether pages that were read had checksums."""
         if self.has_checksums and not all(page.has_checksum for page in pages):
             self.has_checksums = False
 
     def value_counts(self, group: int, leaf: int) -> Ints | None:
-        """Return how many values each page of a repeated column holds; None if the file does not
-        say.
+        """Return the number of values of each page of a repeated column; None if the file does not
+        record it.
         """
         return self._value_counts.get((group, leaf))
 
@@ -210,8 +210,7 @@ class ParquetIndex:
         key_leaves: tuple[int, ...],
         read: ReadRanges,
     ) -> None:
-        """Make page locations of `leaves`, and bounds of `key_leaves` (some of them), ready for
-        use.
+        """Load page locations of `leaves`, and bounds of `key_leaves` (some of them).
 
         Raises:
             ValueError: an index is damaged.
@@ -246,7 +245,7 @@ class ParquetIndex:
     def _blobs(
         self, places: Sequence[tuple[int, int] | None], read: ReadRanges
     ) -> list[bytes | None]:
-        """Return the bytes of each place, from memory where they are held."""
+        """Return the bytes of each place, from memory if they are held there."""
         blobs: list[bytes | None] = []
         unread = []
         for number, place in enumerate(places):
@@ -328,9 +327,10 @@ class ParquetIndex:
         self._size_bytes += bounds.size_bytes
 
     def _bounds_are_ordered(self, leaf: int) -> bool:
-        """Old files compare bytes as signed and do not say so: their bounds are worth nothing.
+        """Return whether the bounds of a leaf can be used.
 
-        Neither are bounds of values that are stored in another unit than the table's.
+        They cannot in old files, which compare bytes as signed, and for values that are stored in
+        another unit than the table's.
         """
         if leaf in self._converted_leaves:
             return False
@@ -340,7 +340,7 @@ class ParquetIndex:
         """Check every page index against the file's seal, once; a file without one passes.
 
         Raises:
-            ValueError: an index does not hold the bytes that were written.
+            ValueError: an index differs from the bytes that were written.
         """
         if self._seal is None or self._indexes_checked:
             return
@@ -375,13 +375,13 @@ def open_file(filename: str, file_size: int, read: ReadRanges) -> ParquetIndex:
     """Read and check a file's footer, its seal, and its page indexes if they are small.
 
     Raises:
-        ValueError: the file is no Parquet file, or is damaged.
+        ValueError: the file is not a Parquet file, or is damaged.
     """
     return ParquetIndex(filename, read_file_end(file_size, read))
 
 
 def _check_tiles(locations: PageLocations, chunk: ColumnChunk) -> None:
-    """Pages must follow one another without gap from the first data page to the chunk's end."""
+    """Check that pages are adjacent from the first data page to the end of the chunk."""
     ends = locations.offsets + locations.sizes
     if (
         locations.offsets[0] < chunk.first_data_page

@@ -1,4 +1,4 @@
-"""Looking up exact keys in data files, reading only the pages that hold them.
+"""Looks up exact keys in data files; reads only pages that can contain them.
 
 See docs/lookup.md for how the parts of this folder work together.
 """
@@ -28,13 +28,13 @@ from sleeper.ports.objects import Objects
 T = TypeVar("T")
 
 MANY_KEYS = 256
-"""From so many keys on, files are looked at in parallel: decoding takes longer than handing
-over."""
+"""From this number of keys on, files are read in parallel: decoding takes longer than starting
+threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one call asks of every file."""
+    """The arguments of one call, for every file."""
 
     keys: LookupKeys
     schema: pa.Schema
@@ -46,18 +46,17 @@ class _Call:
 class LookupReader:
     """Finds rows by exact key in sorted Parquet files. Safe for threads.
 
-    Files never change once written, so what is known about them is kept: footers, page indexes and
-    Bloom filters, up to `cache_bytes`. Beside them a call holds, for each file it is looking at,
-    about 8 MiB of compressed pages, what they decode to, and the rows found.
+    Files never change, so their footers, page indexes and Bloom filters are cached, up to
+    `cache_bytes`. In addition a call needs, for each file that it reads, memory for about 8 MiB of
+    compressed pages, their decoded values, and the found rows.
 
     Args:
-        files: Where the files are.
+        files: The folder of the files.
         cache_bytes: Bound for footers, page indexes and Bloom filters together.
-        concurrent_files: Files that one call looks at side by side. Leave it at 1 where a read
-            takes microseconds; for an object store, take about as many as files are looked up at
-            once.
+        concurrent_files: Number of files that one call reads in parallel. Leave it at 1 if a read
+            takes microseconds; for an object store use about the number of files of a look-up.
         ordered_by: The table's schema and its key fields. A file without our seal is read once to
-            see that its rows are in this order, which ours have. None to trust every file.
+            check that its rows have this order. None to trust every file.
     """
 
     def __init__(
@@ -72,22 +71,22 @@ class LookupReader:
         self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
         self._concurrent_files = concurrent_files
-        self._sizes: dict[str, int] = {}  # of files that are not yet open
+        self._sizes: dict[str, int] = {}  # of files that are not open yet
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
             None
         )
 
     @property
     def cached_bytes(self) -> int:
-        """What footers, indexes and filters take in memory now, by their own account."""
+        """The approximate size of cached footers, indexes and filters in memory."""
         return self._cache.size_bytes
 
     def unopened(self, filenames: Sequence[str]) -> list[str]:
-        """Return the files of which nothing is in memory: opening them takes their size."""
+        """Return the files that are not cached: opening them needs their size."""
         return [name for name in filenames if self._cache.get(name) is None]
 
     def note_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Remember how long files are, in bytes, so that storage is not asked for it."""
+        """Store sizes of files, in bytes, which saves requests for them."""
         self._sizes.update(sizes)
 
     def look_up(
@@ -97,7 +96,7 @@ class LookupReader:
         schema: pa.Schema,
         columns: Sequence[str] | None = None,
     ) -> list[pa.Table]:
-        """Return the rows that have one of the keys, one table a file.
+        """Return the rows that have one of the keys, as one table for each file.
 
         Args:
             filenames: The files, each sorted by row keys.
@@ -127,10 +126,10 @@ class LookupReader:
             return list(pool.map(partial(self._in_file, call), filenames))
 
     def check(self, filenames: Iterable[str]) -> None:
-        """Check that footer and page indexes of files are as they were written.
+        """Check footers and page indexes of files against their seals.
 
-        A reader that trusts them blindly may follow a damaged one to wrong rows, or ask for all
-        memory. Each file is checked once while it is cached: one read of its end.
+        Readers that do not check them could return wrong rows because of a damaged index, or
+        allocate too much memory. Each file is checked once while it is cached: one read of its end.
 
         Raises:
             DataDamaged: a file is missing, or its footer or an index is damaged.
@@ -142,7 +141,7 @@ class LookupReader:
     def inspect(
         self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T], *, anew: bool = False
     ) -> T:
-        """Return what `look` makes of a file's index, which it may let grow.
+        """Call `look` with a file's index, which may grow, and return its result.
 
         Args:
             filename: The file.
@@ -170,14 +169,14 @@ class LookupReader:
     def _result_of(
         self, schema: pa.Schema, columns: Sequence[str] | None
     ) -> tuple[pa.Schema, pa.Table]:
-        """Return the schema of the result, and a table without rows: most files' answer."""
+        """Return the schema of the result, and a table without rows, which most files return."""
         wanted = None if columns is None else tuple(columns)
         last = self._last_result
         if last is not None and last[1] == wanted and last[0].equals(schema, check_metadata=True):
             return last[2], last[3]
         fields = [schema.field(name) for name in (schema.names if wanted is None else wanted)]
         result = pa.schema(fields)
-        # Made of nulls: empty_table() would import pandas.
+        # Made of null arrays: empty_table() would import pandas.
         nothing = pa.Table.from_arrays([pa.nulls(0, f.type) for f in fields], schema=result)
         self._last_result = (schema, wanted, result, nothing)
         return result, nothing
@@ -187,7 +186,7 @@ class LookupReader:
         return self._guarded(partial(self._look_up_file, call), filename)
 
     def _guarded(self, read_file: Callable[[str], T], filename: str) -> T:
-        """Read one file; turn whatever damaged bytes lead to into an error that names it."""
+        """Read one file; translate errors of damaged bytes to an error that names the file."""
         try:
             return read_file(filename)
         except ObjectNotFound as error:
@@ -241,7 +240,7 @@ def _table(
     wanted: WantedColumns,
     read: ReadRanges,
 ) -> pa.Table:
-    """Read the value columns of the rows; key columns are the keys themselves."""
+    """Read the value columns of the rows; key columns are taken from the keys."""
     if wanted.values:
         parts = read_rows(index, found, wanted.values, read)
     else:

@@ -1,4 +1,4 @@
-"""How a table's columns lie in a data file, and whether the two agree on types."""
+"""Finds a table's columns in a data file, and checks that their types agree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNSIGNED = frozenset((11, 12, 13, 14))
 
 
 class DecodePath(Enum):
-    """How PLAIN pages of a column become Arrow values."""
+    """How PLAIN pages of a column are converted to Arrow values."""
 
     FIXED_WIDTH = "their bytes are the values"
     BYTE_ARRAYS = "each value behind its length"
@@ -61,7 +61,7 @@ class WantedColumns:
 def want_columns(
     bound: dict[str, BoundColumn], key_names: Sequence[str], names: Sequence[str]
 ) -> WantedColumns:
-    """Choose columns by name; those that are keys are not read again as values."""
+    """Choose columns by name; row keys are not read again as values."""
     keys = tuple(bound[name] for name in key_names)
     values = tuple(bound[name] for name in names if name not in key_names)
     leaves = tuple(leaf for each in (*keys, *values) for leaf in each.column.leaves)
@@ -72,7 +72,7 @@ def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
     """Find each field of `schema` in a file.
 
     Raises:
-        ValueError: a field is missing, or its type there is another one.
+        ValueError: a field is missing, or has another type in the file.
     """
     bound = {}
     for field in schema:
@@ -86,7 +86,7 @@ def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
 
 
 def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:
-    """Say how to decode a flat column; raise ValueError if the file has another type."""
+    """Return how to decode a flat column; raise ValueError if the file has another type."""
     physical, types = leaf.physical_type, pa.types
     if types.is_string(wanted) or types.is_binary(wanted):
         return _fits(DecodePath.BYTE_ARRAYS, leaf, wanted, when=physical == _BYTE_ARRAY)
@@ -130,7 +130,7 @@ def _signed(leaf: Leaf) -> bool:
 
 
 def _timestamp_unit(leaf: Leaf) -> str | None:
-    """Return the unit of a timestamp column, None if it is no timestamp or is contradictory."""
+    """Return the unit of a timestamp column; None if it is not a timestamp or is contradictory."""
     converted = _CONVERTED_UNITS.get(leaf.element.get(6, -1))
     logical = (leaf.element.get(10) or {}).get(8)
     if logical is None:
@@ -141,16 +141,16 @@ def _timestamp_unit(leaf: Leaf) -> str | None:
 
 
 def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Return what pyarrow decoded in the table's type; only names and annotations may differ.
+    """Convert a decoded array to the table's type; only names and annotations may differ.
 
     Raises:
-        ValueError: the file's type is another one.
+        ValueError: the file's type is different.
     """
     if array.type.equals(wanted):
         return array
     types = pa.types
     if types.is_list(wanted) and types.is_list(array.type):
-        # The values are rebuilt on the same offsets, since a cast would insist on equal field
+        # The values are rebuilt with the same offsets, because a cast requires equal field
         # names.
         values = as_type(array.values, wanted.value_type)
         return pa.Array.from_buffers(

@@ -1,9 +1,9 @@
 """Decoded values of a few pages of one column, and how to find and take rows of them.
 
-PLAIN pages stay as the bytes they are: fixed-width values are a numpy view, byte arrays are looked
-at in place (`byte_arrays`). Where rows are null, such values hold the others, and flags say whose
-they are. Everything else is an Arrow array that pyarrow decoded. All take rows by position, and
-find a key by bisection.
+PLAIN pages are not decoded: fixed-width values are a numpy view, byte arrays are read in place
+(`byte_arrays`). If rows are null, they have the values of other rows, and flags mark these.
+Everything else is an Arrow array that pyarrow decoded. All forms return rows by position, and find
+a key by bisection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sleeper.lookup.parquet.levels import Flags
 
 Ints = npt.NDArray[np.int64]
 Key = int | bytes
-"""A key value as it is compared: days, ticks and integers as int, strings as their UTF-8 bytes."""
+"""A key value in comparable form: days, ticks and integers as int, strings as UTF-8 bytes."""
 
 _FIXED: dict[int, np.dtype[Any]] = {
     1: np.dtype("<i4"),
@@ -35,7 +35,7 @@ class Values(Protocol):
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of values."""
         ...
 
     def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
@@ -46,7 +46,7 @@ class Values(Protocol):
         """Find the first values of keys at places `first` to `end`, if all values ascend.
 
         Returns:
-            None where there is no quick way: then the values have to be matched as Arrow values.
+            None if there is no fast way: then values must be matched as Arrow values.
         """
         ...
 
@@ -57,7 +57,7 @@ class Values(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Where keys were found: `places[i]` is the place of the key at positions [starts, ends)[i]."""
+    """Positions of found keys: key `places[i]` is at positions [starts[i], ends[i])."""
 
     starts: Ints
     ends: Ints
@@ -65,7 +65,7 @@ class Matches:
 
 
 class FirstValues(Protocol):
-    """The distinct first values of many keys, ascending, as numpy can look for them."""
+    """The distinct first values of many keys, ascending, in numpy's form."""
 
     @property
     def distinct_bounds(self) -> Sequence[npt.NDArray[Any]]:
@@ -127,8 +127,8 @@ class OptionalValues:
     """PLAIN values of pages in which some rows are null.
 
     Args:
-        values: Those of the rows that are not null.
-        present: Which rows these are.
+        values: The values of rows that are not null.
+        present: Flags of these rows.
     """
 
     __slots__ = ("_present", "_values", "count")
@@ -151,7 +151,7 @@ class OptionalValues:
         return low - before + start, high - before + start
 
     def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
-        """As `Values.find_many`: left to Arrow, for whom a null is not equal to any key."""
+        """As `Values.find_many`: left to Arrow, in which a null equals no key."""
         return None
 
     def rows(self, starts: Ints, ends: Ints) -> pa.Array:
@@ -174,7 +174,7 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
 
     Args:
         dense: Values of 4 or 8 bytes, strings or binary, without nulls.
-        present: As many trues as there are values.
+        present: Flags with as many true values as `dense` has values.
     """
     count = len(present)
     if len(dense) == 0:
@@ -185,7 +185,7 @@ def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
         bounds = np.frombuffer(offsets, np.int32)[dense.offset :]
         spread = np.empty(count + 1, np.int32)
         spread[0] = bounds[0]
-        # A null starts and ends where the value before it ends.
+        # A null starts and ends at the end of the previous value.
         spread[1:] = bounds[np.cumsum(present)]
         buffers = [validity, pa.py_buffer(spread), data]
     else:

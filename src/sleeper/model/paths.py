@@ -5,6 +5,7 @@
     <table id>/statestore/transactions/ · snapshots/            the table's state
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
+    services/paused                                             exists while services are paused
 
 References name a data file by its path inside the table's folder, so an instance can be moved.
 """
@@ -24,6 +25,7 @@ _COMMIT_REQUEST = re.compile(r"statestore/commit_requests/[0-9A-Za-z-]+\.json")
 
 INSTANCE_PROPERTIES = "instance.properties"
 JOBS = "services/jobs.sqlite"
+PAUSED = "services/paused"
 
 
 def data_file(partition_id: str, name: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
@@ -59,3 +60,11 @@ def checked_table_name(name: str) -> str:
             "characters, and no space at either end"
         )
     return name
+
+
+def no_such_table(name: str, names: Sequence[str]) -> str:
+    """Return what to say where no table has a name: similar names, or those that there are."""
+    near = get_close_matches(name, names, n=3)
+    if near:
+        return f"no table {name!r}; did you mean {' or '.join(map(repr, near))}?"
+    return f"no table {name!r}; the instance has {', '.join(names[:10]) or 'no tables yet'}"

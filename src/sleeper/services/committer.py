@@ -60,7 +60,7 @@ class Committer:
 
     def run(self) -> int:
         """Commit requests until it is stopped; return how many were answered."""
-        answered = 0
+        answered, idle_s = 0, 0.0
         while not self._stopped():
             try:
                 messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
@@ -69,7 +69,8 @@ class Committer:
                 _log.error("requests cannot be committed now: %s", failure)
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 continue
-            if not messages and self._settings.until_empty:
+            idle_s = 0.0 if messages else idle_s + self._settings.wait_s
+            if not messages and self._settings.is_enough(idle_s):
                 break
         return answered
 

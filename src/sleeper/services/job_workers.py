@@ -18,6 +18,7 @@ from sleeper.services.job_kinds.export import ExportReader
 from sleeper.services.job_kinds.ingest import IngestReader
 from sleeper.services.job_kinds.query import QueryReader
 from sleeper.services.job_reader import JobReader
+from sleeper.services.serving.pause_look import GO_ON_PAUSED, PauseLook
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
 
 _OpenReader = Callable[[Instance, QueueName], JobReader]
@@ -38,7 +39,7 @@ WORKER_KINDS: Final = (*_READERS, _COMMIT)
 
 def queues_of(kind: str) -> tuple[QueueName, ...]:
     """Return the queues whose messages a kind of worker takes."""
-    return _READERS[kind][1]
+    return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
 
 
 def with_handling(
@@ -101,6 +102,9 @@ def open_worker(
         task=task,
         settings=settings,
         stopped=stopped,
+        paused=(lambda: False)
+        if kind in GO_ON_PAUSED
+        else PauseLook(instance.pause_switch, instance.ticks_s),
         rest=rest,
         new_id=jobs.new_id,
     )

@@ -24,6 +24,7 @@ class OnlineTables:
         instance: Their instance.
         workers: Number of compaction jobs that run in parallel.
         stopped: Returns whether to stop; called after each compaction job.
+        paused: Returns whether the instance is paused: then no table is to be maintained.
         note_change: Called for each table that changed since the round before.
     """
 
@@ -33,17 +34,21 @@ class OnlineTables:
         *,
         workers: int,
         stopped: Callable[[], bool],
+        paused: Callable[[], bool],
         note_change: Callable[[], None],
     ) -> None:
         self._instance = instance
         self._workers = workers
         self._stopped = stopped
+        self._paused = paused
         self._note_change = note_change
         self._handles: dict[str, Table] = {}
         self._numbers: dict[str, int] = {}
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
+        if self._paused():
+            return
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
         for table_id, record in records.items():

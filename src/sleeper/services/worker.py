@@ -82,6 +82,7 @@ class Worker:
         task: The event of this worker's start: its id, machine and process.
         settings: How messages are taken.
         stopped: Asked before each message, and while a job is at work.
+        paused: Asked before each message; while it is true, none is taken.
         rest: Waits for so many seconds, or until the worker is stopped.
         new_id: Makes the ids of runs.
     """
@@ -94,6 +95,7 @@ class Worker:
         task: TaskEvent,
         settings: WorkerSettings,
         stopped: Callable[[], bool],
+        paused: Callable[[], bool],
         rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
@@ -102,6 +104,7 @@ class Worker:
         self._task = task
         self._settings = settings
         self._stopped = stopped
+        self._paused = paused
         self._rest = rest
         self._new_id = new_id
         self._totals = replace(task, is_finished=True)
@@ -125,6 +128,9 @@ class Worker:
 
     def _run_next(self) -> bool:
         """Take a message from any queue and handle it; False where there was none."""
+        if self._paused():
+            self._rest(self._settings.wait_s)
+            return False
         wait_s = self._settings.wait_s if len(self._queues) == 1 else 0.0
         for source in self._queues:
             if self._stopped():

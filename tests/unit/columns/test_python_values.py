@@ -25,6 +25,7 @@ from sleeper.errors import InputSchemaMismatch, QueryInvalid
 from sleeper.lookup.key_batch import key_batch, key_rows
 from sleeper.model.queries import exact_key
 from sleeper.model.schema import KEY_TYPES, DecimalType, Field, ListType, MapType, Primitive, Schema
+from tests.soak import tries
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -115,7 +116,8 @@ def by_ingest(schema: Schema, value: object) -> object:
     return table["k"][0].as_py()
 
 
-@settings(max_examples=400)
+@pytest.mark.soak
+@settings(max_examples=tries(400, soak=20_000))
 @given(st.sampled_from(KEY_TYPES), anything)
 @example(Primitive.LONG, 1.5)
 @example(Primitive.DATE, datetime(2020, 1, 1, 5))

@@ -126,9 +126,9 @@ class TestFromArrow:
             (pa.uint64(), "int64"),
             (pa.time64("us"), "int64"),
             (pa.duration("s"), "int64"),
-            (pa.struct([("x", pa.int32())]), "column of its own"),
-            (pa.null(), "nothing but nulls"),
-            (pa.list_(pa.list_(pa.int32())), "plain values only"),
+            (pa.struct([("x", pa.int32())]), "column of each of its fields"),
+            (pa.null(), "only nulls"),
+            (pa.list_(pa.list_(pa.int32())), "primitive elements"),
             (pa.decimal256(50, 2), "cast it"),
         ],
         ids=str,
@@ -312,7 +312,7 @@ class TestCasts:
     )
     def test_are_refused_between_types_that_mean_different_things(self, given, kind):
         """A number is no text, a date no instant: nothing is parsed or guessed."""
-        with pytest.raises(InputSchemaMismatch, match="the table wants"):
+        with pytest.raises(InputSchemaMismatch, match="the table needs"):
             one_value(given, kind)
 
     def test_never_take_a_wall_clock_for_an_instant(self):
@@ -320,9 +320,9 @@ class TestCasts:
         wall = pa.array([datetime(2020, 1, 1)], pa.timestamp("us"))
         instant = pa.array([datetime(2020, 1, 1, tzinfo=UTC)])
 
-        with pytest.raises(InputSchemaMismatch, match="Give it its time zone"):
+        with pytest.raises(InputSchemaMismatch, match="Add it first"):
             one_value(wall, Primitive.TIMESTAMP)
-        with pytest.raises(InputSchemaMismatch, match="Take its time zone away"):
+        with pytest.raises(InputSchemaMismatch, match="Remove its time zone first"):
             one_value(instant, Primitive.TIMESTAMP_NTZ)
 
     def test_refuse_text_that_is_not_utf_8(self):

@@ -19,6 +19,7 @@ from sleeper.engine.scan.merge import merge_plan, node_names
 from sleeper.engine.scan.session import FileMissing, Session
 from sleeper.errors import QueryInvalid
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+from tests.soak import tries
 
 NUMBERS = Schema(
     row_keys=(Field("id", Primitive.STRING),),
@@ -189,7 +190,8 @@ class TestMerging:
         assert found == [(n, key) for key, _, n in sorted(rows)]
         assert [path for path in between.rglob("*") if path.is_file()] == []
 
-    @settings(max_examples=25)
+    @pytest.mark.soak
+    @settings(max_examples=tries(25, soak=500))
     @given(
         files=st.lists(
             st.lists(

@@ -118,5 +118,5 @@ def test_a_folder_with_something_in_it_is_left_alone(export, tmp_path):
     done = export()
 
     assert done.exit_code == 1
-    assert "is there already: name a folder for the export" in done.stderr
+    assert "is there already: name a folder that does not exist yet" in done.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.parquet"]

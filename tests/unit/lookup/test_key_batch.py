@@ -82,7 +82,7 @@ class TestManyKeys:
             (one_field(Primitive.STRING), "abc", "did you mean key"),
             (one_field(Primitive.LONG), 7, "sequence of row keys"),
             (PAIR, ["a"], "whole row keys"),
-            (PAIR, [("a", 1), ("a",)], "ask for a prefix by key="),
+            (PAIR, [("a", 1), ("a",)], "query a prefix by key="),
         ],
     )
     def test_refuses_what_is_no_key(self, schema, keys, says):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
+from tests.soak import tries
 
 TEXTS = ("", "a", "a\0", "a\0\0", "b", "é", "￿", "\U0001f600", "k" * 300, "zz", "z\x7f")
 EPOCH = dt.datetime(2024, 1, 1)
@@ -269,12 +270,15 @@ class TestKeys:
         assert found.num_rows == 0
         assert found.schema == table.schema
 
+    @pytest.mark.soak
     @given(
         st.lists(st.binary(max_size=5), min_size=1, max_size=60),
         st.lists(st.binary(max_size=5), max_size=9),
     )
     @settings(
-        max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=tries(60, soak=2_000),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     def test_any_bytes_are_found_exactly(self, folder, stored, others):
         """Trailing zero bytes, empty keys and bytes from 0x80 up are keys like any other."""

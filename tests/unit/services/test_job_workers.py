@@ -1,25 +1,15 @@
-"""How workers of each kind handle their messages."""
+"""Every queue has a kind of worker that takes its messages."""
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
 
-from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.services.job_workers import WORKER_KINDS, queues_of, with_handling
-from sleeper.services.worker import WorkerSettings
+from sleeper.model.jobs.messages import QueueName
+from sleeper.services.job_workers import WORKER_KINDS, queues_of
 
 
-@pytest.mark.parametrize("kind", [kind for kind in WORKER_KINDS if kind != "commit"])
-@pytest.mark.parametrize("visibility_s", ["900", "60"])
-def test_a_lease_is_renewed_before_it_ends(kind, visibility_s):
-    """Else the message of a long job is delivered again while the job runs."""
-    properties = InstanceProperties(
-        {"sleeper.ingest.queue.visibility.timeout.seconds": visibility_s}
-    )
+def test_each_queue_has_one_kind_of_worker():
+    """No message waits for ever, and none is taken by two kinds."""
+    taken = Counter(name for kind in WORKER_KINDS for name in queues_of(kind))
 
-    for name in queues_of(kind):
-        settings = with_handling(WorkerSettings(jobs_max=3), properties, name)
-
-        assert settings.keepalive_s < queue_settings(properties, name).visibility_s
-        assert settings.jobs_max == 3
+    assert taken == Counter(QueueName)

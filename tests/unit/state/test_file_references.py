@@ -14,6 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from sleeper.model.files import FileReference
 from sleeper.state.files.file_references import FileReferences, PartitionTotals
 from sleeper.state.files.file_rows import SCHEMA
+from tests.soak import tries
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -585,6 +586,8 @@ def totals_of(held: list[FileReference], partition_id: str) -> PartitionTotals:
     )
 
 
-TestAnyOrderOfChanges = AnyOrderOfChanges.TestCase
+TestAnyOrderOfChanges = pytest.mark.soak(AnyOrderOfChanges.TestCase)
 # Every answer is compared after every step, so a few hundred steps say a lot.
-TestAnyOrderOfChanges.settings = settings(max_examples=25, stateful_step_count=25)
+TestAnyOrderOfChanges.settings = settings(
+    max_examples=tries(25, soak=2_000), stateful_step_count=25
+)

@@ -161,7 +161,7 @@ BUGS = (
         module="model/jobs/queue_settings.py",
         right="keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),",
         wrong="keepalive_s=float(keepalive_s),",
-        tests=("tests/unit/services/test_job_workers.py",),
+        tests=("tests/unit/services/test_leases_of_workers.py",),
     ),
     Bug(
         name="first-reason-only",

@@ -1,1 +1,1 @@
-"""What users hand to a table, and how its columns are brought into line."""
+"""Reads input of a table, and converts its columns to the table's schema."""

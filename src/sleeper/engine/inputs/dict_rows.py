@@ -1,7 +1,7 @@
-"""Rows given as Python dicts, turned into Arrow a few thousand at a time.
+"""Converts rows given as Python dicts to Arrow, a few thousand at a time.
 
-pyarrow fills in what a dict lacks and ignores what it does not know. Rows are refused for either
-here, and for each value that `python_array` refuses.
+pyarrow fills missing fields with null and ignores unknown ones. Here rows are refused for both,
+and for each value that `python_array` refuses.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def batches_of_dicts(
     """Yield rows as batches of `arrow_schema`. A field whose value is None is null.
 
     Raises:
-        InputSchemaMismatch: a row has a field that the table has not, lacks a required one, or
-            has a value that does not fit its field. Rows are counted from 0.
+        InputSchemaMismatch: a row has a field that the table does not have, lacks a required one,
+            or has a value that does not fit its field. Rows are counted from 0.
     """
     remaining = iter(rows)
     done = 0
@@ -51,11 +51,11 @@ def _check_fields(
         pass
     for place, row in enumerate(chunk, done):
         if not isinstance(row, Mapping):
-            raise InputSchemaMismatch(f"row {place} of {origin} is no dict: {row!r}")
+            raise InputSchemaMismatch(f"row {place} of {origin} is not a dict: {row!r}")
         if unknown := [name for name in row if name not in known]:
             raise InputSchemaMismatch(
-                f"row {place} of {origin} has fields {unknown} that the table has not; it has "
-                f"{arrow_schema.names}"
+                f"row {place} of {origin} has fields {unknown} that the table does not have; "
+                f"it has {arrow_schema.names}"
             )
         if missing := [name for name in arrow_schema.names if name in required - row.keys()]:
             raise InputSchemaMismatch(f"row {place} of {origin} lacks required fields {missing}")
@@ -65,7 +65,7 @@ def field_array(values: Sequence[Any], field: pa.Field, origin: str, done: int) 
     """Return the values of one field as an array of its type; `done` rows came before them.
 
     Raises:
-        InputSchemaMismatch: a value does not fit; the message has its row, itself and the reason.
+        InputSchemaMismatch: a value does not fit; the message names row, value and reason.
     """
     try:
         return python_array(values, field.type)

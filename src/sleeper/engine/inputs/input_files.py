@@ -1,7 +1,7 @@
-"""Parquet files and folders of them, as input: found, checked by their footers, then read.
+"""Input from Parquet files and folders: finds them, checks their footers, then reads them.
 
-A path or URL is a file or a folder, never a prefix: `b/a` does not take `b/ab.parquet`. Of a
-file by URL up to 4 MiB a column are read ahead, of one on this machine 1 MiB.
+A path or URL is a file or a folder, never a prefix: `b/a` does not match `b/ab.parquet`. Up to 4
+MiB a column are read ahead from a file by URL, 1 MiB from a local file.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from sleeper.ports.input_store import InputStore
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20
-_READ_BYTES = 1 << 20  # read ahead in each column; without it whole column chunks are held
+_READ_BYTES = 1 << 20  # read ahead in each column; without it complete column chunks are in memory
 _REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
-_FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly waiting
+_FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly latency
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 AnyPath = str | bytes | os.PathLike[Any]
 
 
 def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tuple[str, ...]:
-    """Return the Parquet files that paths name, in the order given, folders sorted.
+    """Return the Parquet files of paths, in the given order; files of folders are sorted.
 
     Args:
         paths: Files and folders, of this machine or by URL.
-        remote: Finds those whose URL has another scheme than `file`.
+        remote: Finds files by URLs with a scheme other than `file`.
 
     Raises:
-        InputNotFound: a path names nothing, a folder has no `*.parquet` below it, a URL cannot
-            be read here, or a file is named twice, which would double its rows.
-        UrlInvalid: `remote` does not know such URLs.
+        InputNotFound: a path does not exist, a folder has no `*.parquet` below it, a URL cannot
+            be read here, or a file is given twice, which would double its rows.
+        UrlInvalid: `remote` does not support such URLs.
     """
     files: list[str] = []
     for path in map(_local_path, paths):
@@ -65,21 +65,21 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
 
 
 def shown(path: str) -> str:
-    """Return a path for a message, in quotes; bytes that are no UTF-8 are written as escapes."""
+    """Return a path for a message, in quotes; bytes that are not UTF-8 are escaped."""
     return repr(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of an input file: the least that a task of a cluster reads.
+    """A row group of an input file: the smallest unit that a task of a cluster reads.
 
     Attributes:
         path: The file, or its URL.
         index: Its place in the file.
         row_count: Rows in it.
         size_bytes: Bytes of the table's columns in it, before compression.
-        key_min: The least value of the first row key, as the file's statistics have it; None
-            if they have none.
+        key_min: The least value of the first row key, from the file's statistics; None if
+            there are none.
         key_max: The greatest.
     """
 
@@ -93,7 +93,7 @@ class RowGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Footer:
-    """What a file's footer tells."""
+    """The content of a file's footer."""
 
     schema: pa.Schema
     row_count: int
@@ -105,9 +105,9 @@ class InputFiles:
 
     Attributes:
         files: Their paths.
-        name: What to call them in messages.
+        name: Their name in messages.
         origin: The file that is being read.
-        schema: None: each file has its own, checked against the table's.
+        schema: None: each file has its own schema, which is checked against the table's.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class InputFiles:
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, only of columns that the table has."""
+        """Yield the rows, with only the columns that the table has."""
         if not self._checked:
             self.check(ignore_extra_columns=False)
         wanted = self._arrow_schema.names if columns is None else columns
@@ -172,27 +172,27 @@ def read_row_groups(
     *,
     remote: InputStore | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of some row groups of one file, of those `columns` that it has.
+    """Yield the rows of some row groups of one file, with those of `columns` that it has.
 
     Args:
         path: The file, or its URL.
         indexes: Places of row groups in the file.
-        columns: Names; they come in this order.
-        rows_max: Read the first so many rows only, and little more of the file.
-        remote: Opens the file where it is a URL.
+        columns: Names of columns, in this order.
+        rows_max: Maximum number of rows to read from the start; little more of the file is read.
+        remote: Opens the file if it is a URL.
 
     Raises:
-        InputNotFound: the file is gone.
-        InputUnreadable: the file turns out to be damaged; the message names it.
+        InputNotFound: the file no longer exists.
+        InputUnreadable: the file is damaged; the message names it.
     """
     return _rows_of(path, columns, rows_max, indexes, remote)
 
 
 def _local_path(path: AnyPath) -> str:
-    """Return the path of a `file://` URL; any other path or URL as it is."""
+    """Return the path of a `file://` URL; any other path or URL unchanged."""
     local = os.fsdecode(path)
     if not local:
-        raise BadRequest(f"{path!r} names no file: give the path or URL of a file or a folder")
+        raise BadRequest(f"{path!r} is not a file: give the path or URL of a file or a folder")
     if not _URL.match(local):
         return local
     url = urlsplit(local)
@@ -236,8 +236,8 @@ def _refuse_repeats(files: Sequence[str]) -> None:
         identity = path if _is_remote(path) else _identity(path)
         if identity in seen:
             raise InputNotFound(
-                f"{shown(path)} is named twice (as {shown(seen[identity])} too), which would "
-                "double its rows; name each file once"
+                f"{shown(path)} is given twice (also as {shown(seen[identity])}), which would "
+                "double its rows; give each file once"
             )
         seen[identity] = path
 
@@ -246,7 +246,7 @@ def _identity(path: str) -> tuple[int, int]:
     try:
         status = Path(path).stat()
     except FileNotFoundError:
-        raise InputNotFound(f"there is no file {shown(path)}: a link leads nowhere") from None
+        raise InputNotFound(f"{shown(path)} is a link to a file that does not exist") from None
     return status.st_dev, status.st_ino
 
 
@@ -357,7 +357,7 @@ def _is_utf8(path: str) -> bool:
 
 
 def _batch_rows(metadata: Any) -> int:
-    """How many rows may be read at once, by the size that they have on average."""
+    """Return how many rows may be read at once, by their mean size."""
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=1)
     return int(max(1, min(_BATCH_ROWS_MAX, _BATCH_BYTES_MAX // max(1, widest))))
@@ -365,7 +365,7 @@ def _batch_rows(metadata: Any) -> int:
 
 def _translate(error: Exception, path: str) -> NoReturn:
     if isinstance(error, FileNotFoundError):
-        raise InputNotFound(f"there is no file {shown(path)} any longer") from None
+        raise InputNotFound(f"file {shown(path)} no longer exists") from None
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise InputUnreadable(
         f"{shown(path)} cannot be read as Parquet: {reason}. Nothing was ingested; replace the "

@@ -1,10 +1,10 @@
 """A sample of the row keys of input files, for extending the partition tree before an import.
 
-Reading the first rows of every row group is cheap, and enough where rows come in no order. A row
-group whose first rows turn out to be in some order is read whole, and so are all that the
-statistics show to follow each other in key order: their first rows would tell of small keys only.
+Reading the first rows of every row group is cheap, and is enough if rows are unordered. A row group
+whose first rows are ordered is read completely, and so are all row groups that follow each other in
+key order by their statistics: their first rows would give a sample of small keys only.
 
-Memory: at most about 64 MiB of sampled keys four times over, and the batch that is being read.
+Memory: at most about four copies of 64 MiB of sampled keys, and the current batch.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from sleeper.model.schema import Schema
 from sleeper.ports.input_store import InputStore
 
 _TESTED_ROWS = 2048
-_CORRELATION_MAX = 0.1  # of 2,048 rows in no order it is above that once in 70,000 times
+_CORRELATION_MAX = 0.1  # for 2,048 unordered rows it is above that once in 70,000 cases
 _WIDE_OVERLAP = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """Row keys at equal distances from an input.
+    """A systematic sample of the row keys of an input.
 
     Attributes:
         rows: The row key columns, in the table's types, without nulls, in any order. Each row
             stands for `row_count / rows.num_rows` rows of the input.
-        row_count: Rows of the input that have a row key; estimated where not all were read.
+        row_count: Rows of the input that have a row key; estimated if not all were read.
     """
 
     rows: pa.Table
@@ -48,14 +48,15 @@ class KeySample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBudget:
-    """How much of the input may be read, and kept.
+    """How much of the input may be read, and kept in memory.
 
     Attributes:
-        mixed_rows: Of row groups whose rows are in no order. No larger input is sampled in
-            parts: up to so many rows, all are read.
-        ordered_rows: Of row groups whose rows are in some order.
-        reads: How many row groups in no order are looked into.
-        sample_bytes: How large a sample may be in memory; of long row keys fewer are taken.
+        mixed_rows: Maximum number of rows to read of unordered row groups. An input with at
+            most so many rows is read completely.
+        ordered_rows: Maximum number of rows to read of ordered row groups.
+        reads: Maximum number of unordered row groups to read from.
+        sample_bytes: Maximum size of the sample in memory; it has fewer row keys if they are
+            long.
     """
 
     mixed_rows: int = 4_000_000
@@ -75,20 +76,20 @@ def sample_files(
 ) -> KeySample:
     """Return about `rows_wanted` row keys of input files, or up to twice as many, or all.
 
-    The same files give the same sample. Of rows in no order, 800 for each leaf that is wanted
-    make leaves of about 0.9 to 1.1 times the mean.
+    The same files give the same sample. With 800 rows for each wanted leaf, from unordered rows,
+    leaves have about 0.9 to 1.1 times the mean number of rows.
 
     Args:
         source: The files.
-        schema: The table's.
-        arrow_schema: The table's, of all its columns.
-        rows_wanted: How many rows the sample should have; all are taken where there are fewer.
+        schema: The table's schema.
+        arrow_schema: The table's Arrow schema, with all columns.
+        rows_wanted: The wanted number of rows; all rows if there are fewer.
         remote: Opens files that are URLs.
-        budget: How much may be read for it.
+        budget: Limits of what is read.
 
     Raises:
         InputSchemaMismatch: row key columns of a file do not fit the table; it is named.
-        InputNotFound, InputUnreadable: a file is gone, or cannot be read.
+        InputNotFound, InputUnreadable: a file no longer exists, or cannot be read.
     """
     source.check(ignore_extra_columns=True)
     wanted = pa.schema([arrow_schema.field(name) for name in schema.row_key_names])
@@ -116,7 +117,7 @@ def sample_rows(
 ) -> KeySample:
     """Return about `rows_wanted` row keys of rows in memory, or up to twice as many, or all.
 
-    All rows are looked at: they are here, in whatever order. See `sample_files` for the rest.
+    All rows are used, in any order. For other arguments see `sample_files`.
 
     Args:
         source: The rows; they can be read more than once.
@@ -140,7 +141,7 @@ def sample_rows(
 
 
 def _in_key_order(groups: Sequence[RowGroup]) -> list[RowGroup]:
-    """Row groups by their least key; files of different types have no order of keys."""
+    """Return row groups ordered by least key; unordered if types of files differ."""
     known = [group for group in groups if group.key_min is not None]
     others = [group for group in groups if group.key_min is None]
     try:
@@ -150,7 +151,7 @@ def _in_key_order(groups: Sequence[RowGroup]) -> list[RowGroup]:
 
 
 def _overlap_widely(groups: Sequence[RowGroup]) -> bool:
-    """True when keys of most row groups lie among those of most others, or may well do."""
+    """Return whether the key ranges of most row groups overlap, or may overlap."""
     try:
         lows = sorted(group.key_min for group in groups)
         highs = sorted(group.key_max for group in groups)
@@ -164,7 +165,7 @@ def _overlap_widely(groups: Sequence[RowGroup]) -> bool:
 
 
 class _KeyColumns:
-    """The row key columns of input files, to be sampled."""
+    """Samples the row key columns of input files."""
 
     def __init__(
         self,
@@ -181,8 +182,8 @@ class _KeyColumns:
     def sample_ordered(self, groups: Sequence[RowGroup]) -> SystematicSample:
         """Sample row groups that follow each other: all their rows, or a part of each.
 
-        Beyond the budget the first rows of each are read. So a leaf's size may be wrong by the
-        rows of a row group.
+        Beyond the budget only the first rows of each are read, so the size of a leaf may be wrong
+        by the rows of a row group.
         """
         sample = self._new_sample(self._rows_wanted)
         total = sum(group.row_count for group in groups)
@@ -198,8 +199,8 @@ class _KeyColumns:
     def sample_mixed(self, groups: Sequence[RowGroup]) -> SystematicSample:
         """Sample row groups that overlap: the first rows of each, if they are in no order.
 
-        Of those in some order, not all are read beyond the budget: one that is stands for those
-        before it that are not.
+        Beyond the budget not all ordered row groups are read: each one that is read represents
+        the unread ones before it.
         """
         groups = groups[:: -(-len(groups) // self.budget.reads)]
         total = sum(group.row_count for group in groups)
@@ -222,14 +223,14 @@ class _KeyColumns:
         return sample
 
     def _first_rows(self, group: RowGroup, rows_max: int | None, share: int) -> pa.Table:
-        """Rows at equal distances from a row group's first rows: at least `share` of them."""
+        """Return a systematic sample of a row group's first rows: at least `share` of them."""
         sample = self._new_sample(max(share, _TESTED_ROWS))
         self._read(group.path, [group.index], rows_max, sample)
         rows = sample.rows()
         return self._wanted.empty_table() if rows is None else rows
 
     def _new_sample(self, rows_min: int) -> SystematicSample:
-        """A sample that keeps all rows up to twice the number, never fewer than that many."""
+        """Return a sample of at least the wanted number of rows, and up to twice as many."""
         return SystematicSample(2 * rows_min, self.budget.sample_bytes)
 
     def _read(
@@ -248,7 +249,7 @@ class _KeyColumns:
 
 
 class _Turns:
-    """Picks some of a series, so that of all rows so far about a share are picked."""
+    """Selects elements of a series so that about a given share of all rows is selected."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -256,7 +257,7 @@ class _Turns:
         self._picked = 0
 
     def come_to(self, row_count: int) -> bool:
-        """True when the next one, of so many rows, is picked; the first always is."""
+        """Return whether the next element, with so many rows, is selected; the first always is."""
         picks = self._picked <= self._seen * self._share
         self._seen += row_count
         self._picked += row_count if picks else 0
@@ -264,17 +265,16 @@ class _Turns:
 
 
 def _by_file(groups: Sequence[RowGroup]) -> Iterator[tuple[str, list[int]]]:
-    """Yield files with the row groups of each: reading them together opens a file once."""
+    """Yield files with their row groups, so that each file is opened once."""
     by_place = sorted(groups, key=attrgetter("path", "index"))
     for path, same in groupby(by_place, key=attrgetter("path")):
         yield path, [group.index for group in same]
 
 
 def _in_no_order(rows: pa.Table, group: RowGroup) -> bool:
-    """True when the first rows of a row group seem to be like all its rows.
+    """Return whether the first rows of a row group seem to represent all its rows.
 
-    Where neither a row's place nor the row before it tells anything about its first row key,
-    rows further on will be no different.
+    They do if a row's first row key is not correlated with its position or the row before.
     """
     tested = _at_equal_distances(rows.select([0]), _TESTED_ROWS).column(0).combine_chunks()
     ranks = pc.rank(tested, tiebreaker="min").to_numpy().astype(float)
@@ -289,7 +289,7 @@ def _has_one_key(group: RowGroup) -> bool:
 
 
 def _correlation(values: Any, others: Any) -> float:
-    """How far two series go up and down together, or against each other: 0 to 1."""
+    """Return the absolute correlation of two series: 0 to 1."""
     with np.errstate(invalid="ignore"):
         return float(np.nan_to_num(abs(np.corrcoef(values, others)[0, 1]), nan=1.0))
 

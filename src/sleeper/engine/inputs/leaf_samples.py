@@ -1,4 +1,4 @@
-"""A sample of row keys, leaf by leaf, as planning asks for it (`planning.partitions`)."""
+"""Samples of row keys for each leaf, in the form that `planning.partitions` needs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sleeper.model.schema import Schema
 
 
 class RowsOfLeaf:
-    """The sampled row keys of one leaf, each dimension in order by itself.
+    """The sampled row keys of one leaf; each dimension can be sorted separately.
 
     Args:
-        rows: Them, in order of the first row key; at least one.
-        row_count: Rows of the input that they stand for.
+        rows: The sampled row keys, in order of the first one; at least one row.
+        row_count: Rows of the input that they represent.
         schema: The table's.
 
     Attributes:
-        row_count: Rows of the input that they stand for.
+        row_count: Rows of the input that they represent.
     """
 
     __slots__ = ("_columns", "_rows", "_schema", "row_count")
@@ -35,8 +35,8 @@ class RowsOfLeaf:
         self._columns: dict[int, pa.ChunkedArray] = {0: rows.column(schema.row_keys[0].name)}
 
     def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the value that `fraction` of the rows lie below (rule SPL-4)."""
-        if dimension not in self._columns:  # seldom looked at: the first row key mostly does
+        """Return the value below which `fraction` of the rows are (rule SPL-4)."""
+        if dimension not in self._columns:  # seldom needed: usually the first row key is enough
             self._columns[dimension] = self._in_order(self._schema.row_keys[dimension].name)
         column = self._columns[dimension]
         place = min(len(column) - 1, int(fraction * len(column)))

@@ -1,4 +1,4 @@
-"""A Parquet file of the user's for rows that could not go into the table."""
+"""A Parquet file for rows of the input that have a null key."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from sleeper.errors import StorageFailed
 
 
 class SetAside:
-    """Rows set aside: written under a hidden name, and there under their own when all is well.
+    """Writes rows that are set aside to a hidden temp file, which gets its name at the end.
 
-    With no rows there is no file. `keep` makes it appear; `drop` leaves nothing, even after that.
+    Without rows there is no file. `keep` renames the temp file; `drop` deletes the file, also
+    after `keep`.
 
     Args:
-        path: The file to make. A file that is there is never touched.
+        path: The file to make. An existing file is never changed.
 
     Raises:
-        AlreadyExists: something is at `path`, such as the input itself, or another job's rows.
+        AlreadyExists: `path` exists, such as the input itself, or another job's rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -51,10 +52,10 @@ class SetAside:
             raise StorageFailed(f"{error}; {_ADVICE}") from error
 
     def keep(self) -> None:
-        """Make the file durable and appear under its name.
+        """Make the file durable and rename it to its name.
 
         Raises:
-            AlreadyExists: something took the name meanwhile.
+            AlreadyExists: a file with this name was created in the meantime.
             StorageFailed: the file cannot be written.
         """
         if self._writer is None or self._unfinished is None:
@@ -67,7 +68,7 @@ class SetAside:
         self._kept = True
 
     def drop(self) -> None:
-        """Leave nothing."""
+        """Delete the file."""
         if self._writer is None or self._unfinished is None:
             return
         with suppress(OSError):
@@ -82,4 +83,4 @@ class SetAside:
         return type(failure)(f"{failure}; {_ADVICE}")
 
 
-_ADVICE = "name a file for rows set aside in a folder that exists and may be written to"
+_ADVICE = "for set_aside, name a file in a folder that exists and is writable"

@@ -1,4 +1,4 @@
-"""What users hand to `table.ingest`, as batches of rows that are read once, in bounded memory."""
+"""Reads the input of `table.ingest`, in all its forms, as batches of rows in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _BATCH_BYTES_MAX = 32 << 20
 
 
 class Source(Protocol):
-    """Rows from somewhere. Call `check` first: it finds what can be found without reading them."""
+    """An input of rows. Call `check` first, which finds errors without reading rows."""
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         ...
 
     @property
     def origin(self) -> str:
-        """Where the batch yielded last came from: its file, or `name`."""
+        """The source of the last batch: its file, or `name`."""
         ...
 
     @property
     def row_count(self) -> int | None:
-        """How many rows there are, where that is known beforehand."""
+        """The number of rows; None if it is not known before reading."""
         ...
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The Arrow schema of its batches, where that is known and the same for all."""
+        """The Arrow schema of its batches; None if it is not known or not the same for all."""
         ...
 
     @property
@@ -49,7 +49,7 @@ class Source(Protocol):
         ...
 
     def check(self, *, ignore_extra_columns: bool) -> None:
-        """Look at every file's footer and at all columns, before any row is read.
+        """Check every file's footer and all columns, before any row is read.
 
         Raises:
             InputUnreadable: a file is empty, truncated, or not Parquet.
@@ -60,38 +60,39 @@ class Source(Protocol):
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows, at most 131,072 or about 32 MiB of them at once.
+        """Yield all rows, at most 131,072 or about 32 MiB of them in a batch.
 
         Args:
-            columns: Read these only; None for all that the table has.
-            rows_per_file_max: Read the first so many rows of each file (of all, if no files).
+            columns: The columns to read; None for all that the table has.
+            rows_per_file_max: Maximum number of rows to read from the start of each file (of
+                the input, if it has no files).
 
         Raises:
-            InputUnreadable: a file turns out to be damaged.
+            InputUnreadable: a file is damaged.
         """
         ...
 
 
 def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None = None) -> Source:
-    """Return the rows of `data`, to go into a table of `arrow_schema`.
+    """Return the source of the rows of `data`, for a table with `arrow_schema`.
 
     Args:
         data: One of
             a path or URL of a Parquet file, or of a folder: all `*.parquet` below it,
-            sorted, but for names that begin with `_` or `.`; or a list of such;
+            sorted, without names that begin with `_` or `.`; or a list of them;
             a pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
             anything that exports Arrow: polars, DuckDB and others;
             a pandas DataFrame, whose index counts as a column if it has a name, is dropped
-            if it merely counts the rows, and is refused otherwise;
+            if it only numbers the rows, and is refused otherwise;
             an iterable of dicts, one for each row;
-            a source that this function returned: it is returned again, for a stream and an
-            iterator are taken from as soon as they are opened.
+            a source that this function returned, which is returned again, because streams
+            and iterators are consumed when they are opened.
         arrow_schema: The table's schema.
-        remote: Reads files whose URL has another scheme than `file`; None refuses them.
+        remote: Reads files by URLs with a scheme other than `file`; None refuses them.
 
     Raises:
-        InputNotFound: a path names nothing, a folder holds no Parquet file, a file is named twice.
-        BadRequest: `data` is nothing that rows can be read from.
+        InputNotFound: a path does not exist, a folder has no Parquet file, a file occurs twice.
+        BadRequest: rows cannot be read from `data`.
     """
     if isinstance(data, InputFiles | _Batches):
         return data
@@ -131,12 +132,12 @@ def first_key_columns(
 
 
 def can_repeat(source: Source) -> bool:
-    """Return whether the rows of a source can be read more than once; not those of a stream."""
+    """Return whether the rows of a source can be read more than once, unlike a stream."""
     return not isinstance(source, _Batches) or source.repeats
 
 
 class _Batches:
-    """Rows that are in memory, or come from another library as a stream.
+    """Rows in memory, or a stream of another library.
 
     Attributes:
         repeats: Whether `batches` may be called more than once.
@@ -162,7 +163,7 @@ class _Batches:
         self._batches = batches
 
     def check(self, *, ignore_extra_columns: bool) -> None:
-        """Check columns, where they are known."""
+        """Check columns, if they are known."""
         if self.schema is not None:
             check_columns(
                 self.schema,
@@ -187,7 +188,7 @@ class _Batches:
 
 
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts of bounded size, without copying."""
+    """Divide a batch into parts of bounded size, without copying."""
     by_bytes = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
     step = max(1, min(_BATCH_ROWS_MAX, by_bytes))
     for start in range(0, batch.num_rows, step):
@@ -224,7 +225,7 @@ def _stream(data: Any, arrow_schema: pa.Schema) -> Source:
         if not left and row_count is not None:
             left.append(pa.RecordBatchReader.from_stream(data))
         if not left:
-            raise BadRequest(f"{name} is a stream that was read already; make a new one")
+            raise BadRequest(f"{name} is a stream that was already read; make a new one")
         yield from left.pop()
 
     repeats = row_count is not None
@@ -232,7 +233,7 @@ def _stream(data: Any, arrow_schema: pa.Schema) -> Source:
 
 
 def _is_dataset(data: object) -> bool:
-    """Whoever has a dataset has imported its module, which takes a third of a second."""
+    """Return whether `data` is a dataset, without importing its module, which is slow."""
     module = sys.modules.get("pyarrow.dataset")
     return module is not None and isinstance(data, module.Dataset)
 
@@ -271,12 +272,12 @@ def _pandas(data: Any, arrow_schema: pa.Schema) -> Source:
 
 
 def _object_columns(rows: Any, arrow_schema: pa.Schema, start: int) -> dict[str, pa.Array]:
-    """The columns of a DataFrame that hold Python objects, converted to the table's types.
+    """Convert the columns of a DataFrame with Python objects to the table's types.
 
-    pandas has no type for them, and whatever it takes for missing in them is null.
+    Values that pandas treats as missing become null.
     """
     if not rows.columns.is_unique:
-        return {}  # refused by name, once the columns are compared
+        return {}  # refused by name when the columns are compared
     found = {}
     for field in arrow_schema:
         if field.name not in rows.columns or rows[field.name].dtype != object:
@@ -296,14 +297,14 @@ def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:
 
 
 def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
-    """Rows from an iterable of dicts; the first is looked at, to know that it is one."""
+    """Return the source for an iterable of dicts; the first element is checked."""
     wanted = "a path, a list of paths, something that exports Arrow, or an iterable of dicts"
     if isinstance(data, Mapping) or not isinstance(data, Iterable):
         raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
     rows = iter(data)
     first = next(rows, None)
     if first is not None and not isinstance(first, Mapping):
-        raise BadRequest(f"an iterable of {type(first).__name__} holds no rows; give {wanted}")
+        raise BadRequest(f"an iterable of {type(first).__name__} has no rows; give {wanted}")
     name = "the list of dicts" if isinstance(data, list) else "the rows"
     if isinstance(data, Sequence):
         return _Batches(

@@ -1,7 +1,7 @@
-"""What stands between an input and the table: columns and types brought into line, keys checked.
+"""Validates the rows of an input: converts columns and types, and checks keys.
 
-A row whose row key or sort key is null has no place in a table. Such input is refused, with a
-count, or such rows are set aside in a file of their own.
+A table cannot have a row whose row key or sort key is null. Such input is refused, with a count, or
+such rows are written to a separate file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAMED_ROWS = 5
 
 
 class ValidatedInput:
-    """Reads a source once and lets through the rows that fit the table.
+    """Reads a source once and yields the rows that fit the table.
 
     Attributes:
         rows_read: Rows of the source so far.
@@ -52,8 +52,8 @@ class ValidatedInput:
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows that fit, in the table's columns and types.
 
-        Once a null key was met that may not be set aside, nothing more is let through and
-        the rest is only counted, so that the refusal can tell how many there are.
+        After a null key that may not be set aside, no more rows are yielded and the remaining
+        ones are only counted, so that the error contains their number.
 
         Raises:
             InputRefused: the input does not fit the table.
@@ -78,17 +78,17 @@ class ValidatedInput:
             raise NullKeys(self._refusal(), self._null_counts)
 
     def finish(self) -> None:
-        """Keep the rows set aside: the others are about to be committed.
+        """Keep the rows set aside: the others will be committed next.
 
         Raises:
-            AlreadyExists: something took the name of their file meanwhile.
+            AlreadyExists: a file with the name of their file was created in the meantime.
             StorageFailed: their file cannot be written.
         """
         if self._set_aside is not None:
             self._set_aside.keep()
 
     def abandon(self) -> None:
-        """Leave no file of rows set aside: the ingest failed, after `finish` too."""
+        """Delete the file of rows set aside, also after `finish`: the ingest failed."""
         if self._set_aside is not None:
             self._set_aside.drop()
 

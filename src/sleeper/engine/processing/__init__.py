@@ -1,1 +1,1 @@
-"""What a table does to its rows whenever they are read: filters, aggregations, a function."""
+"""Applies a table's filters, aggregations and function to rows."""

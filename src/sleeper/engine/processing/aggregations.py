@@ -1,9 +1,9 @@
-"""Rows that belong together become one.
+"""Aggregates rows with equal keys to one row.
 
-It makes no difference when rows meet (rule PRC-5): sums of integers wrap around as two's complement
-does, those of decimals are exact (`decimal_sums`), minima and maxima go by the types' own order,
-maps are united entry by entry, first and last go by sort keys, and a count is a number from the
-moment when rows come in.
+The result does not depend on when rows are combined (rule PRC-5): sums of integers wrap around in
+two's complement, sums of decimals are exact (`decimal_sums`), minima and maxima use the order of
+their types, maps are combined entry by entry, first and last use the order of sort keys, and a
+count is stored as a number when rows are written.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _REDUCTIONS = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 def as_counts(
     batches: Iterable[pa.RecordBatch], processing: Processing
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows that are new to a table as those of which `count` can be the sum.
+    """Yield new rows with numbers in counted fields, so that `count` can sum them.
 
-    Each value of a counted field becomes 1, a null 0. Done once to every row, before it is
-    united with any other: done twice, a number of many would become 1.
+    Each value of a counted field becomes 1, a null 0. This is done once for every row, before it is
+    combined with others: a second time would replace a count by 1.
     """
     counted = processing.counted_fields
     for batch in batches:
@@ -43,14 +43,14 @@ def as_counts(
 def aggregate_rows(
     batches: Iterator[pa.RecordBatch], processing: Processing, schema: Schema, overflow: Overflow
 ) -> Iterator[pa.RecordBatch]:
-    """Make one row of each group: of equal row and sort keys, or with first or last of a row key.
+    """Combine each group of rows: with equal row and sort keys, or, with first or last, row keys.
 
-    The last group of a batch may go on in the next one, so its row is held back and put in
-    front of it: uniting in steps gives what uniting at once would.
+    The last group of a batch may continue in the next one, so its row is put in front of that
+    batch. Combining in steps gives the same result as combining all at once.
 
     Raises:
-        SchemaInvalid: a sum of decimals has more digits than its field's type, and `overflow` says
-            to refuse it.
+        SchemaInvalid: a sum of decimals has more digits than its field's type, and `overflow`
+            is REFUSE.
     """
     by_field = {aggregation.field: aggregation for aggregation in processing.aggregations}
     sums = DecimalSums(
@@ -71,7 +71,7 @@ def aggregate_rows(
 
 
 def _with_counts(rows: pa.RecordBatch, processing: Processing) -> pa.RecordBatch:
-    """Rows with 0 where a count is null, as in rows that came in before it was counted."""
+    """Return rows with 0 for null counts, which rows have that were written before counting."""
     counted = [name for name in processing.counted_fields if name in rows.schema.names]
     if not any(rows.column(name).null_count for name in counted):
         return rows
@@ -84,12 +84,12 @@ def _with_counts(rows: pa.RecordBatch, processing: Processing) -> pa.RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """Which rows become one.
+    """The groups of rows that are combined.
 
     Attributes:
-        starts: The number of the first row of each group, ascending.
-        first, last: The numbers of the first and the last row of each, to take rows by.
-        kept: Which row of each lends its keys: `first` or `last`.
+        starts: The index of the first row of each group, ascending.
+        first, last: The indexes of the first and the last row of each group.
+        kept: The row of each group that gives its keys: `first` or `last`.
     """
 
     starts: Any
@@ -99,7 +99,7 @@ class _Groups:
 
 
 def _group_starts(rows: pa.RecordBatch, processing: Processing, schema: Schema) -> Any:
-    """The numbers of the rows with which a group starts, of rows in key order."""
+    """Return the indexes of the first rows of groups, for rows in key order."""
     end = processing.kept_end
     names = schema.key_names if end is None else [field.name for field in schema.row_keys]
     differs = np.ones(rows.num_rows, dtype=bool)
@@ -117,7 +117,7 @@ def _united(
     sums: DecimalSums,
     narrow: pa.Schema,
 ) -> pa.RecordBatch:
-    """One row of each group; of one whose sum is to be kept apart, the rows as they are."""
+    """Return one row for each group; groups whose sums are kept apart are not combined."""
     if len(starts) == rows.num_rows:
         return rows
     groups = _groups_at(starts, rows.num_rows, by_field)
@@ -181,14 +181,14 @@ def _reduce(column: pa.Array, operation: str, starts: Any) -> pa.Array:
 
 
 def _group_of_each(starts: Any, row_count: int) -> Any:
-    """The number of each row's group."""
+    """Return the index of each row's group."""
     lengths = np.diff(starts, append=row_count)
     return np.repeat(np.arange(len(starts)), lengths)
 
 
 def _aggregate_map(column: pa.MapArray, operation: str, starts: Any) -> pa.Array:
-    """Unite the maps of each group entry by entry; entries stay in the order they came in."""
-    offsets = column.offsets.to_numpy()  # into all entries, of which a slice has only some
+    """Combine the maps of each group entry by entry; entries keep their order."""
+    offsets = column.offsets.to_numpy()  # into all entries; a slice has only some of them
     keys, values = (
         entries.slice(offsets[0], offsets[-1] - offsets[0])
         for entries in (column.keys, column.items)
@@ -206,14 +206,14 @@ def _aggregate_map(column: pa.MapArray, operation: str, starts: Any) -> pa.Array
 
 
 def _aggregate_groups(by: dict[str, pa.Array], values: pa.Array, operation: str) -> pa.Table:
-    """Aggregate values by the columns `by`, in the order in which each group comes first.
+    """Aggregate values by the columns `by`; groups are in the order of their first rows.
 
-    Arrow promises no order of what it groups, so the place of each group's first row gives it.
+    Arrow does not guarantee the order of groups, so they are sorted by the index of the first row.
     """
     table = pa.table({**by, "value": values, "place": pa.array(np.arange(len(values)))})
     wanted = [("value", operation), ("place", "min")]
     found = table.group_by([*by], use_threads=False).aggregate(wanted)
     found = found.take(pc.sort_indices(found.column("place_min")))
-    # Sums of integers come as 64 bits, which wrap around where the field has 32.
+    # Sums of integers have 64 bits, which wrap around if the field has 32.
     value = found.column(f"value_{operation}").cast(values.type, safe=False)
     return found.select([*by]).append_column("value", value)

@@ -1,7 +1,7 @@
-"""Sums of decimals: exact while rows meet, and what becomes of one that its field cannot hold.
+"""Sums of decimals: exact while rows are combined, and limited to the field's type at the end.
 
-Rows of several files meet long after they came in, so a sum that is too large cannot always be
-refused where it is made, and reads must not fail for it (docs/decisions, 0036).
+Rows of several files are combined long after they were written, so a sum that is too large cannot
+always be refused, and reads must not fail because of it (docs/decisions, 0036).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _DIGITS = 76  # of Arrow's largest decimals; fields have 38 at most
 
 
 class Overflow(Enum):
-    """What becomes of a sum of decimals that has more digits than its field's type.
+    """What to do with a sum of decimals that has more digits than its field's type.
 
     Attributes:
-        REFUSE: It is an error. For rows that come in.
-        KEEP_APART: The rows stay as they are, so that nothing is lost. For rows that are rewritten.
-        LIMIT: It is shown as the value of its type that is nearest, with a warning in the log.
+        REFUSE: Raise an error. For new rows.
+        KEEP_APART: Do not combine the rows, so that nothing is lost. For rows that are rewritten.
+        LIMIT: Return the nearest value of the type, and log a warning. For queries.
     """
 
     REFUSE = "refuse"
@@ -38,7 +38,7 @@ class Overflow(Enum):
 
 
 class DecimalSums:
-    """The columns of a stream that hold sums of decimals, as wide decimals while rows meet.
+    """The columns of a stream with sums of decimals, as wider decimals while rows are combined.
 
     Args:
         summed: The fields with the aggregation `sum` or `map_sum`.
@@ -51,7 +51,7 @@ class DecimalSums:
         self._warned = False
 
     def widened(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with room for the sum of as many of them as there will ever be."""
+        """Return rows with wider decimals, so that sums do not overflow."""
         wide = [field.with_type(self._wide_type(field)) for field in rows.schema]
         return rows if wide == [*rows.schema] else rows.cast(pa.schema(wide))
 
@@ -66,7 +66,7 @@ class DecimalSums:
         return field.type
 
     def kept_apart(self, united: pa.RecordBatch, schema: pa.Schema) -> Any | None:
-        """Return which rows hold a sum that does not fit, if their groups are to stay apart."""
+        """Return which rows have a sum that does not fit, if their groups are to be kept apart."""
         if self._overflow is not Overflow.KEEP_APART:
             return None
         found = np.zeros(united.num_rows, dtype=bool)
@@ -79,7 +79,7 @@ class DecimalSums:
         """Return rows with the types of the table's fields.
 
         Raises:
-            SchemaInvalid: a sum does not fit, and such sums are refused.
+            SchemaInvalid: a sum does not fit, and `overflow` is REFUSE.
         """
         if rows.schema.types == schema.types:
             return rows
@@ -97,14 +97,14 @@ class DecimalSums:
             raise SchemaInvalid(
                 f"the sum of field {field.name!r} does not fit its type {field.type} in "
                 f"{np.count_nonzero(too_large):,} rows. Its values need a type of more digits: "
-                "make a table with such a field, or correct the values."
+                "create a table with such a field, or correct the values."
             )
         if not self._warned:
             self._warned = True
             _log.warning(
-                "the sum of field %r does not fit its type %s: the limit of the type is shown "
-                "instead. No row is lost: ingest rows that correct it, or make a table whose field "
-                "has more digits, from the sources of this one.",
+                "the sum of field %r does not fit its type %s: the limit of the type is returned "
+                "instead. No row is lost: ingest rows that correct it, or create a table whose "
+                "field has more digits, and load it from the sources of this one.",
                 field.name,
                 field.type,
             )
@@ -112,7 +112,7 @@ class DecimalSums:
 
 
 def _rows_too_large(column: pa.Array, kind: pa.DataType) -> Any:
-    """Which rows have a value, or an entry of a map, that has too many digits."""
+    """Return which rows have a value, or an entry of a map, with too many digits."""
     if not pa.types.is_map(kind):
         return _too_large(column, kind)
     offsets = column.offsets.to_numpy()
@@ -137,5 +137,5 @@ def _limited(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _largest(wide: pa.DataType, kind: pa.DataType) -> pa.Scalar:
-    """The greatest value of a decimal type, as a scalar of a wider one."""
+    """Return the greatest value of a decimal type, as a scalar of a wider one."""
     return pa.scalar(Decimal((0, (9,) * kind.precision, -kind.scale)), wide)

@@ -1,4 +1,4 @@
-"""Rows that are dropped because they are too old."""
+"""Drops rows that are too old."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def apply_age_off(
 
 
 def _later_than(column: pa.Array, limit_ms: int) -> pa.Array:
-    """Whether each instant lies after a limit, compared as integers; null for null."""
+    """Return whether each time is after a limit, compared as integers; null for null."""
     if pa.types.is_date32(column.type):
         instants, limit = column.cast(pa.int32()).cast(pa.int64()), limit_ms // _MS_PER_DAY
     elif pa.types.is_timestamp(column.type):
         instants, limit = column.cast(pa.int64()), limit_ms * _US_PER_MS
     else:
         instants, limit = column, limit_ms
-    if limit < -(2**63):  # earlier than all that can be written
+    if limit < -(2**63):  # earlier than any value
         return pc.is_valid(column)
     return pc.greater(instants, pa.scalar(limit, pa.int64()))

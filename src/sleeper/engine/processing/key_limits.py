@@ -1,4 +1,4 @@
-"""Between which limits row keys lie."""
+"""The least and greatest values of row keys."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 
 
 class KeyLimits:
-    """The least and the greatest value of each row key field that was seen so far.
+    """The least and the greatest value of each row key field so far.
 
-    Regions of leaves are a range of each field, so what lies between two such values of each field
-    lies in a region that all the keys lie in.
+    The region of a leaf has a range for each field. So a key that is between these values in every
+    field is in every region that contains all the keys.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self._limits: dict[str, tuple[Any, Any] | None] = dict.fromkeys(names)
 
     def widen(self, rows: pa.RecordBatch) -> None:
-        """Take in the keys of some rows."""
+        """Add the keys of some rows."""
         if not rows.num_rows:
             return
         for name, limits in self._limits.items():
@@ -31,7 +31,7 @@ class KeyLimits:
             self._limits[name] = (low, high)
 
     def first_outside(self, rows: pa.RecordBatch) -> int | None:
-        """Return the number of the first row that lies outside, or None."""
+        """Return the index of the first row that is outside, or None."""
         outside = [
             place
             for name, limits in self._limits.items()
@@ -42,7 +42,7 @@ class KeyLimits:
     def __str__(self) -> str:
         known = {name: limits for name, limits in self._limits.items() if limits is not None}
         between = (f"between {low!r} and {high!r} ({name})" for name, (low, high) in known.items())
-        return ", ".join(between) or "nowhere, because it had read none"
+        return ", ".join(between) or "none, because it had read no row"
 
 
 def _first_outside(column: pa.Array, limits: tuple[Any, Any] | None) -> int | None:
@@ -57,7 +57,7 @@ def _first_outside(column: pa.Array, limits: tuple[Any, Any] | None) -> int | No
 
 
 def _ends(column: pa.Array) -> tuple[Any, Any]:
-    """The least and the greatest value, as Python has them, whose order is that of keys."""
+    """Return the least and the greatest value as Python values, whose order is that of keys."""
     ends = pc.min_max(column)
     return ends["min"].as_py(), ends["max"].as_py()
 

@@ -1,8 +1,8 @@
 """A table's filters, aggregations and function, applied to a stream of rows in key order.
 
-Ingest, compaction, query and export all do it here, so that it makes no difference when rows
-meet (rule PRC-1). Memory is bounded by one batch, the values of one group, and what a function
-of the user's own holds.
+Ingest, compaction, query and export all use it, so the result does not depend on when rows are
+combined (rule PRC-1). Memory is bounded by one batch, the values of one group, and the memory of
+the user's function.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ def process(
     now_ms: int,
     overflow: Overflow = Overflow.REFUSE,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a table's processing leaves of a stream that is in key order.
+    """Apply a table's processing to a stream in key order, and yield the remaining rows.
 
-    Rows that are new to the table go through `as_counts` first; whatever was processed before
-    may be processed again.
+    New rows must pass `as_counts` first. Rows that were processed before may be processed again.
 
     Args:
-        batches: Rows in order of row keys, then sort keys. They hold the fields that filters
-            look at; with aggregations, all keys too. Aggregated fields may be left out. With a
-            function, they hold all fields, in the schema's order.
+        batches: Rows in order of row keys, then sort keys. They have the fields of filters, and
+            with aggregations all keys. Aggregated fields may be left out. With a function, they
+            have all fields, in the schema's order.
         processing: Filters, then aggregations, then a function.
         schema: The table's.
-        now_ms: The present, in milliseconds since 1970.
-        overflow: What becomes of a sum of decimals that its field cannot hold.
+        now_ms: The current time in milliseconds since 1970.
+        overflow: What to do with a sum of decimals that does not fit its field.
 
     Raises:
         SchemaInvalid: a sum of decimals has more digits than its field's type, and that is refused.

@@ -1,9 +1,9 @@
-"""A function of the user's own over rows in key order, watched while it works (rule PRC-6).
+"""Runs a user's function on rows in key order, and checks its output (rule PRC-6).
 
-Rows that come out must fit the schema, be in key order, and have row keys that lie, field by
-field, between the least and the greatest that went in so far. All that lies there lies in the leaf,
-or among the leaves that are read together, so no row gets where nobody would find it. Nothing is
-held beside the last key that came out.
+Output rows must fit the schema, be in key order, and have row keys that are, field by field,
+between the least and the greatest input so far. Such keys are in the same leaf, or in the leaves
+that are read together, so no row is stored where a query would not find it. Only the last output
+key is kept in memory.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
 
 _RAISED = (Exception, SystemExit)
-"""What a function may raise without ending the process that called it."""
+"""The errors of a function that are reported instead of ending the process."""
 
 
 def apply_table_function(
     batches: Iterator[pa.RecordBatch], function: TableFunction, schema: Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that a table's function makes of rows in key order.
+    """Call a table's function on rows in key order, and yield its rows.
 
-    What fails beneath the function, such as a file that cannot be read, is raised as it is.
+    An error of the input, such as a file that cannot be read, is raised unchanged.
 
     Args:
         batches: Rows with all fields of the schema, in order of row keys, then sort keys.
-        function: Called once; not at all, nor looked for, where there are no rows.
+        function: Called once; neither imported nor called if there are no rows.
         schema: The table's.
 
     Raises:
@@ -75,27 +75,27 @@ def _found(function: TableFunction) -> Callable[[Iterator[pa.RecordBatch]], Any]
     except _RAISED as error:
         raise _failure(
             function,
-            f"module {function.module!r} cannot be imported ({_told(error)}). Put the folder that "
-            "it lies in on PYTHONPATH, or install its package, wherever this table is read or "
-            "written; with Spark on its workers too",
+            f"module {function.module!r} cannot be imported ({_told(error)}). Put its "
+            "folder on PYTHONPATH, or install its package, on every machine that reads or writes "
+            "this table, including Spark's workers",
         ) from error
     found = getattr(module, function.name, None)
     if not callable(found):
-        what = "has nothing of that name" if found is None else "has no function of that name"
+        what = "has nothing with that name" if found is None else "has no function with that name"
         raise _failure(
             function,
             f"module {function.module!r} at {getattr(module, '__file__', None)} {what}. Set the "
-            "property to a function that it has, or install the version that has it",
+            "property to one of its functions, or install the version that has it",
         )
     return found  # type: ignore[no-any-return]
 
 
 class _Incoming:
-    """Rows on their way into a function, and whether it was they who failed.
+    """The input of a function, with its limits and its error.
 
     Attributes:
-        limits: Between which row keys those lie that went in so far.
-        failure: What was raised where they came from; a function may have hidden it.
+        limits: The least and greatest row keys of the input so far.
+        failure: The error of the input; the function may have suppressed it.
     """
 
     def __init__(self, batches: Iterator[pa.RecordBatch], limits: KeyLimits) -> None:
@@ -121,7 +121,7 @@ class _Incoming:
 def _results(
     call: Callable[[Iterator[pa.RecordBatch]], Any], incoming: _Incoming, function: TableFunction
 ) -> Iterator[Any]:
-    """Yield what a function gives, and see that it has read all rows."""
+    """Yield the output of a function, and check that it has read all rows."""
     given: Iterable[Any] = ()
     try:
         given = call(incoming)
@@ -131,7 +131,7 @@ def _results(
             raise incoming.failure from incoming.failure.__cause__
         raise _failure(
             function,
-            f"the function raised {_told(error)}. Nothing was changed. Mend it, or unset the "
+            f"the function raised {_told(error)}. Nothing was changed. Correct it, or unset the "
             "property",
         ) from error
     if incoming.failure is not None:
@@ -145,18 +145,18 @@ def _results(
 
 
 def _fitting(given: object, expected: pa.Schema, function: TableFunction) -> pa.RecordBatch:
-    """A batch in exactly the table's schema."""
+    """Check a batch of the output and return it in exactly the table's schema."""
     if not isinstance(given, pa.RecordBatch):
         raise _failure(
             function,
-            f"the function gave a {type(given).__name__}, but it must be a generator of "
+            f"the function returned a {type(given).__name__}, but it must be a generator of "
             "pyarrow.RecordBatch",
         )
     wrong = _difference(given, expected)
     if wrong is not None:
         raise _failure(
             function,
-            f"{wrong}. The function must give batches of the table's own schema: make them with "
+            f"{wrong}. The function must yield batches with the table's schema: make them with "
             "pyarrow.RecordBatch.from_arrays(columns, schema=batch.schema)",
         )
     if given.schema.equals(expected):
@@ -166,12 +166,12 @@ def _fitting(given: object, expected: pa.Schema, function: TableFunction) -> pa.
 
 def _difference(given: pa.RecordBatch, expected: pa.Schema) -> str | None:
     if given.schema.names != expected.names:
-        return f"the function gave columns {given.schema.names} for {expected.names}"
+        return f"the function yielded columns {given.schema.names} for {expected.names}"
     for column, field in zip(given.columns, expected, strict=True):
         if column.type != field.type:
-            return f"the function gave field {field.name!r} as {column.type} for {field.type}"
+            return f"the function yielded field {field.name!r} as {column.type} for {field.type}"
         if column.null_count and not field.nullable:
-            return f"the function gave nulls in field {field.name!r}, which has none"
+            return f"the function yielded nulls in field {field.name!r}, which is not nullable"
     return None
 
 
@@ -184,8 +184,8 @@ def _check_order(
         before, wrong = together.slice(place - 1, 2).to_pylist()
         raise _failure(
             function,
-            f"the function gave rows out of key order: {wrong} after {before}. Rows must keep the "
-            "order of row keys, then sort keys",
+            f"the function yielded rows out of key order: {wrong} after {before}. Rows must keep "
+            "the order of row keys, then sort keys",
         )
 
 
@@ -194,9 +194,9 @@ def _check_limits(keys: pa.RecordBatch, limits: KeyLimits, function: TableFuncti
     if place is not None:
         raise _failure(
             function,
-            f"the function gave the row {keys.slice(place, 1).to_pylist()[0]}, but the row keys "
-            f"that it had read so far lie {limits}. It must not change row keys: in another leaf "
-            "nobody would find the row",
+            f"the function yielded the row {keys.slice(place, 1).to_pylist()[0]}, but the row keys "
+            f"that it had read so far are {limits}. It must not change row keys: queries would "
+            "not find the row in another leaf",
         )
 
 

@@ -1,1 +1,1 @@
-"""What reading ranges of data files with DataFusion is made of."""
+"""The parts of reading ranges of data files with DataFusion."""

@@ -1,4 +1,4 @@
-"""What a failed read means, told from DataFusion's words, which name no file as a rule."""
+"""Translates errors of DataFusion, which usually do not name the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STORAGE_FAULTS = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EPERM}
 def translate_read_errors(
     batches: Iterator[Any], explain: Callable[[BaseException], SleeperError]
 ) -> Iterator[Any]:
-    """Yield `batches`; a failure to read them is raised as what `explain` makes of it."""
+    """Yield `batches`; an error of reading them is raised as the error that `explain` returns."""
     try:
         yield from batches
     except BaseException as error:
@@ -27,14 +27,14 @@ def translate_read_errors(
 
 
 def is_read_failure(error: BaseException) -> bool:
-    """True for what DataFusion raises, a Rust panic included, which is no `Exception`."""
+    """Return whether DataFusion raised this error, or a Rust panic, which is no `Exception`."""
     if isinstance(error, SleeperError | AssertionError):
         return False
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def is_shortage(error: BaseException) -> bool:
-    """True when no file is to blame: memory is short, or the storage itself refuses."""
+    """Return whether no file caused the error: memory is short, or the storage refuses."""
     text = str(error)
     os_error = _OS_ERROR.search(text)
     return (
@@ -46,11 +46,11 @@ def is_shortage(error: BaseException) -> bool:
 
 
 def resource_error(error: BaseException, file_count: int) -> StorageFailed:
-    """Return the error for a read that failed though its files may all be well."""
+    """Return the error for a read that failed although its files may be intact."""
     if "Resources exhausted" in str(error):
         return StorageFailed(
             f"merging {file_count} data files needs more memory than the reader may use: compact "
-            f"the table, ask for fewer columns, or give the reader more ({_short(error)})"
+            f"the table, request fewer columns, or give the reader more memory ({_short(error)})"
         )
     return StorageFailed(f"reading {file_count} data files failed: {_short(error)}. Try again.")
 

@@ -1,9 +1,8 @@
-"""The plan that merges sorted files: never a sort, always a merge of streams.
+"""Plans the merge of sorted files as a merge of streams, never a sort.
 
-DataFusion takes the order of a file on trust and then only has to merge. Should it decide to
-sort after all, memory and time would explode in silence; so every plan is looked at before
-it runs. The same look finds files that are gone: DataFusion takes a missing file for an
-empty table and says nothing.
+DataFusion trusts the declared order of a file and then only merges. If it sorted anyway, memory and
+time would grow silently, so every plan is checked before it runs. The check also finds missing
+files, which DataFusion silently treats as empty tables.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[st
     """Return the physical plan that merges `frames`, all in `order`, and keeps `columns`.
 
     Raises:
-        FileMissing: a file is not there.
+        FileMissing: a file does not exist.
     """
     merged = list(frames)
     while len(merged) > 1:  # a balanced tree: the planner recurses over it

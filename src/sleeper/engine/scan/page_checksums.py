@@ -1,8 +1,8 @@
-"""Whether every page of a data file holds the bytes that were written.
+"""Checks that the pages of a data file have the bytes that were written.
 
-DataFusion checks no page checksums: a bit that has flipped in a page of values can come back as
-another value. So pages are checked before it reads them: all of a file by a compaction, which would
-else give the damage a right checksum, and those that hold the rows of a range by a query
+DataFusion does not check page checksums: a flipped bit in a page can be read as another value. So
+pages are checked before it reads them. A compaction checks all pages of a file, because it would
+write damaged values with a correct checksum; a query checks the pages of its ranges
 (`verified_pages`).
 """
 
@@ -29,20 +29,20 @@ from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 
 _READ_BYTES = 8 << 20
-"""Pages that are read at once, about. One page that is larger is read whole."""
+"""Approximate bytes of pages in one read. A larger page is read completely."""
 
 _INDEX_BYTES = 1 << 20
-"""Page indexes that are read at once, about: those of one row group, or of several."""
+"""Approximate bytes of page indexes in one read: of one row group, or of several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedFile:
-    """A file whose pages were all looked at.
+    """A file whose pages were all checked.
 
     Attributes:
         row_count: Rows in it.
-        has_checksums: Whether its pages had checksums at all. Those of files that another
-            program wrote may have none; then only their headers were checked.
+        has_checksums: Whether its pages have checksums. Pages of files of other programs may
+            have none; then only their headers were checked.
     """
 
     row_count: int
@@ -50,15 +50,14 @@ class VerifiedFile:
 
 
 def verify_pages(lookup: LookupReader, filename: str) -> VerifiedFile:
-    """Check footer, page indexes and every page of a data file, and return what it holds.
+    """Check footer, page indexes and every page of a data file, and return its row count.
 
-    Each page is compared with its checksum; what its header says, which no checksum but a page sum
-    covers, with the page index. Nothing is decompressed. The file's end is read anew, then every
-    byte of every page once, in order. Memory is the footer, about 1 MiB of page indexes and 8 MiB
-    of pages.
+    Each page is compared with its checksum, and its header, which only page sums cover, with the
+    page index. Nothing is decompressed. The file's end is read again, then every page once, in
+    order. Memory is the footer, about 1 MiB of page indexes and 8 MiB of pages.
 
     Args:
-        lookup: Reads the file, and keeps what it learnt of it.
+        lookup: Reads the file, and caches its index.
         filename: Its key.
 
     Raises:
@@ -89,18 +88,18 @@ def verify_some_pages(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRa
         read: Reads the file.
 
     Raises:
-        ValueError: a page is damaged, or has no checksum in a file that is sealed.
+        ValueError: a page is damaged, or has no checksum in a sealed file.
     """
     if index.has_page_sums:
         check_runs(index, runs, read)
         return
     flags = _verify_all((piece for run in runs for piece in _pieces_of(index, run)), read)
     if len(flags) > 1 or (index.is_sealed and False in flags):
-        raise ValueError("some of its pages have no checksums, as all should")
+        raise ValueError("some of its pages have no checksums, but all should have")
 
 
 def _pieces_of(index: ParquetIndex, run: PageRun) -> Iterator[_Piece]:
-    """Cut a run between pages; the dictionary of its chunk comes first."""
+    """Divide a run between pages; the dictionary of its chunk comes first."""
     group, number = run.group, run.leaf
     about, leaf = index.chunk(group, number), index.footer.leaves[number]
     locations = index.locations(group, number)
@@ -127,14 +126,14 @@ def _pieces_of(index: ParquetIndex, run: PageRun) -> Iterator[_Piece]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """A column chunk, and what the page index says of its pages.
+    """A column chunk, with its page index.
 
     Attributes:
         place: Row group and column, for messages.
-        about: What the footer says of the chunk.
-        leaf: What it says of the column.
-        locations: Where the pages are.
-        value_counts: Values of each location; None where the file does not tell.
+        about: The footer's entry of the chunk.
+        leaf: The footer's entry of the column.
+        locations: The places of the pages.
+        value_counts: Number of values of each page; None if the file does not record it.
     """
 
     place: str
@@ -175,7 +174,7 @@ def _verify_all(pieces: Iterable[_Piece], read: ReadRanges) -> set[bool]:
 
 
 def _chunks(footer: Footer, read: ReadRanges) -> Iterator[_Chunk]:
-    """Every column chunk that has pages, in the order of the file."""
+    """Yield every column chunk that has pages, in the order of the file."""
     together: list[tuple[int, int]] = []
     size = 0
     for group, row_count in enumerate(footer.row_counts):
@@ -191,7 +190,7 @@ def _chunks(footer: Footer, read: ReadRanges) -> Iterator[_Chunk]:
 
 
 def _index_places(chunk: ColumnChunk, leaf: Leaf) -> list[tuple[int, int]]:
-    """The offset index; and where a row may have several values, the column index."""
+    """Return the place of the offset index, and for repeated columns of the column index."""
     wanted = (chunk.offset_index, chunk.column_index if leaf.repetition_max else None)
     return [place for place in wanted if place is not None]
 
@@ -217,7 +216,7 @@ def _indexed(
 def _expected(
     chunk: ColumnChunk, leaf: Leaf, row_count: int, blobs: Mapping[tuple[int, int], bytes]
 ) -> tuple[PageLocations, Sequence[int] | None]:
-    """Where the pages are, and how many values each holds: as many as rows, or as it says."""
+    """Return the places of pages, and the number of values of each, if it is known."""
     if chunk.offset_index is None:
         locations = whole_chunk(chunk.offset, chunk.size, row_count)
         return locations, None if leaf.repetition_max else [row_count]
@@ -235,7 +234,7 @@ def _expected(
 
 
 def _pieces(chunk: _Chunk) -> Iterator[_Piece]:
-    """Cut a chunk between pages; its dictionary goes with the first."""
+    """Divide a chunk between pages; its dictionary belongs to the first part."""
     with _told(chunk.place):
         ends = _page_ends(chunk)
     start, first = chunk.about.offset, 0
@@ -267,7 +266,7 @@ def _verify_pieces(pieces: Sequence[_Piece], read: ReadRanges) -> set[bool]:
 
 @contextmanager
 def _told(place: str) -> Iterator[None]:
-    """Say where it was that damaged bytes led to an error."""
+    """Add the place to errors of damaged bytes."""
     try:
         yield
     except LookupError as error:
@@ -277,7 +276,7 @@ def _told(place: str) -> Iterator[None]:
 
 
 def _check_counts(pages: Sequence[Page], piece: _Piece) -> None:
-    """Compare what the headers of data pages say with the page index."""
+    """Compare the headers of data pages with the page index."""
     chunk, first, last = piece.chunk, piece.first, piece.last
     page_each = chunk.locations.page_each
     if page_each and len(pages) != last - first:

@@ -14,7 +14,7 @@ from sleeper.lookup.parquet.pages import check_inflated
 from sleeper.lookup.parquet_index import ParquetIndex
 
 READ_BYTES = 8 << 20
-"""Pages that are read at once, about."""
+"""Approximate bytes of pages in one read."""
 
 
 class PageRun(NamedTuple):
@@ -30,7 +30,7 @@ class _Span(NamedTuple):
     """Adjacent pages, with the sums at their start and at their end.
 
     Attributes:
-        heads: Where each page begins, from the span's own start on.
+        heads: The start of each page, relative to the span's start.
     """
 
     offset: int
@@ -43,7 +43,7 @@ class _Span(NamedTuple):
 
 
 def place_of(group: int, leaf: Leaf) -> str:
-    """Return how messages call a column chunk."""
+    """Return the name of a column chunk for messages."""
     return f"row group {group} (counted from 0), column {'.'.join(leaf.path)!r}"
 
 
@@ -127,7 +127,7 @@ def _check_together(index: ParquetIndex, spans: Sequence[_Span], read: ReadRange
 
 
 def _check_long_page(index: ParquetIndex, page: _Span, read: ReadRanges) -> None:
-    """Go over a page of any length, 8 MiB after the other."""
+    """Check a page of any length, 8 MiB at a time."""
     end, value, start = page.offset + page.length, page.before, b""
     for offset in range(page.offset, end, READ_BYTES):
         (data,) = read([(offset, min(READ_BYTES, end - offset))])

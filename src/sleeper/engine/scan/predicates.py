@@ -1,7 +1,7 @@
-"""Regions of keys as DataFusion expressions.
+"""Converts regions of keys to DataFusion expressions.
 
-A value becomes a literal with its column's exact type, never a piece of SQL text, so that
-every value means itself and statistics of row groups and pages can be compared with it.
+A value becomes a literal with its column's exact type, never SQL text. So no value is changed, and
+statistics of row groups and pages can be compared with it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Field, Schema
 
 REGIONS_MAX = 20
-"""Regions in one predicate, at most. DataFusion makes a list of equalities into `IN`, and
-prunes nothing for a list of more than 20."""
+"""Maximum number of regions in one predicate. DataFusion converts a list of equalities to `IN`,
+and does not prune for a list of more than 20."""
 
 
 def regions_predicate(
@@ -26,7 +26,7 @@ def regions_predicate(
 ) -> Any | None:
     """Return the expression that is true for keys inside any of `regions`.
 
-    None stands for no condition at all: some region holds every key.
+    None means no condition: some region contains every key.
     """
     boxes = []
     for region in regions:
@@ -56,7 +56,7 @@ def _region_predicate(region: Region, schema: Schema, arrow_schema: pa.Schema) -
 
 
 def _range_conditions(field: Field, key_range: Range, arrow_type: pa.DataType) -> list[Any]:
-    """At most two conditions; an end that excludes nothing needs none."""
+    """Return at most two conditions; an end that excludes nothing needs none."""
     key, kind = column(field.name), key_type(field)
     if key_range.max is not None and key_range.max == next_value(kind, key_range.min):
         return [key == _literal(key_range.min, arrow_type)]

@@ -1,7 +1,7 @@
-"""A long read cut by key, so that its pages are checked shortly before they are read.
+"""Divides a long read by key, so that its pages are checked shortly before they are read.
 
-Nothing of a window is read before all its pages were checked. The first windows are small, so that
-the first rows come soon; later ones are large, because each one costs a plan.
+All pages of a window are checked before it is read. The first windows are small, so that the first
+rows are returned soon; later ones are large, because each window needs a plan.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from sleeper.model.schema import Primitive, Schema
 
 FIRST_BYTES = 16 << 20
 LAST_BYTES = 512 << 20
-"""Bytes of unchecked pages in a window: so many in the first one, and twice as many in each next
-one up to the second number."""
+"""Bytes of unchecked pages in a window: the first number in the first one, and twice as many in
+each next one, up to the second number."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def read_windows(unchecked: Sequence[UncheckedPages], schema: Schema) -> list[Range]:
-    """Return ranges of the first row key, in order, that together hold every key.
+    """Return ranges of the first row key, in order, that together contain every key.
 
     Args:
-        unchecked: What must be checked for the whole read, file by file.
+        unchecked: The unchecked pages of the whole read, file by file.
         schema: The table's schema.
     """
     kind = key_type(schema.row_keys[0])
@@ -49,7 +49,7 @@ def read_windows(unchecked: Sequence[UncheckedPages], schema: Schema) -> list[Ra
 
 
 def cut_regions(regions: Sequence[Region], window: Range, schema: Schema) -> tuple[Region, ...]:
-    """Return what of some regions, or of everything where there are none, lies in a window."""
+    """Return the parts of some regions, or of all rows if there are none, inside a window."""
     cut = []
     for region in regions or (whole_region(schema),):
         both = region.ranges[0].intersection(window)
@@ -59,9 +59,9 @@ def cut_regions(regions: Sequence[Region], window: Range, schema: Schema) -> tup
 
 
 def _key_value(kind: Primitive, bound: Any) -> Any | None:
-    """Return a limit of pages as a value of the first row key; None where there is no such value.
+    """Return a bound of pages as a value of the first row key; None if there is no such value.
 
-    A limit may be cut off, so the value may be a little less.
+    A bound may be truncated, so the value may be a little less.
     """
     match kind:
         case Primitive.STRING:

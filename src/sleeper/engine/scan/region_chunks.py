@@ -1,7 +1,7 @@
-"""Many regions cut into chunks of few, so that each chunk's rows come before the next one's.
+"""Divides many regions into small chunks, so that each chunk's rows come before the next one's.
 
-A predicate over hundreds of regions costs their number squared and prunes badly; a chain of
-small ones, read one after the other, gives the same rows in the same order.
+The cost of a predicate over hundreds of regions is their number squared, and it prunes badly. Small
+predicates that are read one after the other give the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from sleeper.model.schema import Field, Schema
 
 
 def disjoint_regions(regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return regions that hold the same keys, without those that hold none.
+    """Return regions with the same keys, without empty ones.
 
-    With one row key, ranges that overlap or meet become one; boxes of more are left alone.
+    With one row key, ranges that overlap or are adjacent are merged. Regions of several row keys
+    are not merged.
     """
     filled = [region for region in regions if not any(side.is_empty for side in region.ranges)]
     if not filled or len(filled[0].ranges) > 1:
@@ -30,8 +31,8 @@ def region_chunks(
 ) -> Iterator[list[Region]]:
     """Yield `regions` in chunks of at most `regions_max`, in key order, none interleaving.
 
-    Regions that overlap in the first row key cannot be told apart by it and stay together,
-    whatever their number; but where all have the same single value, the next row key tells.
+    Regions that overlap in the first row key stay together, whatever their number. If all have
+    the same single value of it, they are divided by the next row key.
     """
     chunk: list[Region] = []
     for group in _groups(regions, schema.row_keys):
@@ -46,7 +47,7 @@ def region_chunks(
 def _groups(
     regions: Sequence[Region], fields: tuple[Field, ...], dimension: int = 0
 ) -> Iterator[list[Region]]:
-    """The smallest groups of regions whose rows do not interleave, in key order."""
+    """Yield the smallest groups of regions whose rows do not interleave, in key order."""
     for run in _runs(regions, dimension):
         side = run[0].ranges[dimension]
         if (
@@ -64,7 +65,10 @@ def _groups(
 def _runs(
     regions: Sequence[Region], dimension: int, *, meeting: bool = False
 ) -> Iterator[list[Region]]:
-    """Regions that overlap in one dimension, directly or through others; or are `meeting`."""
+    """Yield groups of regions that overlap in one dimension, directly or through others.
+
+    With `meeting`, adjacent regions are grouped too.
+    """
     run: list[Region] = []
     high: Any = None
     for region in sorted(regions, key=lambda region: region.ranges[dimension].min):
@@ -79,7 +83,7 @@ def _runs(
 
 
 def _hull(run: Sequence[Region]) -> Region:
-    """The one range that covers a run of ranges of a single row key."""
+    """Return the range that covers ranges of a single row key."""
     high = run[0].ranges[0].max
     for region in run[1:]:
         high = _larger_max(high, region.ranges[0].max)

@@ -1,4 +1,4 @@
-"""Small batches put together, for formats that store each one on its own."""
+"""Concatenates small batches, for formats that store each batch separately."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def row_groups(batches: Iterable[pa.RecordBatch], row_count: int) -> Iterator[pa.Table]:
-    """Yield tables of at least `row_count` rows, but for the last; nothing is copied."""
+    """Yield tables of at least `row_count` rows, except the last; nothing is copied."""
     waiting: list[pa.RecordBatch] = []
     waiting_rows = 0
     for batch in batches:

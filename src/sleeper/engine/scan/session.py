@@ -1,8 +1,8 @@
 """The DataFusion context that one scanner reuses, and the files it has open.
 
-DataFusion is imported at first use: that takes a quarter of a second, and look-ups by key do
-without it. Its threads do not survive a fork, so a child of a process that used it is told
-so; it would wait for ever.
+DataFusion is imported at first use, because that takes a quarter of a second and look-ups by key
+do not need it. Its threads do not survive a fork, so using it in a child of a process that used it
+raises an error; otherwise the child would hang.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
-    # Predicates decide page by page what is read at all.
+    # Predicates select pages to read.
     "datafusion.execution.parquet.pushdown_filters": "true",
-    # A cache of predicate columns would fetch the neighbouring pages too.
+    # A cache of predicate columns would also fetch neighbouring pages.
     "datafusion.execution.parquet.max_predicate_cache_size": "0",
-    # Bloom filters are read anew for every query; pages and their statistics do better.
+    # Bloom filters are read again for every query; statistics of pages are cheaper.
     "datafusion.execution.parquet.bloom_filter_on_read": "false",
-    # With statistics a column whose least value is its greatest is not read, but taken for a
-    # constant. Parquet leaves NaN out of both, so NaN would become another row's value.
+    # With statistics, a column whose least value equals its greatest is not read but treated as a
+    # constant. Both leave out NaN, so NaN would become another row's value.
     "datafusion.execution.collect_statistics": "false",
-    # Strings come out as the schema has them.
+    # Strings have the types of the schema.
     "datafusion.execution.parquet.schema_force_view_types": "false",
 }
 
 _used_in: set[int] = set()
-"""Processes that used DataFusion: this one, or those that it was forked from."""
+"""Ids of processes that used DataFusion: this one, or those that it was forked from."""
 
 
 def datafusion() -> Any:
     """Return the DataFusion module.
 
     Raises:
-        BadRequest: this process was forked from one that had used DataFusion.
+        BadRequest: this process was forked from one that used DataFusion.
     """
     import datafusion as module  # noqa: PLC0415 - see above: a quarter of a second
 
     process = os.getpid()
     if _used_in and process not in _used_in:
         raise BadRequest(
-            "this process was forked from one that had already read a range of a table, and "
+            "this process was forked from one that has read a range of a table, and "
             "DataFusion does not survive a fork: start processes by spawn or forkserver "
             '(multiprocessing.get_context("spawn")), or read ranges in the children only'
         )
@@ -57,28 +57,28 @@ def datafusion() -> Any:
 
 
 def column(name: str) -> Any:
-    """Return the column of exactly this name; DataFusion reads names as SQL identifiers."""
+    """Return the column of exactly this name; DataFusion parses names as SQL identifiers."""
     return datafusion().col('"' + name.replace('"', '""') + '"')
 
 
 class FileMissing(Exception):
-    """A file of a plan is not there, or has no bytes; the plan does not say which."""
+    """A file of a plan is missing or empty; the plan does not say which."""
 
 
 class Session:
     """One DataFusion context and a bounded number of open files, for any number of threads.
 
-    An open file is a plan's leaf: its path, schema and order. What DataFusion keeps of its
-    footer and page index lives in a cache of 50 MB that the context bounds by itself.
+    An open file is a leaf of a plan: its path, schema and order. The context caches footers and
+    page indexes, up to 50 MB.
 
     Args:
         arrow_schema: The schema of all files.
-        key_names: What each file is ordered by: row keys, then sort keys. They hold no nulls.
-        memory_bytes: What merging may hold.
-        batch_rows: Rows of a batch, at most.
-        temp_folder: Where DataFusion may put temporary files; None for the system's folder.
-        files_max: Files kept open.
-        stores: How files are reached whose URL names a bucket; None where there are none.
+        key_names: The order of each file: row keys, then sort keys. They have no nulls.
+        memory_bytes: Memory for merging.
+        batch_rows: Maximum number of rows of a batch.
+        temp_folder: Folder for DataFusion's temp files; None for the system's temp folder.
+        files_max: Maximum number of open files.
+        stores: How to connect to buckets; None if there are none.
 
     Attributes:
         order: `key_names` as sort expressions.
@@ -105,7 +105,7 @@ class Session:
         self._lock = Lock()
 
     def frame(self, url: str) -> Any:
-        """Return the DataFrame of one file, from those that are open if it is there."""
+        """Return the DataFrame of one file; open files are reused."""
         with self._lock:
             known = self._frames.get(url)
             if known is not None:
@@ -120,9 +120,9 @@ class Session:
         return opened
 
     def _cache_page_index(self, url: str) -> None:
-        """Put footer and page index of a file into DataFusion's cache, by asking for its schema.
+        """Load footer and page index of a file into DataFusion's cache, by requesting its schema.
 
-        A query whose file is not there caches the footer alone, and each later one reads the index
+        A query whose file is not cached caches only the footer, and later queries read the index
         again.
         """
         try:
@@ -133,7 +133,7 @@ class Session:
             raise
 
     def open(self, url: str, arrow_schema: pa.Schema) -> Any:
-        """Return the DataFrame of a file that has these columns only, and do not keep it."""
+        """Return the DataFrame of a file that has only these columns, without keeping it open."""
         return self._context.read_parquet(
             self._location(url),
             file_extension="",
@@ -142,14 +142,14 @@ class Session:
         )
 
     def _location(self, url: str) -> str:
-        """Return where DataFusion finds a file, whose bucket is made known to it."""
+        """Return the URL of a file for DataFusion, and register its bucket."""
         if "://" not in url:
             return Path(url).as_uri()  # a bare path would be a pattern
         self._make_known(url)
         return url
 
     def _make_known(self, url: str) -> None:
-        """Tell DataFusion of the bucket of `url`, once."""
+        """Register the bucket of `url` in DataFusion, once."""
         scheme, _, rest = url.partition("://")
         bucket = rest.partition("/")[0]
         place = f"{scheme}://{bucket}"
@@ -188,7 +188,7 @@ def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> An
 
     if settings.ca_file and not settings.has_ssl_cert_file and not settings.allow_http:
         raise StorageFailed(
-            f"key ranges of {scheme}://{bucket} are read by DataFusion, which does not know "
+            f"key ranges of {scheme}://{bucket} are read by DataFusion, which does not read "
             "AWS_CA_BUNDLE and would not trust the store: set SSL_CERT_FILE to the file that "
             f"AWS_CA_BUNDLE names, {settings.ca_file}"
         )

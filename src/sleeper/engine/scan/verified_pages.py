@@ -1,8 +1,8 @@
-"""Which pages of data files were compared with their checksums, and those that still must be.
+"""Records which pages of data files were compared with their checksums, and checks others.
 
-DataFusion checks none, so each page is checked before DataFusion reads it, once in a process: what
-is remembered is a flag a page. Pages are chosen by the limits of the first row key, as DataFusion
-chooses them, or some more.
+DataFusion does not check pages, so each page is checked before DataFusion reads it, once in a
+process; one flag a page is kept. Pages are chosen by the bounds of the first row key: those that
+DataFusion reads, or some more.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 Limits = Sequence[tuple[Any, Any]]
-"""Ranges of the first row key, comparable with the limits of pages, by their least values."""
+"""Ranges of the first row key, comparable with bounds of pages, ordered by their least values."""
 
 
 @dataclass(frozen=True, slots=True)
 class UncheckedPages:
-    """Pages of a file that a read needs and that were not checked yet.
+    """Pages of a file that a read needs and that are not checked yet.
 
     Attributes:
         filename: The file.
         runs: The pages.
-        group_bytes: What each row group has of them, in the order of the file.
-        group_minimums: The least first row key of these row groups, as their limits say; None
-            where they do not.
+        group_bytes: Their bytes in each row group, in the order of the file.
+        group_minimums: The lower bounds of the first row key of these row groups; None for a
+            missing one.
     """
 
     filename: str
@@ -57,11 +57,11 @@ class VerifiedPages:
     """The pages that this process has checked, in data files of one table. Safe for threads.
 
     Args:
-        lookup: Knows the files' indexes.
+        lookup: Has the files' indexes.
         arrow_schema: The table's schema.
-        bytes_max: Bound for what is remembered, about. Files used longest ago are forgotten first,
-            and then checked again.
-        files_at_once: Files that are read side by side; 1 where a read takes microseconds.
+        bytes_max: Approximate maximum size of all flags. The least recently used files are dropped
+            first, and then checked again.
+        files_at_once: Number of files read in parallel; 1 if a read takes microseconds.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class VerifiedPages:
     def unchecked(
         self, filename: str, regions: Sequence[Region], columns: Sequence[str]
     ) -> UncheckedPages | None:
-        """Return the pages of a file that must be checked before a read; None where all were.
+        """Return the pages of a file that must be checked before a read; None if all were checked.
 
         Args:
             filename: The file, whose footer and indexes were checked.
-            regions: What is read of it; everything where there are none.
+            regions: The regions to read; all rows if there are none.
             columns: The columns that are read, row keys included.
 
         Raises:
@@ -100,7 +100,7 @@ class VerifiedPages:
         return self._lookup.inspect(filename, look)
 
     def check(self, wanted: Sequence[UncheckedPages]) -> None:
-        """Compare pages of several files with their checksums, and remember them.
+        """Compare pages of several files with their checksums, and record them as checked.
 
         Raises: as `check_file`.
         """
@@ -112,7 +112,7 @@ class VerifiedPages:
             list(pool.map(self.check_file, wanted))
 
     def check_file(self, wanted: UncheckedPages) -> None:
-        """Compare pages with their checksums, and remember them.
+        """Compare pages with their checksums, and record them as checked.
 
         Raises:
             DataDamaged: a page is damaged; the message names file, row group and column.
@@ -182,11 +182,11 @@ class VerifiedPages:
         return UncheckedPages(index.filename, tuple(runs), tuple(sizes), tuple(minimums))
 
 
-_ENTRY_BYTES = 250  # of the flags of a column chunk and their place in a dict, beside the flags
+_ENTRY_BYTES = 250  # overhead of the flags of a column chunk
 
 
 class _CheckedFile:
-    """The pages of one file that were checked: a byte for each, by row group and leaf."""
+    """The checked pages of one file: a byte for each, by row group and leaf."""
 
     __slots__ = ("flags",)
 
@@ -198,12 +198,12 @@ class _CheckedFile:
         return _ENTRY_BYTES + sum(_ENTRY_BYTES + len(flags) for flags in self.flags.values())
 
     def has_all(self, group: int, leaves: Sequence[int]) -> bool:
-        """True when all pages of a row group's leaves were checked."""
+        """Return whether all pages of a row group's leaves were checked."""
         known = self.flags
         return all((flags := known.get((group, leaf))) and 0 not in flags for leaf in leaves)
 
     def left_of(self, runs: Iterable[PageRun]) -> Iterator[PageRun]:
-        """Yield what was not checked of some runs, each from its first such page to its last."""
+        """Yield the unchecked part of some runs, each from its first unchecked page to its last."""
         for run in runs:
             flags = self.flags.get(run[:2])
             if flags is None:
@@ -225,7 +225,7 @@ _HIGHEST_BYTES = b"\xff" * BOUND_WIDTH_MAX
 
 
 def _as_bound(value: Any) -> int | bytes:
-    """Return a key value as bounds hold it: bytes of a limited width, without zeros at the end."""
+    """Return a key value in the form of bounds: bytes of limited width without trailing zeros."""
     if isinstance(value, str):
         value = value.encode()
     if isinstance(value, bytes):
@@ -236,7 +236,7 @@ def _as_bound(value: Any) -> int | bytes:
 
 
 def _places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int, int]]:
-    """Return which row groups or pages may hold first row keys of some range, as disjoint runs."""
+    """Return which row groups or pages may contain first row keys of ranges, as disjoint runs."""
     if limits is None:
         return [(0, len(bounds.minimums))]
     found: list[tuple[int, int]] = []
@@ -247,7 +247,7 @@ def _places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int
 
 
 def _join(runs: list[tuple[int, int]], first: int, end: int) -> None:
-    """Add a run behind others, none of which begins later; join it with the last if they meet."""
+    """Append a run to others that begin before it; merge it with the last if they are adjacent."""
     if runs and first <= runs[-1][1]:
         runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
     elif first < end:
@@ -261,7 +261,7 @@ def _runs_of_rows(
     key_leaf: int,
     limits: Limits | None,
 ) -> Iterator[PageRun]:
-    """Yield the pages of each leaf that hold rows between the limits."""
+    """Yield the pages of each leaf that contain rows between the limits."""
     if limits is None:
         for leaf in leaves:
             yield PageRun(group, leaf, 0, len(index.locations(group, leaf).offsets))

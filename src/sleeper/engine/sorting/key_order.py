@@ -1,8 +1,7 @@
-"""The order of keys, computed with polars, and rows taken in that order.
+"""Computes the order of keys with polars, and returns rows in that order.
 
-polars has no map type and its own ideas about lists and decimals, so only columns of plain
-types pass through it. pyarrow takes the others. What comes out is exactly the schema that
-went in.
+polars has no map type and treats lists and decimals differently, so only columns of primitive types
+pass through it; pyarrow takes the others. The output has exactly the schema of the input.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Numbers = np.ndarray[Any, np.dtype[Any]]
 _BYTES_IN_PREFIX = 8
 _SKIPS_MAX = 8
 _ROW_OVERHEAD_BYTES = 40  # numbers to sort by, indexes, and copies of both meanwhile
-_VIEW_BYTES = 16  # polars points at each string with so many bytes
+_VIEW_BYTES = 16  # of polars' reference to each string
 
 # The bits of a prefix that a string of 0, 1, ... 8 bytes fills.
 _FILLED = np.array(
@@ -31,21 +30,19 @@ _FILLED = np.array(
 
 
 class OrderedRows:
-    """Rows of a table, to be taken in key order, a slice at a time.
+    """Rows of a table in key order, returned slice by slice.
 
     Rows with equal keys keep the order they had. Keys have no nulls.
 
     Attributes:
-        row_count: How many there are.
+        row_count: The number of rows.
     """
 
     def __init__(self, table: pa.Table, key_names: Sequence[str]) -> None:
         import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
         self._schema = table.schema
-        table = (
-            table.combine_chunks()
-        )  # polars takes from one chunk ten times faster than from many
+        table = table.combine_chunks()  # taking from one chunk is ten times faster than from many
         plain = [field.name for field in table.schema if _is_plain(field.type)]
         others = [field.name for field in table.schema if not _is_plain(field.type)]
         self._frame = pl.DataFrame(pl.from_arrow(table.select(plain)))
@@ -65,7 +62,7 @@ class OrderedRows:
         return self._with_others(self._frame[self._index[start:stop]], start, stop)
 
     def _chunks_between(self, start: int, stop: int, size_bytes: int) -> Iterator[pa.Table]:
-        """Halve where long rows came together, as they do if they share a key."""
+        """Halve slices that are too large, which occur if long rows share a key."""
         taken = self._frame[self._index[start:stop]]
         if stop - start > 1 and _text_bytes(taken) > 2 * size_bytes:
             middle = (start + stop) // 2
@@ -88,7 +85,7 @@ class OrderedRows:
 
 
 class Groups:
-    """Ranges of the first key that follow each other; n bounds part n + 1 of them."""
+    """Adjacent ranges of the first key; n bounds divide n + 1 of them."""
 
     def __init__(self, bounds: Sequence[Any], first_key: str, kind: pa.DataType) -> None:
         import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
@@ -115,7 +112,7 @@ class Groups:
 
 
 def sorting_bytes(schema: pa.Schema, row_count: int, size_bytes: int) -> int:
-    """Return about how much memory it takes to hold and order so many rows."""
+    """Return the approximate memory for so many rows and for sorting them."""
     per_row = _ROW_OVERHEAD_BYTES
     for field in schema:
         if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
@@ -124,7 +121,7 @@ def sorting_bytes(schema: pa.Schema, row_count: int, size_bytes: int) -> int:
 
 
 def _text_bytes(frame: pl.DataFrame) -> int:
-    """How long the strings of a frame are, all together; polars only points at them."""
+    """Return the total length of the strings of a frame, which polars does not count."""
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     total = 0
@@ -137,7 +134,7 @@ def _text_bytes(frame: pl.DataFrame) -> int:
 
 
 def key_at(table: pa.Table, row: int, key_names: Sequence[str]) -> tuple[Any, ...]:
-    """Return a row's key as values that compare as keys do; times are plain numbers."""
+    """Return a row's key as values with the order of keys; times are numbers."""
     return tuple(_comparable(table.column(name)[row]) for name in key_names)
 
 
@@ -148,7 +145,7 @@ def _comparable(scalar: Any) -> Any:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """True for types that pass through polars and come back as they were."""
+    """Return whether polars returns values of a type unchanged."""
     is_ = pa.types
     return bool(
         is_.is_integer(kind)
@@ -166,9 +163,8 @@ def _index_in_order(
 ) -> pl.Series:
     """Return the numbers of the rows in key order.
 
-    Comparing strings costs a jump through memory each, so rows are sorted by a number that
-    has the order of the first key, as far as it goes. Only rows that share it with others are
-    compared by their keys.
+    Comparing strings needs random memory access, so rows are sorted by a number that is the
+    prefix of the first key. Only rows with equal numbers are compared by their keys.
     """
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
@@ -186,7 +182,7 @@ def _index_in_order(
 def _compared(
     frame: pl.DataFrame, numbers: _Numbers, rows: _Numbers, key_names: Sequence[str]
 ) -> _Numbers:
-    """Return some rows, given in the order they came, by number, then by all keys."""
+    """Return some rows, given in input order, by number, then by all keys."""
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     by = [pl.Series(numbers[rows]), *(frame[name].gather(rows) for name in key_names)]
@@ -197,7 +193,7 @@ def _compared(
 
 
 def _leading_numbers(column: pa.ChunkedArray) -> _Numbers:
-    """Return numbers that ascend as keys do, though keys may differ where they are equal."""
+    """Return numbers in the order of keys; keys with equal numbers may differ."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _prefixes(column)
@@ -209,7 +205,7 @@ def _leading_numbers(column: pa.ChunkedArray) -> _Numbers:
 def _prefixes(column: pa.ChunkedArray) -> _Numbers:
     """Return eight bytes of each string as numbers of the same order.
 
-    Bytes that all strings share decide nothing, so the eight start behind them.
+    They start after the prefix that all strings share.
     """
     skipped = 0
     for _ in range(_SKIPS_MAX):
@@ -225,14 +221,14 @@ def _prefixes(column: pa.ChunkedArray) -> _Numbers:
 
 
 def _chunk_prefixes(chunk: pa.Array, skipped: int) -> tuple[_Numbers, int]:
-    """Return the numbers, and the least length that is left behind the skipped bytes."""
+    """Return the numbers, and the least length after the skipped bytes."""
     _, offset_buffer, data_buffer = chunk.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
     first, last = int(offsets[0]), int(offsets[-1])
     padded = np.zeros(last - first + _BYTES_IN_PREFIX, np.uint8)
     if last > first:
         padded[: last - first] = np.frombuffer(data_buffer, np.uint8)[first:last]
-    # Every eight bytes that follow each other, as a number whose first byte weighs most.
+    # Every eight adjacent bytes, as a big-endian number.
     windows = np.ndarray((last - first + 1,), ">u8", buffer=padded, strides=(1,))
     lengths = np.diff(offsets)
     shortest = int(lengths.min()) - skipped

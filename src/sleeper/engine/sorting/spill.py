@@ -1,6 +1,6 @@
-"""Sorted runs on local disk: one nameless file of Arrow IPC messages.
+"""Sorted runs on local disk: one unlinked temp file of Arrow IPC messages.
 
-The file has no name, so it vanishes with the process, however that ends.
+The file has no name, so it is deleted when the process ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows of one run, in key order, as they lie in the file.
+    """Rows of one run, in key order, as one message of the file.
 
     Attributes:
-        offset: Where the message begins.
-        size_bytes: How long it is.
+        offset: The file offset of the message.
+        size_bytes: Its length.
         row_count: Rows in it.
-        first_key: The key of its first row, as `key_order.key_at` tells it.
+        first_key: The key of its first row, as `key_order.key_at` returns it.
     """
 
     offset: int
@@ -37,12 +37,12 @@ class Block:
 
 
 class SpillFile:
-    """Holds blocks of rows on disk until it is closed. The first block creates the file.
+    """Stores blocks of rows on disk until it is closed. The first block creates the file.
 
     Raises (from `append`): StorageFull, StorageReadOnly, StorageFailed, naming the folder.
 
     Attributes:
-        size_bytes: How much was written.
+        size_bytes: Number of written bytes.
     """
 
     def __init__(self, folder: Path | None, schema: pa.Schema) -> None:
@@ -52,7 +52,7 @@ class SpillFile:
         self.size_bytes = 0
 
     def append(self, rows: pa.Table, first_key: tuple[Any, ...]) -> Block:
-        """Write rows and return where they are."""
+        """Write rows and return their block."""
         batch = rows.combine_chunks().to_batches()[0]
         message = batch.serialize()
         block = Block(self.size_bytes, message.size, rows.num_rows, first_key)
@@ -66,7 +66,7 @@ class SpillFile:
         return block
 
     def read(self, blocks: Sequence[Block]) -> pa.Table:
-        """Return the rows of blocks that follow each other in the file."""
+        """Return the rows of blocks that are adjacent in the file."""
         assert self._descriptor is not None
         start = blocks[0].offset
         size = blocks[-1].offset + blocks[-1].size_bytes - start
@@ -79,7 +79,7 @@ class SpillFile:
         return pa.Table.from_batches(batches, self._schema)
 
     def close(self) -> None:
-        """Give the disk space back."""
+        """Release the disk space."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -101,7 +101,7 @@ def _read_all(descriptor: int, into: memoryview, offset: int, folder: Path) -> N
         count = os.preadv(descriptor, [into], offset)
         if not count:
             raise StorageFailed(
-                f"the sort's own file in {str(folder)!r} lost its end; run it again"
+                f"the temp file of the sort in {str(folder)!r} was truncated; run it again"
             )
         into, offset = into[count:], offset + count
 
@@ -111,8 +111,8 @@ def _translate(error: OSError, folder: Path) -> NoReturn:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise StorageFull(
             f"{where} is full: sorting needs about as much space there as the rows take in "
-            "memory. Free some, or name another folder"
+            "memory. Free some space, or set another folder by TMPDIR"
         ) from error
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise StorageReadOnly(f"{where} may not be written to; name another folder") from error
+        raise StorageReadOnly(f"{where} is not writable; set another folder by TMPDIR") from error
     raise StorageFailed(f"{where} cannot be used: {error.strerror or error}") from error

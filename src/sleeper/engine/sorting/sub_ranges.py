@@ -1,6 +1,6 @@
-"""Key ranges of a group too large for memory, each small enough to be sorted by itself.
+"""Divides a group that is too large for memory into key ranges that can be sorted separately.
 
-Every block of a run tells its first key, so ranges are planned without reading a row.
+The first key of every block of a run is known, so ranges are planned without reading rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.sorting.spill import Block, SpillFile
 
-# A place between keys: (key, False) lies just before all rows of the key, (key, True) just after.
+# A cut between keys: (key, False) is before all rows of the key, (key, True) after them.
 Cut = tuple[tuple[Any, ...], bool]
 
 
@@ -29,7 +29,7 @@ class SubRange:
 
     @property
     def is_one_key(self) -> bool:
-        """True when all its rows have the same key, so that there is nothing to sort."""
+        """True if all its rows have the same key, so that no sort is needed."""
         return self.low is not None and self.high is not None and self.low[0] == self.high[0]
 
 
@@ -38,8 +38,8 @@ def plan_sub_ranges(
 ) -> Iterator[SubRange]:
     """Yield ranges that cover all keys, in order.
 
-    Sorting a range needs at most about `need_max` bytes, and one block of each run more, unless
-    all its rows have one key. `need` tells what sorting a block needs.
+    Sorting a range needs at most about `need_max` bytes, and one more block of each run, unless
+    all its rows have one key. `need` returns the memory for sorting a block.
     """
     low: Cut | None = None
     planned = 0
@@ -82,7 +82,7 @@ def read_one_key(
 
 
 def _blocks_between(run: Sequence[Block], wanted: SubRange) -> Sequence[Block]:
-    """The blocks of a run that may hold rows of the range."""
+    """Return the blocks of a run that may contain rows of the range."""
     start = 0 if wanted.low is None else max(0, _starting_before(run, wanted.low) - 1)
     stop = len(run) if wanted.high is None else _starting_before(run, wanted.high)
     return run[start:stop]

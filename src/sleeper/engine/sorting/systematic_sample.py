@@ -1,4 +1,4 @@
-"""Rows at equal distances from a stream of unknown length, in bounded memory."""
+"""A systematic sample (every n-th row) of a stream of unknown length, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pyarrow as pa
 
 
 class SystematicSample:
-    """Every `stride`-th row, beginning with the first; all rows while they are few.
+    """Every `stride`-th row, beginning with the first; all rows while there are few.
 
-    When rows become too many, every second one goes and the stride doubles. So there are always
-    between half the most that is allowed and all of it, each standing for equally many rows.
+    When there are too many, every second one is dropped and the stride doubles. So the sample has
+    between half the maximum and the maximum number of rows, each representing equally many.
 
     Attributes:
-        rows_seen: Rows that were added.
-        stride: How far apart the sampled rows are.
+        rows_seen: Number of added rows.
+        stride: Distance between sampled rows.
     """
 
     def __init__(self, rows_max: int, bytes_max: int) -> None:
@@ -27,7 +27,7 @@ class SystematicSample:
         self.stride = 1
 
     def add(self, rows: pa.Table) -> None:
-        """Take in more rows, which follow those before."""
+        """Add more rows, which follow those before."""
         if not rows.num_rows:
             return
         while self._sampled + len(self._wanted(rows)) > self._rows_max:
@@ -46,7 +46,7 @@ class SystematicSample:
         return pa.concat_tables(self._parts) if self._parts else None
 
     def rows_with_last(self) -> pa.Table | None:
-        """Return the sampled rows and the very last row that was added, once."""
+        """Return the sampled rows and the last added row, once."""
         if not self.rows_seen or (self.rows_seen - 1) % self.stride == 0:
             return self.rows()
         return pa.concat_tables([*self._parts, self._last])

@@ -1,1 +1,1 @@
-"""Data files and their sketches written, and the files of users."""
+"""Writes data files with their sketches, and files of users."""

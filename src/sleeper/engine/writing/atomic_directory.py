@@ -1,4 +1,4 @@
-"""A folder of a user's own that appears at once, when everything in it is written."""
+"""Writes a folder of a user that becomes visible atomically when it is complete."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _TAKEN = {EEXIST, ENOTDIR, ENOTEMPTY}
 
 @contextmanager
 def atomic_directory(folder: Path, mark: str) -> Iterator[Path]:
-    """Yield a folder to write to, not made yet, that becomes `folder` when the block ends well.
+    """Yield a temp folder, not made yet, that is renamed to `folder` if the block succeeds.
 
-    Until then it is hidden beside it, as `.NAME.MARK.unfinished`. If the block fails it is
-    deleted, with folders above it that were made for it; a process that is killed leaves it.
-    Hidden names in it do not become part of `folder`.
+    It is beside `folder`, with the hidden name `.NAME.MARK.unfinished`. If the block fails, it is
+    deleted, with parent folders that were made for it; a killed process leaves it. Hidden files
+    in it do not become part of `folder`.
 
     Args:
         folder: The folder to make, or an empty one, which is replaced.
-        mark: Fresh and random: two that make one folder do not meet before the end.
+        mark: A random id, so that two writers of one folder use different temp folders.
 
     Raises:
-        AlreadyExists: there is something at `folder` that is not an empty folder, or an empty
-            one that cannot be replaced.
+        AlreadyExists: `folder` exists and is not an empty folder, or is an empty one that
+            cannot be replaced.
         StorageFailed: the folder cannot be made.
     """
     folder = Path(os.path.realpath(folder))
@@ -53,7 +53,7 @@ def _check_free(folder: Path) -> None:
         if folder.is_mount() or folder == Path(os.path.realpath(".")):
             raise AlreadyExists(
                 f"{folder} is in use, as a mounted or the working folder, so it cannot be "
-                "replaced by a finished one: name a folder inside it that does not exist yet"
+                "replaced: name a folder inside it that does not exist yet"
             )
     except OSError as error:
         raise _failed(folder, error) from error
@@ -71,7 +71,7 @@ def _rename(unfinished: Path, folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -80,7 +80,7 @@ def _sync(folder: Path) -> None:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove folders, the innermost first, as long as nobody has put anything there."""
+    """Delete folders, the innermost first, as long as they are empty."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()

@@ -1,9 +1,10 @@
-"""Several data files of one partition become one: what a compaction job does to rows.
+"""Merges data files of one partition into one: the work of a compaction job.
 
-All inputs are looked at page by page, then merged, filtered, aggregated and written, batch by
-batch. Memory, beside DataFusion's and pyarrow's own: for each input a compressed row group and
-some batches of 8,192 rows; one row group that is being written; the output's Bloom filters. Files
-of 2,000,000 rows and more make DataFusion's the most of it (docs/performance.md, "Compaction").
+All pages of the inputs are checked, then rows are merged, filtered, aggregated and written, batch
+by batch. Memory, in addition to DataFusion's and pyarrow's: for each input a compressed row group
+and some batches of 8,192 rows; one row group that is being written; the output's Bloom filters.
+With files of 2,000,000 rows and more, most memory is DataFusion's (docs/performance.md,
+"Compaction").
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
 
-_CHUNK_ROWS = 32_768  # handed to the writer at once
+_CHUNK_ROWS = 32_768  # passed to the writer at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOutput:
-    """What a compaction wrote, to be committed.
+    """The output of a compaction job, before its commit.
 
     Attributes:
         reference: The new file, with its exact number of rows; it may have none (rule CMP-14).
-        rows_read: Rows of the inputs that lie in the partition, before filters and aggregations.
+        rows_read: Rows of the inputs in the partition, before filters and aggregations.
         size_bytes: The new file's length.
     """
 
@@ -53,20 +54,20 @@ def compact_files(
     claimed: ClaimedJob,
     settings: WriteSettings,
 ) -> CompactionOutput:
-    """Write the rows that a job's inputs have in its partition as one file, named by the job.
+    """Write the rows of a job's inputs in its partition to one file, named by the job.
 
-    The same arguments give the same file, byte for byte but for its sketch. The file appears when
-    it is complete; where anything fails, there is none.
+    The same arguments give a file with the same bytes, except for its sketch. The file becomes
+    visible when it is complete; on failure there is none.
 
     Args:
         reading: The table, with the processing to apply.
         files: The table's folder.
-        claimed: What to read, which rows of it, and what to call the output.
-        settings: How the file is laid out.
+        claimed: The inputs, the rows to read of them, and the name of the output.
+        settings: Settings of the data file.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
-        StorageFailed: memory, disk or the storage gave out.
+        StorageFailed: memory or disk is full, or the storage failed.
 
     Source: rule CMP-14.
     """
@@ -85,7 +86,7 @@ def compact_files(
         reading.processing,
         reading.schema,
         now_ms=claimed.claimed_ms,
-        # A function of the user's own gets united rows alone.
+        # A user's function gets aggregated rows only.
         overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
     )
     with closing(batches), files.open_output(job.output) as output:
@@ -107,7 +108,7 @@ def compact_files(
 
 
 class _Counted:
-    """Batches on their way, counted."""
+    """Counts the rows of batches that pass."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches

@@ -1,7 +1,7 @@
-"""Data files: sorted rows as Parquet, made for being looked up in (rule FMT-1).
+"""Writes data files: sorted rows as Parquet, in a layout for look-ups by key (rule FMT-1).
 
-Small pages with checksums and an index, row groups cut by rows and bytes, Bloom filters for row
-keys, a seal over footer, indexes and filters, and the sketch that goes beside the file.
+They have small pages with checksums and an index, row groups limited by rows and bytes, Bloom
+filters for row keys, a seal over footer, indexes and filters, and a sketch in a file beside them.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from sleeper.ports.objects import Output
 FORMAT = {b"sleeper.format": b"1"}
 
 FILTER_FALSE_POSITIVES = 0.01
-"""The part of absent keys that a Bloom filter lets through. A tenth of it costs half more bytes."""
-# A column with more distinct values than that goes on without its dictionary: row groups are small,
-# and a dictionary of nearly all their values makes them larger.
+"""False positive rate of Bloom filters. A tenth of it needs half more bytes."""
+# A column with more distinct values gets no dictionary: row groups are small, and a dictionary of
+# nearly all their values makes them larger.
 _DICTIONARY_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteSettings:
-    """How data files are laid out.
+    """The layout of data files.
 
     Attributes:
-        codec: Compression of pages, as pyarrow names it; "none" for none.
-        level: Level of the codec; None is the codec's own.
-        page_rows: Rows in a page, at most. The largest lever on look-ups.
-        page_bytes: Bytes in a page, about, before compression.
-        row_group_rows: Rows in a row group, at most.
-        row_group_bytes: Bytes in a row group, about, as they are in memory.
+        codec: Compression of pages, by pyarrow's name; "none" for none.
+        level: Level of the codec; None is the codec's default.
+        page_rows: Maximum number of rows of a page, which affects look-ups most.
+        page_bytes: Approximate bytes of a page, before compression.
+        row_group_rows: Maximum number of rows of a row group.
+        row_group_bytes: Approximate bytes of a row group in memory.
         dictionary_row_keys: Whether row key columns get dictionaries.
         dictionary_sort_keys: Whether sort key columns do.
         dictionary_values: Whether value columns do.
         page_version: "1.0" or "2.0", the version of data pages.
-        bloom_filter: Whether row key columns get Bloom filters. They take 1.2 to 2.4 bytes a row
-            and column, and stay in memory until the file is closed.
+        bloom_filter: Whether row key columns get Bloom filters. They need 1.2 to 2.4 bytes a row
+            and column, and are in memory until the file is closed.
     """
 
     codec: str = "zstd"
@@ -70,7 +70,7 @@ class WriteSettings:
 
 
 def write_settings(properties: ParquetProperties) -> WriteSettings:
-    """Return the layout that a table's properties ask for."""
+    """Return the layout from a table's properties."""
     return WriteSettings(
         codec="none" if properties.compression == "uncompressed" else properties.compression,
         level=3 if properties.compression == "zstd" else None,
@@ -88,14 +88,14 @@ def write_settings(properties: ParquetProperties) -> WriteSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """What a data file turned out to be. Counts and keys come from the rows themselves.
+    """The properties of a written data file, from its rows.
 
     Attributes:
         row_count: Rows in it.
         first_key: The row key of its first row, one value per row key field; () without rows.
         last_key: The row key of its last row.
         size_bytes: Its size.
-        sketch: The bytes of the sketch that goes beside it.
+        sketch: The bytes of its sketch.
     """
 
     row_count: int
@@ -105,7 +105,7 @@ class WrittenFile:
     sketch: bytes
 
     def reference(self, filename: str, partition_id: str, schema: Schema) -> FileReference:
-        """Return a reference to the whole of the file, with what it says of the file."""
+        """Return a reference to the whole file, with the file's attributes."""
         return FileReference(
             filename=filename,
             partition_id=partition_id,
@@ -123,9 +123,9 @@ def write_data_file(
     arrow_schema: pa.Schema,
     settings: WriteSettings,
 ) -> WrittenFile:
-    """Write rows in key order as one data file; `output` stays open, and is its owner's.
+    """Write rows in key order as one data file; the caller must close `output`.
 
-    Holds one row group at a time, and the Bloom filters of all.
+    One row group and the Bloom filters of all row groups are in memory.
     """
     with DataFileWriter(output, schema, arrow_schema, settings) as writer:
         for chunk in chunks:
@@ -134,10 +134,10 @@ def write_data_file(
 
 
 class DataFileWriter:
-    """Writes one data file, chunk by chunk. The output stays open, and is its owner's.
+    """Writes one data file, chunk by chunk. The caller must close or abort the output.
 
-    A block that is left without `close` leaves an unfinished file to the output's owner, and
-    nothing is written to it any more.
+    If a `with` block ends without `close`, the file is incomplete, and nothing more is written to
+    the output.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class DataFileWriter:
             self._write_groups(all_rows=False)
 
     def close(self) -> WrittenFile:
-        """Finish the file, seal it, and tell what it holds.
+        """Finish the file, seal it, and return its properties.
 
         Raises:
             BadRequest: readers would refuse a column of it.
@@ -208,7 +208,7 @@ class DataFileWriter:
     ) -> None:
         self._output.give_up()
         if self._parquet is not None:
-            with suppress(Exception):  # whatever is still in it goes nowhere
+            with suppress(Exception):  # buffered data is discarded
                 self._parquet.close()
 
     def _check_order(self, rows: pa.Table) -> None:
@@ -219,10 +219,10 @@ class DataFileWriter:
             before, after = key_at(self._last_row, 0, names), key_at(rows, 0, names)
             assert before <= after, f"rows for a data file out of order: {after} after {before}"
         last = rows.select(names).slice(rows.num_rows - 1)
-        self._last_row = last.take([0])  # a copy, so that the chunk itself can go
+        self._last_row = last.take([0])  # a copy, so that the chunk can be released
 
     def _group_rows(self, tables: list[pa.Table]) -> int:
-        """How many rows make a row group, at the size that the waiting rows have on average."""
+        """Return the rows of a row group, by the mean size of the buffered rows."""
         size = sum(table.nbytes for table in tables)
         by_bytes = self._settings.row_group_bytes * self._waiting_rows // max(1, size)
         return int(max(1, min(self._settings.row_group_rows, by_bytes)))
@@ -242,7 +242,7 @@ class DataFileWriter:
         self._waiting_rows = rest.num_rows
 
     def _opened(self, *, group_rows: int) -> Any:
-        """Return the Parquet writer, made when the first row group is known: filters fit it."""
+        """Return the Parquet writer, made with the first row group, which sizes the filters."""
         if self._parquet is None:
             options = _parquet_options(self._schema, self._arrow_schema, self._settings)
             if self._settings.bloom_filter:
@@ -266,7 +266,7 @@ def _check_sizes(footer: Footer) -> None:
 
 
 def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:
-    """Return the row key of the first row, as plain values."""
+    """Return the row key of the first row, as Python values."""
     return tuple(
         checked_value(field, rows.column(field.name)[0].as_py()) for field in schema.row_keys
     )
@@ -294,7 +294,7 @@ def _parquet_options(
 def _dictionary_columns(
     schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
 ) -> list[str]:
-    """The Parquet paths of the columns that get dictionaries."""
+    """Return the Parquet paths of the columns that get dictionaries."""
     wanted: list[Field] = []
     wanted += schema.row_keys if settings.dictionary_row_keys else ()
     wanted += schema.sort_keys if settings.dictionary_sort_keys else ()

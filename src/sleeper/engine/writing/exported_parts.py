@@ -1,7 +1,7 @@
-"""An export's parts where a user wants them: each appears whole, and a manifest comes last.
+"""Writes an export's parts to its target: each part is atomic, and the manifest is written last.
 
-The manifest, `_SUCCESS`, is a list of the parts as JSON: without it, what lies there is half an
-export. Whichever engine writes the parts, they are begun, checked and given up here.
+The manifest, `_SUCCESS`, is a list of the parts as JSON; without it the export is incomplete. Every
+engine that writes parts uses this module to begin, check and abort an export.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sleeper.planning.exports import ExportPlan
 from sleeper.ports.objects import Objects
 
 MANIFEST = "_SUCCESS"
-"""What marks an export as whole. Spark and others that read Parquet pass over such names."""
+"""Marks an export as complete. Spark and other readers of Parquet ignore such names."""
 
 _UNFINISHED = "_unfinished"
-"""Lies there while an export runs, and holds its id. Writers look for it before a part of theirs
-appears: Spark stops its tasks late, and what they write when the export has been given up would
-lie about for ever."""
+"""Exists while an export runs, and contains its id. Writers check it before a part becomes visible:
+Spark stops its tasks late, and parts that they write after the export was aborted would never
+be deleted."""
 
 Progress = Callable[[int, int], None]
 
@@ -51,8 +51,8 @@ class Exported:
     """A finished export.
 
     Attributes:
-        parts: Its files, in key order. There is one without rows where there are no rows at all.
-        transaction: The number of the table's state that was exported.
+        parts: Its files, in key order. If there are no rows, there is one file without rows.
+        transaction: The transaction number of the exported state.
     """
 
     parts: tuple[ExportedPart, ...]
@@ -66,11 +66,11 @@ class Exported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportTarget:
-    """One export's hold on a place. As picklable as the place.
+    """The target of one export. Picklable if the place is.
 
     Attributes:
-        place: Where the parts go; empty when the export begins.
-        export_id: A fresh random id: of two exports to one place, one notices the other.
+        place: The folder of the parts; empty when the export begins.
+        export_id: A random id, by which an export detects another one to the same place.
     """
 
     place: Objects
@@ -82,18 +82,18 @@ class ExportTarget:
         written: Generator[ExportedPart],
         progress: Progress = lambda done, total: None,
     ) -> Exported:
-        """Make an export whole: begun in an empty place, its parts written, `_SUCCESS` last.
+        """Run an export: begin in an empty place, write its parts, then `_SUCCESS`.
 
-        Parts are deleted if anything fails, but for those of a process that is killed.
+        Parts are deleted on failure, except those of a killed process.
 
         Args:
-            plan: What is to be written.
+            plan: The plan of the export.
             written: Calls `write_part`, here or elsewhere, while it is iterated, in any order of
                 the parts. It is closed before parts are deleted.
-            progress: Called with how many parts are done, and of how many.
+            progress: Called with the number of parts that are done, and of all parts.
 
         Raises:
-            AlreadyExists: there is something in the place.
+            AlreadyExists: the place is not empty.
             StorageFailed: storage failed, or the place was taken by another export.
             Others: those of `written`.
         """
@@ -119,12 +119,12 @@ class ExportTarget:
     def write_part(
         self, name: str, batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema
     ) -> int:
-        """Write one part, which appears when it is complete, and return its rows.
+        """Write one part, which becomes visible when it is complete; return its number of rows.
 
-        Memory: 100,000 rows, and what `batches` needs.
+        Needs memory for 100,000 rows, and the memory of `batches`.
 
         Raises:
-            StorageFailed: the place cannot be written, or the export was given up meanwhile.
+            StorageFailed: the place cannot be written, or the export was aborted.
             Others: those of `batches`.
         """
         self._check_wanted()
@@ -141,7 +141,7 @@ class ExportTarget:
         if not self.place.create(_UNFINISHED, self.export_id.encode()):
             raise self._taken(_UNFINISHED)
         try:
-            self._check_empty()  # of an export that ended after the first look
+            self._check_empty()  # files of an export that ended after the first check
         except BaseException:
             self.place.delete([_UNFINISHED])
             raise
@@ -163,7 +163,7 @@ class ExportTarget:
         self.place.delete([_UNFINISHED])
 
     def _give_up(self, plan: ExportPlan) -> None:
-        """Delete what was written; nothing, where another export has taken the place."""
+        """Delete written parts, unless another export has taken the place."""
         if self.place.read(_UNFINISHED) not in (None, self.export_id.encode()):
             return
         self.place.delete([MANIFEST, _UNFINISHED])
@@ -172,9 +172,9 @@ class ExportTarget:
     def _check_wanted(self) -> None:
         if self.place.read(_UNFINISHED) != self.export_id.encode():
             raise StorageFailed(
-                f"{self.place.url(_UNFINISHED)} is gone or another's: this export was given up, "
-                "or another one goes to the same place, or Spark's workers do not reach it as "
-                "the driver does (then use an object store, a shared file system, or local mode)"
+                f"{self.place.url(_UNFINISHED)} is missing or another export's: this export was "
+                "aborted, or another one writes to the same place, or Spark's workers do not share "
+                "it with the driver (then use an object store, a shared folder, or local mode)"
             )
 
 

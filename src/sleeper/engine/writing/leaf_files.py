@@ -1,6 +1,6 @@
-"""Sort and process rows, write them as data files, and tell which leaf has how many of them.
+"""Sorts and processes rows, writes them as data files, and returns references for leaves.
 
-Ingest, bulk import and tests write through here, so a file looks the same whoever made it.
+Ingest, bulk import and tests all use it, so their files have the same layout.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def sorted_groups(
 ) -> Generator[SortedGroup, None, None]:
     """Yield groups of leaves with their rows in key order, for groups that have rows.
 
-    Standard ingest, the tasks of a bulk import and Spark's writer all call it: each row that comes
-    into a table goes through here once.
+    Standard ingest, the tasks of a bulk import and Spark's writer all call it, once for each new
+    row of a table.
 
-    To be closed by its reader, whatever happens: the sort has a thread and temporary files.
+    The caller must close the generator, because the sort has a thread and temp files.
 
     Args:
         batches: Rows of exactly `arrow_schema`, without nulls in key columns. All are read
@@ -78,7 +78,7 @@ class LeafFiles:
     """Writes data files into a table's folder.
 
     Attributes:
-        references: What was written, ready to be committed: exact counts.
+        references: References to the written files, with exact counts.
         rows_written: Rows in all files.
     """
 
@@ -100,9 +100,10 @@ class LeafFiles:
         self.rows_written = 0
 
     def write_one_file_per_leaf(self, groups: Iterable[SortedGroup]) -> None:
-        """Write a file into every leaf that has rows (rule ING-5).
+        """Write a file for every leaf that has rows (rule ING-5).
 
-        As many files are open at once as the group has leaves, each holding at most a row group.
+        The files of a group's leaves are open at the same time, each with at most one row group
+        in memory.
         """
         for group, chunks in groups:
             with ExitStack() as open_files:
@@ -135,11 +136,11 @@ class LeafFiles:
         ]
 
     def delete_written(self) -> None:
-        """Delete every file that was written or begun: it will not be committed."""
+        """Delete every file that was written or begun, and will not be committed."""
         self._files.delete([*self._started, *map(paths.sketch_file, self._started)])
 
     def open(self, partition_id: str, open_files: ExitStack) -> tuple[str, DataFileWriter]:
-        """Begin a data file under a partition; it appears when `open_files` is left."""
+        """Begin a data file of a partition; it becomes visible when `open_files` is closed."""
         filename = paths.data_file(partition_id, self._new_id())
         self._started.append(filename)
         output = open_files.enter_context(self._files.open_output(filename))
@@ -147,7 +148,7 @@ class LeafFiles:
         return filename, open_files.enter_context(writer)
 
     def close(self, filename: str, partition_id: str, writer: DataFileWriter) -> FileReference:
-        """End a data file, write its sketch, and return a reference to the whole of it."""
+        """Finish a data file, write its sketch, and return a reference to the whole file."""
         written = writer.close()
         self._files.put(paths.sketch_file(filename), written.sketch)
         self.rows_written += written.row_count
@@ -163,14 +164,14 @@ class _WriterPerLeaf:
         self._writers: dict[str, tuple[str, DataFileWriter]] = {}
 
     def of(self, leaf: Partition) -> DataFileWriter:
-        """The writer of a leaf's file, opened when its first rows come."""
+        """Return the writer of a leaf's file, opened for its first rows."""
         if leaf.partition_id not in self._writers:
             opened = self._leaf_files.open(leaf.partition_id, self._open_files)
             self._writers[leaf.partition_id] = opened
         return self._writers[leaf.partition_id][1]
 
     def close(self) -> list[FileReference]:
-        """End all files and return their references."""
+        """Finish all files and return their references."""
         return [
             self._leaf_files.close(filename, leaf_id, writer)
             for leaf_id, (filename, writer) in self._writers.items()
@@ -180,9 +181,9 @@ class _WriterPerLeaf:
 def rows_by_leaf(
     rows: pa.Table, schema: Schema, leaves: Sequence[Partition]
 ) -> Iterator[tuple[Partition, pa.Table]]:
-    """Yield each leaf with its rows, in the order they had; leaves without rows are left out.
+    """Yield each leaf that has rows with its rows, in their order.
 
-    `leaves` are those of one group, and together hold all of `rows`.
+    `leaves` are the leaves of one group, which contain all of `rows`.
     """
     if len(leaves) == 1:
         if rows.num_rows:
@@ -195,7 +196,7 @@ def rows_by_leaf(
 
 
 def rows_in_region(rows: pa.Table, schema: Schema, region: Region) -> pa.Table:
-    """Return the rows whose row keys lie inside `region`, in the order they had."""
+    """Return the rows whose row keys are inside `region`, in their order."""
     everything = whole_region(schema)
     for field, wanted, whole in zip(schema.row_keys, region.ranges, everything.ranges, strict=True):
         kind = rows.schema.field(field.name).type

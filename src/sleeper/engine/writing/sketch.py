@@ -1,9 +1,9 @@
 """Sketches: quantiles of a data file's row keys, one Apache DataSketches sketch per field.
 
-A file's rows come in key order, so rows at equal distances represent it better than random ones.
-At most `SKETCHED_ROWS_MAX` are sketched; a file with no more rows is sketched exactly. Each of them
-stands for as many rows as the file has per sketched row, so sketches of files of any size can be
-put together.
+A file's rows are in key order, so rows at equal distances represent it better than random ones. At
+most `SKETCHED_ROWS_MAX` are sketched; a file with at most so many rows is sketched exactly. Each
+sketched row represents an equal number of rows of its file, so sketches of files of any size can be
+merged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
 
 _K = 2048
-SKETCHED_ROWS_MAX = 2 * _K - 1  # a sketch is exact up to 2 K items; one is for the last row
+SKETCHED_ROWS_MAX = 2 * _K - 1  # a sketch is exact up to 2 K items; one item is the last row
 _SKETCHED_BYTES_MAX = 16 << 20
 
 _ESTIMATE_ROWS_MAX = 4_000_000
@@ -40,16 +40,16 @@ _VERSION = 1
 # Magic, version, number of fields, rows of the file, how far apart its sketched rows are.
 _HEADER = struct.Struct("<7sBHQQ")
 _FIELD = struct.Struct("<20sQ")  # name of the type, bytes of the deflated sketch that follows
-_INFLATED_BYTES_MAX = 64 << 20  # of one field: four times what a builder gathers
-_LEVEL = 1  # of the compression: keys in order are much alike
+_INFLATED_BYTES_MAX = 64 << 20  # of one field: four times the limit of a builder
+_LEVEL = 1  # of the compression: adjacent keys are similar
 _LENGTH = struct.Struct("<I")
 _CHECKSUM = struct.Struct("<I")  # CRC-32 of all before it
 
 
 class SketchBuilder:
-    """Gathers the sketch of a data file while its rows pass by, in key order.
+    """Builds the sketch of a data file while its rows are written, in key order.
 
-    Holds at most `SKETCHED_ROWS_MAX` row keys, and about 16 MiB of them.
+    At most `SKETCHED_ROWS_MAX` row keys, and about 16 MiB of them, are in memory.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -57,11 +57,11 @@ class SketchBuilder:
         self._sample = SystematicSample(SKETCHED_ROWS_MAX, _SKETCHED_BYTES_MAX)
 
     def add(self, rows: pa.Table) -> None:
-        """Take in more rows, which follow those before."""
+        """Add more rows, which follow those before."""
         self._sample.add(rows.select(self._schema.row_key_names))
 
     def to_bytes(self) -> bytes:
-        """Return the sketch as it is stored."""
+        """Return the bytes of the sketch."""
         rows = self._sample.rows_with_last()
         sample, count = self._sample, len(self._schema.row_keys)
         parts = [_HEADER.pack(_MAGIC, _VERSION, count, sample.rows_seen, sample.stride)]
@@ -78,7 +78,7 @@ class SketchBuilder:
 
 @dataclass(frozen=True, slots=True)
 class _Distribution:
-    """Values of one field in order, and how many rows lie before the end of each."""
+    """Values of one field in order, with the cumulative number of rows of each."""
 
     kind: Primitive
     values: Sequence[Any]
@@ -87,10 +87,10 @@ class _Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Sketches:
-    """The distribution of row keys in one file or several; dimensions are row key fields.
+    """The distribution of row keys in one file or several; a dimension is a row key field.
 
     Attributes:
-        row_count: Rows that it describes.
+        row_count: Number of described rows.
     """
 
     row_count: int
@@ -102,9 +102,9 @@ class Sketches:
         return all(len(each.values) == self.row_count for each in self._distributions)
 
     def quantile(self, dimension: int, fraction: float) -> Any:
-        """Return the key value that `fraction` of the rows lie below; 0 and 1 give the ends.
+        """Return the key value below which `fraction` of the rows are; 0 and 1 give the ends.
 
-        While every row is sketched, it is the item at index min(n - 1, floor(fraction * n)) of
+        If every row is sketched, it is the item at index min(n - 1, floor(fraction * n)) of
         the n values in order (rule SPL-4).
 
         Raises:
@@ -117,16 +117,16 @@ class Sketches:
         return _value(known.kind, known.values[min(place, len(known.values) - 1)])
 
     def rank(self, dimension: int, value: Any) -> float:
-        """Return the share of rows whose key value lies below `value`, from 0 to 1."""
+        """Return the fraction of rows whose key value is below `value`, from 0 to 1."""
         known = self._distributions[dimension]
         place = bisect_left(known.values, _number(known.kind, value))
         return known.rows_until[place - 1] / self.row_count if place else 0.0
 
     def least_median_most(self, dimension: int, inside: Range) -> tuple[Any, Any, Any] | None:
-        """Return three values of a row key field among the rows that lie in a range.
+        """Return the least, median and greatest value of a row key field of rows in a range.
 
-        While every row is sketched, the median of n values in order is that at index n // 2
-        (rule SPL-4). None where no row lies there.
+        If every row is sketched, the median of n values in order is the one at index n // 2
+        (rule SPL-4). None if no row is there.
         """
         known = self._distributions[dimension]
         first = bisect_left(known.values, _number(known.kind, inside.min))
@@ -144,7 +144,7 @@ class Sketches:
         return least, median, most
 
     def next_above(self, dimension: int, inside: Range, value: Any) -> Any | None:
-        """Return the least sketched value of a row key field above one; None without one."""
+        """Return the least sketched value of a row key field above `value`; None without one."""
         known = self._distributions[dimension]
         place = bisect_right(known.values, _number(known.kind, value))
         if place == len(known.values):
@@ -154,10 +154,10 @@ class Sketches:
 
 
 def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:
-    """Read what `SketchBuilder.to_bytes` wrote; `name` names the file in errors.
+    """Decode the bytes of `SketchBuilder.to_bytes`; `name` names the file in errors.
 
     Raises:
-        DataDamaged: the bytes are not a sketch, not whole, or of another schema.
+        DataDamaged: the bytes are not a sketch, are incomplete, or have another schema.
         FormatTooNew: a newer Sleeper wrote them.
     """
     try:
@@ -174,16 +174,16 @@ def read_sketches(data: bytes, schema: Schema, name: str) -> Sketches:
         zlib.error,
     ) as error:
         raise DataDamaged(
-            f"the sketch {name!r} is damaged: {error}. Splits go on without it; compacting its "
+            f"the sketch {name!r} is damaged: {error}. Splits ignore it; compacting its "
             "data file writes a new one"
         ) from None
 
 
 def union(sketches: Iterable[Sketches]) -> Sketches:
-    """Return the distribution of the rows of several files, each row counting the same.
+    """Return the distribution of the rows of several files, with equal weight for each row.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are no rows.
     """
     parts = [part for part in sketches if part.row_count]
     if not parts:
@@ -195,18 +195,18 @@ def union(sketches: Iterable[Sketches]) -> Sketches:
 def estimate_split_points(
     columns: Iterable[pa.ChunkedArray], field: Field, partitions: int
 ) -> list[Any]:
-    """Return values of the first row key that part its rows into about equal partitions.
+    """Return values of the first row key that divide its rows into about equal partitions.
 
     Sorts a sample of at most 4 million values. The points are strictly ascending; there are
-    fewer than asked for when values repeat (rule TBL-10).
+    fewer than requested if values repeat (rule TBL-10).
 
     Args:
         columns: The values, in parts. Nulls are ignored.
         field: The first row key.
-        partitions: How many, at least 2.
+        partitions: The wanted number of partitions, at least 2.
 
     Raises:
-        SplitPointsInvalid: fewer than 2 partitions are asked for.
+        SplitPointsInvalid: fewer than 2 partitions are requested.
     """
     if partitions < 2:
         raise SplitPointsInvalid(f"there must be at least 2 partitions, not {partitions}")
@@ -236,7 +236,7 @@ def _merged(parts: tuple[_Distribution, ...]) -> _Distribution:
 def _read(data: memoryview, schema: Schema, name: str) -> Sketches:
     whole, checksum = data[: -_CHECKSUM.size], data[-_CHECKSUM.size :]
     if bytes(whole[: len(_MAGIC)]) != _MAGIC:
-        raise ValueError("it does not begin as a sketch does")
+        raise ValueError("it does not begin like a sketch")
     if _CHECKSUM.unpack(checksum)[0] != zlib.crc32(whole):
         raise ValueError("its checksum does not match its bytes")
     _, version, field_count, row_count, stride = _HEADER.unpack_from(whole)
@@ -261,21 +261,21 @@ def _read(data: memoryview, schema: Schema, name: str) -> Sketches:
 
 
 def _inflated(deflated: memoryview) -> bytes:
-    """Decompress a sketch, but no more of it than a builder may have written."""
+    """Decompress a sketch, up to the maximum size that a builder writes."""
     inflater = zlib.decompressobj()
     body = inflater.decompress(deflated, _INFLATED_BYTES_MAX)
     if not inflater.eof:
-        raise ValueError(f"it is cut off, or takes more than {_INFLATED_BYTES_MAX:,} bytes")
+        raise ValueError(f"it is truncated, or has more than {_INFLATED_BYTES_MAX:,} bytes")
     return body
 
 
 def _distribution(kind: Primitive, sketch: Any, row_count: int, stride: int) -> _Distribution:
-    """Each item stands for itself and the rows up to the next; the very last row for itself."""
+    """Return the rows of each item: itself and the rows up to the next; the last row is one."""
     count = sketch.n
     if count > SKETCHED_ROWS_MAX or count > row_count or bool(count) != bool(row_count):
         raise ValueError(f"it has {count} items for {row_count} rows")
     if count and not 1 <= stride <= row_count:
-        raise ValueError(f"its items stand for {stride} rows each, of {row_count}")
+        raise ValueError(f"its items represent {stride} rows each, of {row_count}")
     values = sketch.get_quantiles([(place + 0.5) / count for place in range(count)])
     for value in values:
         _value(kind, value)  # raises for what is no value of the kind
@@ -286,22 +286,22 @@ def _distribution(kind: Primitive, sketch: Any, row_count: int, stride: int) -> 
 
 
 class _BytesSerDe(PyObjectSerDe):  # type: ignore[misc]
-    """How a sketch's bytes are stored: their length, then themselves.
+    """Encodes the byte strings of a sketch: their length, then their bytes.
 
-    Strings are sketched as UTF-8, which has the same order: the library's own way to store
-    strings knows no characters beyond ASCII.
+    Strings are sketched as UTF-8, which has the same order, because the library's encoding of
+    strings supports only ASCII.
     """
 
     def get_size(self, item: bytes) -> int:
-        """Return how many bytes an item takes."""
+        """Return the number of bytes of an item."""
         return 4 + len(item)
 
     def to_bytes(self, item: bytes) -> bytes:
-        """Write an item."""
+        """Encode an item."""
         return _LENGTH.pack(len(item)) + item
 
     def from_bytes(self, data: bytes, offset: int) -> tuple[bytes, int]:
-        """Read an item, and tell how many bytes it took."""
+        """Decode an item, and return its number of bytes too."""
         start = offset + _LENGTH.size
         size = int.from_bytes(data[offset:start], "little")
         return data[start : start + size], _LENGTH.size + size
@@ -325,7 +325,7 @@ _EPOCH_DAY = date(1970, 1, 1)
 
 
 def _items(column: pa.ChunkedArray) -> list[Any]:
-    """Values as a sketch holds them: times are numbers, strings UTF-8."""
+    """Convert values to the form of a sketch: times are numbers, strings UTF-8."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_date(column.type):

@@ -1,4 +1,4 @@
-"""A file of a user's own that appears under its name when it is whole and durable."""
+"""A file of a user that is written to a temp file and renamed when it is complete and durable."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from sleeper.errors import AlreadyExists, StorageFailed, StorageFull, StorageRea
 
 
 class UnfinishedFile:
-    """A file being written under a hidden name beside its own, which no other process writes to.
+    """A hidden temp file beside the final path, which no other process writes to.
 
-    `appear` and `discard` end it. A process that is killed leaves `.NAME.PID-N.unfinished`.
+    `appear` renames it and `discard` deletes it. A killed process leaves `.NAME.PID-N.unfinished`.
 
     Attributes:
-        path: Where it appears.
-        file: What is written to.
+        path: The final path.
+        file: The open temp file.
 
     Raises:
         StorageFailed: the file cannot be made.
@@ -30,14 +30,14 @@ class UnfinishedFile:
         self._hidden, self.file = _created(path)
 
     def appear(self, *, replace: bool) -> None:
-        """Make what was written durable, and the file appear under its name.
+        """Make the file durable, and rename it to its final path.
 
         Args:
-            replace: Replace a file of this name; otherwise it must not be there, even if it
-                came since.
+            replace: True to replace an existing file; otherwise the path must not exist, even
+                if it was created since.
 
         Raises:
-            AlreadyExists: something has this name.
+            AlreadyExists: the path exists.
             StorageFailed: the file cannot be written.
         """
         try:
@@ -57,7 +57,7 @@ class UnfinishedFile:
             self.discard()
 
     def discard(self) -> None:
-        """Delete what was written; nothing, once the file has appeared."""
+        """Delete the temp file; does nothing after `appear`."""
         with suppress(OSError):
             self.file.close()
         with suppress(OSError):
@@ -65,12 +65,12 @@ class UnfinishedFile:
 
 
 def taken(path: Path) -> AlreadyExists:
-    """Return the error that a file is there already."""
+    """Return the error that a file exists already."""
     return AlreadyExists(f"{path} is there already: name a file that does not exist yet")
 
 
 def write_failure(path: Path, error: OSError) -> StorageFailed:
-    """Return what is raised for a failure of the operating system to write a user's file."""
+    """Return our error for a failure to write a user's file."""
     kinds = {ENOSPC: StorageFull, EROFS: StorageReadOnly}
     kind = kinds.get(error.errno or 0, StorageFailed)
     return kind(f"cannot write {path}: {error.strerror or error}")
@@ -89,7 +89,7 @@ def _created(path: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _link(hidden: Path, path: Path) -> None:
-    """Give a file its name, if nothing has it."""
+    """Rename a file to its final path, if the path does not exist."""
     try:
         path.hardlink_to(hidden)
     except FileExistsError:
@@ -102,6 +102,6 @@ def _link(hidden: Path, path: Path) -> None:
 def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # so that the name survives a power cut
+        os.fsync(descriptor)  # makes the name durable
     finally:
         os.close(descriptor)

@@ -1,6 +1,6 @@
-"""Rows written to a file of a user's own, batch by batch.
+"""Writes rows to a file of a user, batch by batch.
 
-The file appears under its name when it is complete, and not at all if anything fails.
+The file becomes visible when it is complete; on failure there is none.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ROW_GROUP_ROWS: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetLayout:
-    """How a Parquet file of a user's own is laid out.
+    """The layout of a Parquet file of a user.
 
     Attributes:
-        compression: How pages are compressed; `uncompressed` for not at all.
-        row_group_bytes: Bytes of rows in memory in a row group, about, which has 100,000 rows
-            at most; None for so many rows.
-        page_bytes: Bytes in a page, about; None for as many as the library wants.
+        compression: Compression of pages; `uncompressed` for none.
+        row_group_bytes: Approximate bytes in memory of a row group, which has at most 100,000
+            rows; None for 100,000 rows.
+        page_bytes: Approximate bytes of a page; None for the library's default.
     """
 
     compression: str = "zstd"
@@ -48,18 +48,18 @@ class ParquetLayout:
 
 
 def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
-    """Write `rows` to `path` and return how many there were.
+    """Write `rows` to `path` and return their number.
 
     Args:
-        rows: They are read to the end, a batch at a time.
-        path: The file; one that is there is replaced, at the end. Two that write to one path
-            do not meet: the file is that of the one that ends last.
+        rows: The rows, which are read to the end, a batch at a time.
+        path: The file; an existing one is replaced at the end. Of two concurrent writers,
+            the one that ends last wins.
         output_format: `parquet` (zstd), `arrow` (an IPC file), `csv` (with a header), or
             `json`: one object a line. Bytes are base64 in the last two; maps are objects in
             JSON. CSV has no lists and maps.
 
     Raises:
-        QueryInvalid: CSV is to hold a list or a map.
+        QueryInvalid: CSV cannot contain the lists or maps of the rows.
         StorageFailed: the file cannot be written.
         DataDamaged: a file of the table is missing or damaged.
     """
@@ -76,7 +76,7 @@ def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
 
 
 def stream_rows(rows: Rows, file: ByteStream, output_format: OutputFormat) -> int:
-    """Write `rows` to an open file, such as standard output, and return how many there were.
+    """Write `rows` to an open file, such as standard output, and return their number.
 
     Raises: as `write_rows`, but errors of the file itself are not translated.
     """
@@ -85,7 +85,7 @@ def stream_rows(rows: Rows, file: ByteStream, output_format: OutputFormat) -> in
 
 
 def stream_parquet(rows: Rows, file: ByteStream, layout: ParquetLayout) -> int:
-    """Write `rows` to an open Parquet file, and return how many there were.
+    """Write `rows` to an open Parquet file, and return their number.
 
     Raises: as `stream_rows`.
     """
@@ -114,7 +114,7 @@ def _parquet(
 
 
 def _rows_in_group(rows: pa.Table, layout: ParquetLayout) -> int | None:
-    """Return how many rows of a table go into each row group; None for all that it has."""
+    """Return the number of rows of each row group of a table; None for all its rows."""
     if layout.row_group_bytes is None:
         return None
     row_count: int = layout.row_group_bytes * rows.num_rows // max(1, rows.nbytes)
@@ -134,7 +134,7 @@ def _csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream)
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         raise QueryInvalid(
-            f"CSV cannot hold the lists and maps of {', '.join(nested)}: "
+            f"CSV cannot contain the lists and maps of {', '.join(nested)}: "
             "write json, arrow or parquet, or leave these columns out"
         )
     text = pa.schema([_text_field(field) for field in schema])
@@ -170,7 +170,7 @@ def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Byte
     row_count = 0
     for batch in batches:
         frame = pl.DataFrame(batch)
-        lines = BytesIO()  # polars tells a file's failure without its number
+        lines = BytesIO()  # polars reports a failed write without its error number
         frame.with_columns(
             _json_ready(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
         ).write_ndjson(lines)
@@ -180,7 +180,7 @@ def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: Byte
 
 
 def _json_ready(value: pl.Expr, kind: object) -> pl.Expr:
-    """Bytes as base64, wherever they are, and the keys of maps as strings: so JSON wants it."""
+    """Convert bytes to base64, at any depth, and keys of maps to strings, as JSON needs it."""
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     match kind:

@@ -42,7 +42,10 @@ _COMMANDS = {
     "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),
     "queue": ("services.queues", "See queues and dead letters."),
     "worker": ("services.worker", "Run the jobs of one kind, until it is stopped."),
-    "serve": ("services.serve", "Maintain all tables, until it is stopped."),
+    "pause": ("services.operating", "Stop services from beginning anything."),
+    "resume": ("services.operating", "Let services go on."),
+    "backup": ("services.operating", "Copy an instance while it is written to."),
+    "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }
 

@@ -15,6 +15,8 @@ from sleeper.interfaces.cli.present import (
     print_json,
     say,
 )
+from sleeper.interfaces.cli.services.job_reports import dead_letters, full, tasks
+from sleeper.interfaces.cli.stderr import warn
 from sleeper.table.table import Table
 
 
@@ -29,13 +31,18 @@ class _TablesFirst(click.Group):
 
 @click.group(cls=_TablesFirst)
 def report() -> None:
-    """Show tables, partitions, files and claims; without a command, the tables.
+    """Show tables, partitions, files, claims and workers; without a command, the tables.
 
     \b
     Examples:
         sleeper report
         sleeper report partitions flights
+        sleeper report full
     """
+
+
+for _command in (tasks, dead_letters, full):
+    report.add_command(_command)
 
 
 @report.command()
@@ -66,6 +73,8 @@ def tables(instance: str, as_json: bool) -> None:
     if as_json:
         print_json(shown)
         return
+    if (since := opened.pause_switch.paused_since()) is not None:
+        warn(f"services are paused since {since.isoformat(sep=' ', timespec='seconds')}")
     columns = ["name", "id", "online", "rows", "files", "leaf_partitions", "transaction"]
     print_grid(columns, [[table[column] for column in columns] for table in shown])
 

@@ -1,1 +1,1 @@
-"""The Parquet file format, as far as a look-up reads it: metadata, page indexes, pages."""
+"""Reads the parts of the Parquet format that a look-up needs: metadata, page indexes, pages."""

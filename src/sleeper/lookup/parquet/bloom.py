@@ -1,7 +1,7 @@
-"""Split-block Bloom filters: which values a row group's column does not hold.
+"""Split-block Bloom filters: which values a column of a row group does not contain.
 
-A filter is a row of blocks of 256 bits. A value has one block, and in it one bit in each of eight
-words; if one of them is not set, the value was never written. If all are set, it probably was.
+A filter is a list of blocks of 256 bits. A value has one block, and in it one bit in each of eight
+words. If one of them is not set, the value was not written. If all are set, it probably was.
 
 Source: parquet-format, BloomFilter.md and parquet.thrift (BloomFilterHeader).
 """
@@ -37,11 +37,11 @@ _HALF = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class FilterKey:
-    """A value as filters are asked for it.
+    """A value in the form that filters look up.
 
     Attributes:
         high: The upper half of its hash, which chooses the block.
-        bits: Its eight bits, as they lie in a block that is read as one little-endian number.
+        bits: Its eight bits, as bits of a block that is read as one little-endian number.
     """
 
     high: int
@@ -49,7 +49,7 @@ class FilterKey:
 
 
 def filter_key(value: int | bytes, width: int) -> FilterKey:
-    """Return a value as filters are asked for it; integers take `width` bytes in a file."""
+    """Return a value in the form that filters look up; integers have `width` bytes in a file."""
     if isinstance(value, int):
         value = value.to_bytes(width, "little", signed=True)
     found = xxh64_intdigest(value)
@@ -82,17 +82,17 @@ class BloomFilter:
 
     @property
     def size_bytes(self) -> int:
-        """What it takes in memory."""
+        """Its size in memory."""
         return len(self._data) + 200
 
     def may_hold(self, key: FilterKey) -> bool:
-        """Tell whether a value may have been written; False is certain."""
+        """Return whether a value may have been written; False is certain."""
         at = self._start + (key.high * self._block_count >> 32) * _BLOCK_BYTES
         block = int.from_bytes(self._data[at : at + _BLOCK_BYTES], "little")
         return block & key.bits == key.bits
 
     def may_hold_each(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Tell of each of many values whether it may have been written."""
+        """Return for each of many values whether it may have been written."""
         blocks = np.frombuffer(self._data, "<u4", offset=self._start).reshape(-1, 8)
         chosen = blocks[((hashes >> _HALF) * np.uint64(self._block_count)) >> _HALF]
         shifts = (hashes.astype(np.uint32)[:, None] * _MANY_SALTS) >> np.uint32(27)
@@ -101,7 +101,7 @@ class BloomFilter:
 
 
 def read_filter(data: bytes) -> BloomFilter | None:
-    """Parse a filter with its header; None if it is of a kind that this reader does not know.
+    """Parse a filter with its header; None if this reader does not support its kind.
 
     Raises:
         ValueError: it is damaged.

@@ -1,8 +1,8 @@
-"""The Thrift compact protocol, as far as Parquet's metadata needs it.
+"""The parts of the Thrift compact protocol that Parquet's metadata uses.
 
-Structs are read into plain dicts (field id to value), so a field that this reader does not know
-costs nothing to carry. Every read is bounded by the bytes at hand: damaged bytes end in
-`ValueError`, never in a long loop or a large allocation.
+Structs are decoded to dicts (field id to value), so unknown fields are kept. Every read is bounded
+by the available bytes: damaged bytes raise `ValueError`, and never cause a long loop or a large
+allocation.
 
 Source: thrift/doc/specs/thrift-compact-protocol.md; parquet-format, parquet.thrift.
 """
@@ -16,7 +16,7 @@ from typing import Any
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
 DEPTH_MAX = 24
-"""Parquet nests its metadata about eight deep; more is damage, and would exhaust Python's stack."""
+"""Parquet nests metadata about eight levels deep; more is damage, and would exhaust the stack."""
 
 Field = tuple[int, int, Any]
 """(field id, type, value), in ascending order of ids. A list's value is (element type, values)."""
@@ -28,7 +28,7 @@ def read_struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any
     """Read one struct that starts at byte `at`; return it and the position after it.
 
     Raises:
-        ValueError: the bytes are no struct, or end too early.
+        ValueError: the bytes are not a struct, or end too early.
     """
     try:
         return _struct(data, at, depth)
@@ -86,7 +86,7 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             field = (number >> 1) ^ -(number & 1)
         kind = head & 15
         if I16 <= kind <= I64:
-            # The commonest kind by far, so it is read in place.
+            # By far the most frequent kind, so it is decoded inline.
             byte = data[at]
             if byte < 128:
                 at += 1
@@ -184,7 +184,7 @@ def _value_bytes(kind: int, value: Any) -> bytes:
     if kind == BINARY:
         return _varint_bytes(len(value)) + bytes(value)
     if kind == STRUCT:
-        # A struct may come as bytes that were taken from another file as they are.
+        # A struct may be given as bytes that were copied from another file.
         return value if isinstance(value, bytes) else struct_bytes(value)
     if kind == LIST:
         element, values = value

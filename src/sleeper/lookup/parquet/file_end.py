@@ -17,24 +17,24 @@ from sleeper.lookup.parquet.page_sums import (
 from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
 
 ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
-"""Reads (offset, length) ranges of the file; returns exactly these bytes or raises."""
+"""Reads (offset, length) ranges of the file; returns exactly these bytes or raises an error."""
 
 FIRST_READ_BYTES = 64 << 10
 HELD_BYTES_MAX = 1 << 20
-"""The index area is read whole when the file is opened, if it is no larger than this; else by
-parts."""
+"""If the index area is at most this large, all of it is read when the file is opened; otherwise
+parts are read at their use."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
-    """What the end of a file says.
+    """The content of the end of a file.
 
     Attributes:
         footer: The footer.
-        seal: The seal; None where the file has none.
-        sums: Where the page sums are; None where the file has none.
+        seal: The seal; None if the file has none.
+        sums: The place of the page sums; None if the file has none.
         held: The bytes of the page indexes from `held_at` on, up to the seal.
-        held_at: Where in the file they begin.
+        held_at: The file offset of `held`.
     """
 
     footer: Footer
@@ -47,9 +47,9 @@ class FileEnd:
 def range_reader(
     read_ranges: Callable[[str, Sequence[tuple[int, int]]], list[bytes]], filename: str
 ) -> ReadRanges:
-    """Return a function that reads ranges of one data file, and checks that none is cut short.
+    """Return a function that reads ranges of one data file, and checks their lengths.
 
-    It raises StorageFailed where the file cannot be read, and ValueError where it ends too early.
+    It raises StorageFailed if the file cannot be read, and ValueError if it ends too early.
     """
 
     def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -57,7 +57,7 @@ def range_reader(
             blobs = read_ranges(filename, ranges)
         except OSError as error:
             raise StorageFailed(
-                f"data file {filename!r} cannot be read: {error}. Mend the storage and try again."
+                f"data file {filename!r} cannot be read: {error}. Repair the storage and try again."
             ) from error
         for blob, (offset, length) in zip(blobs, ranges, strict=True):
             if len(blob) != length:
@@ -68,10 +68,10 @@ def range_reader(
 
 
 def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
-    """Read the end of a file once, more of it if it is longer than most, and check it.
+    """Read the end of a file in one request, or in two if it is long, and check it.
 
     Raises:
-        ValueError: the file is no Parquet file, or is damaged.
+        ValueError: the file is not a Parquet file, or is damaged.
     """
     first = min(FIRST_READ_BYTES, file_size)
     (tail,) = read([(file_size - first, first)]) if first else (b"",)
@@ -103,7 +103,7 @@ def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
 
 
 def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
-    """Return the last `wanted` bytes of the file or more, reading what `tail` lacks."""
+    """Return at least the last `wanted` bytes of the file; read the bytes that `tail` lacks."""
     lacking = min(wanted, file_size) - len(tail)
     if lacking <= 0:
         return tail

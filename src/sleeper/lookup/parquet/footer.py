@@ -1,7 +1,7 @@
-"""A Parquet file's footer: its columns, its row groups, and where their chunks and indexes lie.
+"""A Parquet file's footer: its columns, its row groups, and the places of their chunks and indexes.
 
-Nothing in a footer is believed before it has been checked against the rest: chunks must lie within
-the file and not overlap, counts must add up. Source: parquet-format, parquet.thrift (FileMetaData).
+A footer is checked for consistency before it is used: chunks must be inside the file and not
+overlap, and counts must add up. Source: parquet-format, parquet.thrift (FileMetaData).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEPTH_MAX = 100
 """Columns within columns that a file may have, as pyarrow has it."""
 
 COLUMN_CHUNK_BYTES = 1500
-"""Memory that one `ColumnChunk` takes in Python, for the cache's account (measured: 1.1 to 1.4
+"""Memory of one `ColumnChunk` in Python, for the size of the cache (measured: 1.1 to 1.4
 kB)."""
 
 
@@ -58,7 +58,7 @@ class TopColumn:
 
     Attributes:
         leaves: Numbers of its leaves in the file.
-        schema_bytes: Its schema elements as they stand in the file, one item each.
+        schema_bytes: The bytes of its schema elements in the file, one item each.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TopColumn:
 class ColumnChunk:
     """One leaf's pages in one row group. Offsets and sizes in bytes; 0 or None where absent.
 
-    `bloom_filter` is None as well for a writer that does not say how long its filter is.
+    `bloom_filter` is also None if the writer does not record the length of its filter.
     """
 
     codec: int
@@ -100,7 +100,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says about itself.
+    """The content of a footer.
 
     Attributes:
         leaves: Physical columns in schema order.
@@ -119,7 +119,7 @@ class Footer:
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Its approximate size in memory."""
         return (
             2000
             + len(self.leaves) * 1500
@@ -131,7 +131,7 @@ def footer_length(tail: bytes, file_size: int) -> int:
     """Return the length of the footer, from the last bytes of a file.
 
     Raises:
-        ValueError: the file does not end as a Parquet file does.
+        ValueError: the file does not end like a Parquet file.
     """
     if file_size < 12 or len(tail) < TAIL_BYTES or tail[-4:] != MAGIC:
         raise ValueError(
@@ -194,15 +194,15 @@ def _chunk(column: dict[int, Any], leaf: Leaf, row_count: int, footer_start: int
     if 8 in column or 9 in column:
         raise ValueError(f"column {name!r} is encrypted, which is not supported")
     first_data_page, dictionary = about[9], about.get(11)
-    # Some writers say 0 where there is no dictionary page.
+    # Some writers write 0 if there is no dictionary page.
     offset = min(first_data_page, dictionary) if dictionary else first_data_page
     if about[4] not in CODECS:
         raise ValueError(f"column {name!r} is compressed by an unknown codec, number {about[4]}")
-    if row_count == 0:  # Writers put anything for the offsets of a chunk without pages.
+    if row_count == 0:  # The offsets of a chunk without pages are arbitrary.
         offset = first_data_page = len(MAGIC)
         about[7] = 0
     if offset < 4 or about[7] < 0 or about[6] < 0 or offset + about[7] > footer_start:
-        raise ValueError(f"column {name!r} lies outside the file")
+        raise ValueError(f"column {name!r} is outside the file")
     statistics = about.get(12) or {}
     return ColumnChunk(
         codec=about[4],
@@ -225,12 +225,12 @@ def _index_place(column: dict[int, Any], number: int, footer_start: int) -> tupl
     if not length or offset is None:
         return None
     if offset < 4 or length < 0 or offset + length > footer_start:
-        raise ValueError("a page index lies outside the file")
+        raise ValueError("a page index is outside the file")
     return offset, length
 
 
 def _filter_place(about: dict[int, Any], footer_start: int) -> tuple[int, int] | None:
-    """Return where a filter is. Its place needs no check: only what a seal vouches for is used."""
+    """Return the place of a filter. It is not checked, because only sealed filters are used."""
     offset, length = about.get(14), about.get(15)
     if not offset or not length or offset < 4 or length < 0 or offset + length > footer_start:
         return None
@@ -264,7 +264,7 @@ def _schema(data: bytes, elements: list[Any]) -> tuple[tuple[Leaf, ...], dict[st
             name, range(first_leaf, len(leaves)), tuple(raw[first_element:at]), flat
         )
     if at != len(elements) or len(columns) != elements[0].get(5, 0):
-        raise ValueError("its schema is no tree of distinct columns")
+        raise ValueError("its schema is not a tree of distinct columns")
     return tuple(leaves), columns
 
 
@@ -297,7 +297,7 @@ def _walk(
 
 
 def _schema_bytes(data: bytes, count: int) -> list[bytes]:
-    """Cut the schema elements out of the footer, to be copied into mini-files as they are."""
+    """Return the bytes of the footer's schema elements, which are copied to mini-files."""
     at = 1
     if data[0] >> 4 == 1:  # Field 1, the version, comes first in every file.
         _, at = read_varint(data, at)

@@ -1,8 +1,8 @@
-"""Definition and repetition levels: small numbers that say which values of a page are null.
+"""Definition and repetition levels: small numbers that mark null values of a page.
 
-Levels are a mixture of two kinds of runs, each behind a varint: one level repeated, or groups of
-eight levels packed into bits. Only the levels of flat optional columns are expanded here, which are
-0 (null) or 1; of all others it is only checked that they are as many as they should be.
+Levels are two kinds of runs, each preceded by a varint: one repeated level, or groups of eight
+levels packed into bits. Only levels of flat optional columns, which are 0 (null) or 1, are expanded
+here. For all others only their number is checked.
 
 Source: parquet-format, Encodings.md (RLE / bit-packing hybrid).
 """
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sleeper.lookup.parquet.compact_protocol import read_varint
 
 Flags = npt.NDArray[np.bool_]
-"""One flag a row: whether it has a value."""
+"""One flag for each row: whether it has a value."""
 
 _BYTE_OF_LEVEL = (b"\x00", b"\x01")
 
@@ -23,13 +23,13 @@ _BYTE_OF_LEVEL = (b"\x00", b"\x01")
 def present_rows(levels: bytes, count: int) -> Flags | None:
     """Return which of `count` rows of a flat optional column have a value; None if all have one.
 
-    Memory: nine bytes a row at most, and eight for each byte of `levels`.
+    Needs at most nine bytes a row, and eight for each byte of `levels`.
 
     Raises:
-        ValueError: the levels are not as many as the rows, do not end with their bytes, or are
-            larger than 1.
+        ValueError: the number of levels differs from `count`, they do not end with their bytes,
+            or are larger than 1.
     """
-    if len(levels) < 12:  # One run, as nearly all pages without nulls have: no need of a loop.
+    if len(levels) < 12:  # One run, as in nearly all pages without nulls: no loop is needed.
         run, at = read_varint(levels + b"\x00", 0)
         if run == count << 1 and at + 1 == len(levels) and levels[at] < 2:
             return None if levels[at] else np.zeros(count, np.bool_)
@@ -39,7 +39,7 @@ def present_rows(levels: bytes, count: int) -> Flags | None:
 
 
 def _expanded(levels: bytes, count: int) -> bytes:
-    """Return the levels as one byte each, maybe with a few of padding behind them.
+    """Return the levels as one byte each, possibly with some padding at the end.
 
     The loop is over runs. A run of one level is eight rows long or longer, for all writers that we
     know of.
@@ -77,7 +77,7 @@ def _long_run(levels: bytes, at: int) -> tuple[int, int]:
 
 
 def levels_fill(levels: bytes, level_max: int, count: int) -> bool:
-    """Tell whether RLE and bit-packed runs hold `count` levels and end with the bytes."""
+    """Return whether RLE and bit-packed runs have `count` levels and end with the bytes."""
     if level_max == 0:
         return len(levels) == 0
     width = level_max.bit_length()

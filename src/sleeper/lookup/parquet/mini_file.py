@@ -1,7 +1,7 @@
 """A Parquet file in memory with one column and a few of its pages, for pyarrow to decode.
 
-Whatever encoding, nesting or codec pyarrow reads, this reader reads too. The pages and schema
-elements are copied from the data file as they are; only the footer is written anew.
+So the look-up reader supports every encoding, nesting and codec that pyarrow supports. Pages and
+schema elements are copied unchanged from the data file; only the footer is written.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class LeafPages:
     """Some pages of one leaf.
 
     Attributes:
-        dictionary: The dictionary page as it lies in the file, header included; empty if there is
-            none.
-        data: Data pages as they lie in the file, headers included.
+        dictionary: The bytes of the dictionary page, with header; empty if there is none.
+        data: The bytes of data pages, with headers.
         value_count: Sum of the data pages' value counts.
     """
 
@@ -46,10 +45,10 @@ class LeafPages:
 
 
 def decode(column: TopColumn, leaves: Sequence[LeafPages], row_count: int) -> pa.Array:
-    """Decode pages that hold `row_count` rows of one column.
+    """Decode pages with `row_count` rows of one column.
 
     Raises:
-        ValueError, OSError: pyarrow cannot decode them, or they hold another number of rows.
+        ValueError, OSError: pyarrow cannot decode them, or they have another number of rows.
     """
     parts: list[Buffer] = [MAGIC]
     chunks = []
@@ -65,13 +64,13 @@ def decode(column: TopColumn, leaves: Sequence[LeafPages], row_count: int) -> pa
 
 
 def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
-    """Decode `count` PLAIN byte arrays that have been decompressed already.
+    """Decode `count` PLAIN byte arrays that are decompressed.
 
     Returns:
         A binary array.
 
     Raises:
-        ValueError, OSError: they are not as many, or do not fill `data`.
+        ValueError, OSError: their number is different, or they do not fill `data`.
     """
     about: list[Field] = [(1, I32, count), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE)]
     size = len(data)
@@ -90,7 +89,7 @@ def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
     footer = _footer(_VALUES, chunks, count, len(header) + size)
     parts = [MAGIC, header, data, footer, len(footer).to_bytes(4, "little"), MAGIC]
     values = _decoded(parts, count)
-    # pyarrow does not mind bytes that are left over.
+    # pyarrow does not report remaining bytes.
     ends = np.frombuffer(values.buffers()[1], np.int32)
     if int(ends[count]) + _PREFIX_BYTES * count != size:
         raise ValueError("a page's byte arrays do not fill it")

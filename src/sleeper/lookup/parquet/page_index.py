@@ -1,8 +1,8 @@
 """The page index of one column in one row group, as numpy arrays.
 
-The offset index says where the pages are and which rows they hold; the column index says between
-which values. Bounds are only ever used as bounds: writers shorten long ones, and leave out what
-would be too long, so a missing bound means "may hold any value".
+The offset index has the places of pages and their first rows; the column index has bounds of their
+values. Bounds are used only as bounds: writers shorten long ones, and omit bounds that would be too
+long, so a missing bound means "may contain any value".
 
 Source: parquet-format, PageIndex.md and parquet.thrift (OffsetIndex, ColumnIndex).
 """
@@ -27,12 +27,12 @@ from sleeper.lookup.parquet.compact_protocol import (
 Ints = npt.NDArray[np.int64]
 Bounds = npt.NDArray[Any]
 """int64, or fixed-width bytes (numpy `S`), which compare as unsigned bytes, padded with zeros.
-Padding and cutting keep the order but make some unequal values equal: right for bounds, not for
-keys."""
+Padding and truncating keep the order but make some unequal values equal, which is correct for
+bounds but not for keys."""
 
 BOUND_WIDTH_MAX = 256
-"""Bytes of a bound that are compared. A longer common prefix makes pages "may match": slow, never
-wrong."""
+"""Compared bytes of a bound. With a longer common prefix more pages may match, which is slow but
+not wrong."""
 
 _HIGHEST = b"\xff" * BOUND_WIDTH_MAX
 _INT_WIDTHS = {1: 4, 2: 8}
@@ -40,7 +40,7 @@ _INT_WIDTHS = {1: 4, 2: 8}
 
 @dataclass(frozen=True, slots=True)
 class PageLocations:
-    """Where the pages of one column chunk are.
+    """The places of the pages of one column chunk.
 
     Attributes:
         offsets: File offset of each page's header.
@@ -58,7 +58,7 @@ class PageLocations:
 
     @property
     def row_counts(self) -> Ints:
-        """How many rows each page holds."""
+        """The number of rows of each page."""
         return np.diff(self.first_rows)
 
     @property
@@ -69,7 +69,7 @@ class PageLocations:
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:
-    """Between which values the pages of one key column lie: `minimums[i] <= value <=
+    """Bounds of the values in the pages of one key column: `minimums[i] <= value <=
     maximums[i]`.
     """
 
@@ -93,7 +93,7 @@ def read_offset_index(data: bytes, row_count: int) -> PageLocations:
 
 
 def read_offset_indexes(indexes: Sequence[tuple[bytes, int]]) -> list[PageLocations]:
-    """Parse several OffsetIndexes, each with its number of rows; many pages cost little more.
+    """Parse several OffsetIndexes, each with its number of rows, in vectorised form.
 
     Raises:
         ValueError: as `read_offset_index`.
@@ -128,7 +128,7 @@ def read_offset_indexes(indexes: Sequence[tuple[bytes, int]]) -> list[PageLocati
     return found
 
 
-_FEW_PAGES = 5  # are parsed sooner in Python
+_FEW_PAGES = 5  # so few are parsed faster in Python
 
 
 def whole_chunk(offset: int, size: int, row_count: int) -> PageLocations:
@@ -144,10 +144,10 @@ def whole_chunk(offset: int, size: int, row_count: int) -> PageLocations:
 def _plain_locations(
     blobs: Sequence[bytes], starts: Sequence[int], counts: Sequence[int]
 ) -> Ints | None:
-    """Read all page locations at once, if each is written in the usual way.
+    """Parse all page locations with numpy, if each has the usual form.
 
-    Usual: offset, size, first row, stop; each one behind a one-byte field header. Such a list is a
-    stream of seven varints a page, whatever their lengths, so numpy can cut it without a loop.
+    The usual form is offset, size, first row, stop, each preceded by a one-byte field header. Such
+    a list is a stream of seven varints a page, which numpy can cut without a loop.
 
     Args:
         blobs: The indexes.
@@ -213,13 +213,13 @@ def read_column_index(data: bytes, *, physical_type: int, pages: int, ordered: b
 def read_value_counts(
     data: bytes, *, definition_max: int, repetition_max: int
 ) -> tuple[Ints, Ints] | None:
-    """Return how many values and rows each page holds; None if the column index is silent.
+    """Return the numbers of values and rows of each page; None if the column index has none.
 
-    It counts the values of each page by definition level, and by repetition level, of which 0
-    starts a row. Only repeated columns need it: elsewhere a page has as many values as rows.
+    They are computed from histograms of definition levels and repetition levels; a repetition
+    level of 0 starts a row. Only repeated columns need them: others have one value for each row.
 
     Raises:
-        ValueError: a list is no whole number of pages.
+        ValueError: the length of a list is not a multiple of the number of pages.
     """
     fields = read_struct(data)[0]
     if not fields.get(6) or not fields.get(7):
@@ -230,7 +230,7 @@ def read_value_counts(
 
 
 def bounds_of(minimums: Any, maximums: Any, *, physical_type: int, ordered: bool) -> PageBounds:
-    """Make comparable bounds of Parquet's statistics values; None is a missing one."""
+    """Return comparable bounds from Parquet's statistics values; None is a missing one."""
     lows = _bound_array(minimums, physical_type, ordered=ordered, lowest=True)
     highs = _bound_array(maximums, physical_type, ordered=ordered, lowest=False)
     if ordered and not (
@@ -317,7 +317,7 @@ def _square_bounds(values: Any, physical_type: int) -> Bounds:
 
 
 def _fill(values: list[Any], missing: Any, *, ordered: bool, lowest: bool) -> list[Any]:
-    """Replace missing bounds: in a sorted column by the nearest one on the safe side."""
+    """Replace missing bounds; in a sorted column by the nearest bound on the safe side."""
     filled = list(values)
     order = range(len(values)) if lowest else range(len(values) - 1, -1, -1)
     nearest = missing

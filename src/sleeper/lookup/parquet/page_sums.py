@@ -1,17 +1,19 @@
-"""Page sums: running checksums of a data file, kept in the file, so that no page header is parsed.
+"""Page sums: running checksums of a data file, stored in the file, so that pages can be checked
+without parsing their headers.
 
-The sum at a place is the CRC-32 of all bytes of the file before it. A CRC goes on from where
-another one ended, so two sums check everything between their places with one native call, one page
-or all pages of a column: `zlib.crc32(what was read, sum at its start) == sum at its end`. Headers
-are covered too, which Parquet's own checksums leave out.
+The sum at an offset is the CRC-32 of all bytes of the file before it. A CRC can be continued from
+another one, so two sums check all bytes between their offsets with one native call, for one page or
+all pages of a column: `zlib.crc32(what was read, sum at its start) == sum at its end`. This
+includes page headers, which Parquet's own checksums do not cover.
 
     pages | Bloom filters | column indexes | offset indexes | page sums | seal | footer | its end
 
     page sums = sums | how many sums each column chunk has | number of sums | of chunks | magic
 
 All numbers are little-endian, of four bytes. A chunk (row group by row group, leaf by leaf) has a
-sum at its start, one at its first data page where a dictionary page comes before it, one after each
-page. Nothing covers the sums themselves: a damaged one makes good pages fail, never bad ones pass.
+sum at its start, one at its first data page if a dictionary page precedes it, and one after each
+page. The sums themselves are not checked: a damaged sum rejects intact pages, but never accepts
+damaged ones.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PageSums:
-    """Where the sums of each column chunk are.
+    """The places of the sums of each column chunk.
 
     Attributes:
-        offset: Where in the file the first sum is.
-        starts: Number of the first sum of each chunk, in file order; at the end how many there are.
+        offset: The file offset of the first sum.
+        starts: Number of the first sum of each chunk, in file order; at the end the total number.
     """
 
     offset: int
@@ -56,14 +58,14 @@ class PageSums:
 
 
 def page_sums_size(before_seal: bytes, footer: Footer) -> int:
-    """Return how many of these bytes' last ones say where sums are; 0 if they hold none."""
+    """Return the size of the directory of sums at the end of these bytes; 0 if there is none."""
     if before_seal[-len(PAGE_SUMS_MAGIC) :] != PAGE_SUMS_MAGIC:
         return 0
     return len(footer.chunks) * len(footer.leaves) * SUM_BYTES + _END.size
 
 
 def read_page_sums(data: bytes, end: int, footer: Footer) -> PageSums:
-    """Parse what says where the sums are: the last `page_sums_size` bytes before file offset `end`.
+    """Parse the directory of sums: the last `page_sums_size` bytes before file offset `end`.
 
     Raises:
         ValueError: it is damaged.
@@ -102,7 +104,7 @@ class RunningChecksums:
         self.values = array("I", [0])
 
     def at(self, places: Ints) -> Any:
-        """Return the sums at ascending places; None if a write went past one of them."""
+        """Return the sums at ascending places; None if a write crossed one of them."""
         positions = np.frombuffer(self.positions, np.uint64).astype(np.int64)
         found = positions.searchsorted(places)
         if found[-1] == len(positions) or not np.array_equal(positions[found], places):
@@ -113,13 +115,13 @@ class RunningChecksums:
 def page_sums_bytes(
     footer: Footer, tail: bytes, tail_start: int, written: RunningChecksums
 ) -> bytes:
-    """Return the page sums of a file, to be written behind its page indexes.
+    """Return the page sums of a file, to be written after its page indexes.
 
     Args:
         footer: The file's.
         tail: Its last bytes, with all offset indexes.
         tail_start: Where they begin in the file.
-        written: The sums of all writes. Each page must have been written by itself.
+        written: The sums of all writes. Each page must have been written separately.
     """
     borders = [
         _borders(chunk, row_count, tail, tail_start)
@@ -129,7 +131,7 @@ def page_sums_bytes(
     places = np.concatenate([np.empty(0, np.int64), *borders])
     sums = written.at(places) if len(places) else places
     if sums is None:
-        _log.warning("a file gets no page sums, as its pages were not written one by one")
+        _log.warning("a file gets no page sums, because its pages were not written one by one")
         return b""
     counts = np.array([len(each) for each in borders], "<u4")
     end = _END.pack(len(places), len(counts), PAGE_SUMS_MAGIC)

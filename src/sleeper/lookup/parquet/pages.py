@@ -1,8 +1,8 @@
 """Pages: their headers, checksums and compression.
 
-A page header is outside the page's checksum, so each of its numbers is checked against something
-else: sizes against the offset index and the decompressor's own count, value counts against the rows
-the page must hold, the encoding against the column chunk's list.
+A page's checksum does not cover its header, so each number of the header is checked: sizes against
+the offset index and the decompressed size, value counts against the rows of the page, the encoding
+against the column chunk's list.
 
 Source: parquet-format, parquet.thrift (PageHeader), Encodings.md, Compression.md.
 """
@@ -29,7 +29,7 @@ PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
 
 
 Buffer = bytes | memoryview
-"""Bytes of a file: as they were read, or a view of what was read in one piece."""
+"""Bytes of a file: as read, or a view of a larger read."""
 
 
 INFLATED_BYTES_FREE = 256 << 20
@@ -67,18 +67,18 @@ def _check_size(size: int, chunk: ColumnChunk) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page as it lies in the file.
+    """One page of a file.
 
     Attributes:
         kind: DATA_PAGE, DICTIONARY_PAGE or DATA_PAGE_V2.
         encoding: Parquet's number of the encoding of its values.
         value_count: Values, nulls included; with nesting, also empty lists.
-        row_count: Rows, where the header tells (version 2), else None.
-        null_count: Nulls, likewise.
+        row_count: Rows, if the header has them (version 2), else None.
+        null_count: Nulls, in the same way.
         uncompressed_size: Bytes of the body when decompressed, levels included.
         levels_sizes: Bytes of repetition and definition levels in a version 2 page, else zeros.
-        has_checksum: Whether the header had one; it has been checked then.
-        is_compressed: False where a version 2 page says so, or the column has no codec.
+        has_checksum: Whether the header has one, which was then checked.
+        is_compressed: False if a version 2 page says so, or the column has no codec.
         body: The bytes after the header.
     """
 
@@ -95,7 +95,7 @@ class Page:
 
 
 def read_pages(raw: Buffer, chunk: ColumnChunk, leaf: Leaf) -> list[Page]:
-    """Cut adjacent pages apart and check each.
+    """Split the bytes of adjacent pages and check each page.
 
     Raises:
         ValueError: a page is damaged, or they do not fill `raw` exactly.
@@ -114,10 +114,10 @@ def read_pages(raw: Buffer, chunk: ColumnChunk, leaf: Leaf) -> list[Page]:
 
 
 def usual_header(raw: Buffer, at: int) -> tuple[dict[int, Any], int] | None:
-    """Read the header of a data page without statistics, the commonest; None if it is another.
+    """Decode the most frequent header: of a data page without statistics; None if it is another.
 
-    The result is what `read_struct` would return: kind, sizes, maybe a checksum, and a struct of
-    numbers. That struct is the same for most pages, so it is read once and remembered.
+    The result is that of `read_struct`: kind, sizes, possibly a checksum, and a struct of numbers.
+    That struct is the same for most pages, so its decoded form is cached.
     """
     found = _USUAL_HEADER.match(raw, at)
     if found is None:
@@ -145,13 +145,13 @@ _USUAL_HEADER = re.compile(
 
 @lru_cache(maxsize=1024)
 def _about_page(numbers: bytes) -> dict[int, Any]:
-    """Read the struct within a page header. Never changed by those who get it."""
+    """Decode the struct inside a page header. Callers must not change it."""
     return read_struct(numbers)[0]
 
 
 def _number(varint: bytes) -> int:
     value = varint[0]
-    if value > 127:  # written out: it is called three times a page
+    if value > 127:  # inlined, because it is called three times a page
         value &= 127
         shift = 7
         for byte in varint[1:]:
@@ -185,7 +185,7 @@ def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, 
         about = header[7]
         encoding = about[2]
     else:
-        raise ValueError(f"a page is of unknown kind {kind}")
+        raise ValueError(f"a page has unknown kind {kind}")
     if (encoding not in chunk.encodings and kind != DICTIONARY_PAGE) or about[1] < 0:
         raise ValueError("a page header is damaged")
     if about[1] > VALUES_MAX:
@@ -198,13 +198,13 @@ def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, 
 
 
 def _check_level_encodings(about: dict[int, Any], leaf: Leaf) -> None:
-    """Levels of version 1 pages must be RLE: the older bit-packing has no length to check."""
+    """Check that levels of version 1 pages are RLE: older bit-packing has no length to check."""
     if (leaf.definition_max and about[3] != RLE) or (leaf.repetition_max and about[4] != RLE):
         raise ValueError("a page's levels are encoded in a way that is not supported")
 
 
 def check_levels(page: Page, leaf: Leaf) -> None:
-    """Check that the levels of a version 2 page fill exactly the bytes that its header says.
+    """Check that the levels of a version 2 page have exactly the length in its header.
 
     Raises:
         ValueError: they do not.
@@ -240,9 +240,9 @@ def decompressed(page: Page, codec: int) -> bytes:
 def decompress(codec: str, body: memoryview, size: int) -> bytes:
     """Decompress `body` to exactly `size` bytes.
 
-    pyarrow does not tell how much it wrote: zstd refuses another size by itself, snappy says its
-    size up front, and gzip goes through `zlib`. The other codecs go to pyarrow's page reader, which
-    checks.
+    pyarrow does not return the decompressed size. zstd refuses a different size, snappy stores its
+    size at the start, and gzip is decompressed by `zlib`. Other codecs are left to pyarrow's page
+    reader, which checks the size.
     """
     if codec == "gzip":
         stream = zlib.decompressobj(47)
@@ -268,7 +268,7 @@ _of_thread = threading.local()
 
 
 def _codec(name: str) -> Any:
-    """Return this thread's codec: decompression contexts are not for sharing."""
+    """Return this thread's codec: threads must not share decompression contexts."""
     codec = getattr(_of_thread, name, None)
     if codec is None:
         codec = pa.Codec(name)
@@ -278,11 +278,11 @@ def _codec(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PlainPages:
-    """What some PLAIN pages of a flat column hold, put together.
+    """The concatenated content of PLAIN pages of a flat column.
 
     Attributes:
-        data: The values that are not null, as they are encoded.
-        value_count: How many they are.
+        data: The encoded values that are not null.
+        value_count: Their number.
         present: Which rows have a value; None if all have one.
     """
 
@@ -292,9 +292,9 @@ class PlainPages:
 
 
 def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> PlainPages | None:
-    """Decompress PLAIN pages and read their levels; None if any page is otherwise.
+    """Decompress PLAIN pages and read their levels; None if a page has another encoding.
 
-    The pages' value counts must have been compared with the offset index.
+    The value counts of pages must be compared with the offset index before.
 
     Raises:
         ValueError, OSError: a page is damaged.

@@ -1,15 +1,15 @@
-"""A seal: checksums of a file's footer, page indexes and Bloom filters, kept in the file itself.
+"""A seal: checksums of a file's footer, page indexes and Bloom filters, stored in the file.
 
 Parquet has checksums for page bodies only. A flipped bit in an index, a filter or a statistic could
-hide a row without anybody noticing, so our writer adds a seal. It stands between the last index and
-the footer, where no Parquet reader looks: indexes and filters are found by absolute offsets that
-all lie before it, and the footer is found from the end of the file.
+hide a row silently, so our writer adds a seal. It is between the last index and the footer, where
+no Parquet reader reads: indexes and filters are found by absolute offsets before it, and the footer
+is found from the end of the file.
 
     pages | Bloom filters | column indexes | offset indexes | page sums | seal | footer | its end
 
     seal = payload | length of payload | CRC-32 of payload | magic
 
-The payload is a row of little-endian CRC-32 numbers: the footer's (with its length), then for each
+The payload is a list of little-endian CRC-32 numbers: the footer's (with its length), then for each
 row group and each leaf the column index's and the offset index's, 0 where there is none.
 """
 
@@ -35,14 +35,14 @@ class Seal:
     Attributes:
         footer: CRC of the footer and the four bytes of its length.
         parts: CRCs by (row group, leaf, 0 for the column index or 1 for the offset index), flat;
-            behind them those of the filters, or none if the filters are not sealed.
+            followed by those of the filters, or none if the filters are not sealed.
     """
 
     footer: int
     parts: tuple[int, ...]
 
     def check_index(self, data: bytes, group: int, leaf: int, which: int, leaf_count: int) -> None:
-        """Raise ValueError if these are not the bytes that were written."""
+        """Raise ValueError if these bytes differ from the written ones."""
         if zlib.crc32(data) != self.parts[(group * leaf_count + leaf) * 2 + which]:
             raise ValueError("a page index does not match the file's seal")
 
@@ -61,7 +61,7 @@ class Seal:
 
 
 def seal_size(before_footer: bytes) -> int:
-    """Return the size of the seal that ends these bytes, 0 if none does."""
+    """Return the size of the seal at the end of these bytes; 0 if there is none."""
     if len(before_footer) < _END.size:
         return 0
     length, _, magic = _END.unpack_from(before_footer, len(before_footer) - _END.size)
@@ -72,7 +72,7 @@ def read_seal(data: bytes) -> Seal:
     """Parse a seal.
 
     Raises:
-        ValueError: it is damaged itself.
+        ValueError: the seal is damaged.
     """
     length, checksum, _ = _END.unpack_from(data, len(data) - _END.size)
     payload = data[: -_END.size]
@@ -93,7 +93,7 @@ def seal_bytes(footer: Footer, footer_start: int, tail: bytes, tail_start: int) 
         tail_start: Where they begin in the file.
 
     Raises:
-        ValueError: an index or a filter lies before the tail.
+        ValueError: an index or a filter is before the tail.
     """
     checksums = [zlib.crc32(tail[footer_start:-4])]
     filters = [footer.chunks[group][leaf].bloom_filter for group, leaf in _filtered_chunks(footer)]
@@ -103,7 +103,7 @@ def seal_bytes(footer: Footer, footer_start: int, tail: bytes, tail_start: int) 
             continue
         start = place[0] - tail_start
         if start < 0:
-            raise ValueError("an index or a filter lies before the tail that is to be sealed")
+            raise ValueError("an index or a filter is before the sealed tail")
         checksums.append(zlib.crc32(tail[start : start + place[1]]))
     payload = struct.pack(f"<{len(checksums)}I", *checksums)
     return payload + _END.pack(len(payload), zlib.crc32(payload), SEAL_MAGIC)

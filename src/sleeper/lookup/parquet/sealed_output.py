@@ -46,7 +46,7 @@ class SealedOutput:
         self.closed = False
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Pass bytes on, or keep them after `hold`."""
+        """Write bytes to the underlying stream; after `hold`, keep them in memory."""
         size = memoryview(data).nbytes
         self._position += size
         sums = self._checksums
@@ -65,7 +65,7 @@ class SealedOutput:
         return self._position
 
     def flush(self) -> None:
-        """Pass on what is not kept."""
+        """Flush bytes that are not kept in memory."""
         if self._output is not None:
             self._output.flush()
 
@@ -79,7 +79,7 @@ class SealedOutput:
         self._output, self._held = None, None
 
     def close(self) -> None:
-        """Write what was kept, with sums and seal, and close the stream below."""
+        """Write the kept bytes, with sums and seal, and close the underlying stream."""
         if self.closed:
             return
         self.closed = True

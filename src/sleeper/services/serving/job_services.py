@@ -14,6 +14,7 @@ from typing import Self
 
 from sleeper.instance import Instance
 from sleeper.services.job_workers import queues_of
+from sleeper.services.serving.pause_look import GO_ON_PAUSED
 from sleeper.services.serving.timers import Timers, timers_of
 from sleeper.services.serving.worker_fleet import WorkerFleet, WorkerProcess
 
@@ -118,6 +119,7 @@ def open_job_services(
     workers_max: Mapping[str, int],
     stop: threading.Event,
     note_work: Callable[[], None],
+    paused: Callable[[], bool],
 ) -> JobServices:
     """Return what runs the jobs of an instance. Nothing is started yet.
 
@@ -128,6 +130,7 @@ def open_job_services(
             0 is not run.
         stop: Set when everything is to end.
         note_work: Called at each look that sees workers at work.
+        paused: Asked before workers are started for messages.
 
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
@@ -135,7 +138,8 @@ def open_job_services(
     jobs = instance.jobs
 
     def ready(kind: str) -> int:
-        return sum(jobs.stores.queue(name).depth().ready for name in queues_of(kind))
+        messages = sum(jobs.stores.queue(name).depth().ready for name in queues_of(kind))
+        return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages
 
     fleet = WorkerFleet(
         start=start,
@@ -143,5 +147,5 @@ def open_job_services(
         workers_max={kind: count for kind, count in workers_max.items() if count},
         ticks_s=instance.ticks_s,
     )
-    timers = Timers(timers_of(jobs), instance.ticks_s)
+    timers = Timers(timers_of(instance, paused), instance.ticks_s)
     return JobServices(fleet, timers, stop=stop, note_work=note_work)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sleeper.errors import SleeperError
-from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.instance import Instance
+from sleeper.services.file_batcher import run_batcher
 
 _HOUR_S = 3600.0
 
@@ -57,15 +58,31 @@ class Timers:
         return max(0.0, min(self._due.values(), default=_HOUR_S) - self._ticks_s())
 
 
-def timers_of(jobs: InstanceJobs) -> tuple[Timer, ...]:
-    """Return what an instance's jobs want to be done now and then."""
+def timers_of(instance: Instance, paused: Callable[[], bool]) -> tuple[Timer, ...]:
+    """Return what an instance's jobs want to be done now and then.
+
+    Args:
+        instance: The instance. Its tables are asked for nothing while no file waits for a job.
+        paused: Returns whether the instance is paused: then no jobs are made.
+    """
+    jobs = instance.jobs
+    batcher = jobs.stores.batcher
 
     def forget() -> str | None:
         now = jobs.recorder.now()
         events = jobs.stores.tracker.delete_expired(now)
-        files = jobs.stores.batcher.delete_expired(now)
+        files = batcher.delete_expired(now)
         if not events and not files:
             return None
         return f"forgot {events:,} events of jobs and {files:,} submitted files, which had expired"
 
-    return (Timer("forgetting expired events", _HOUR_S, forget),)
+    def batch() -> str | None:
+        if not (batcher.pending() or batcher.unsent()) or paused():
+            return None
+        made = run_batcher(jobs, jobs.recorder.now())
+        return f"made {made.jobs:,} jobs of {made.files:,} submitted files" if made.jobs else None
+
+    return (
+        Timer("forgetting expired events", _HOUR_S, forget),
+        Timer("making jobs of files", 60.0 * instance.properties.batcher.period_minutes, batch),
+    )

@@ -240,35 +240,35 @@ class TestWhatItMustNotDo:
     def test_rows_out_of_order_are_named(self):
         """The row, and the one before it."""
         assert refusal(backwards) == (
-            "the function gave rows out of key order: {'a': 'x', 'b': 1, 's': 1} after "
+            "the function yielded rows out of key order: {'a': 'x', 'b': 1, 's': 1} after "
             "{'a': 'x', 'b': 1, 's': 2}. Rows must keep the order of row keys, then sort keys."
         )
 
     def test_order_goes_on_from_batch_to_batch(self):
         """Each batch is in order, but the second is before the first."""
         assert refusal(batches_backwards).startswith(
-            "the function gave rows out of key order: {'a': 'x', 'b': 1, 's': 1} after "
+            "the function yielded rows out of key order: {'a': 'x', 'b': 1, 's': 1} after "
             "{'a': 'z', 'b': 0, 's': 9}."
         )
 
     def test_row_keys_that_were_not_there_are_named(self):
         """b was 1 in all rows that it had read; in another leaf nobody would find the row."""
         assert refusal(other_leaf) == (
-            "the function gave the row {'a': 'x', 'b': 2, 's': 1}, but the row keys that it had "
-            "read so far lie between 'x' and 'x' (a), between 1 and 1 (b). It must not change row "
-            "keys: in another leaf nobody would find the row."
+            "the function yielded the row {'a': 'x', 'b': 2, 's': 1}, but the row keys that it had "
+            "read so far are between 'x' and 'x' (a), between 1 and 1 (b). It must not change row "
+            "keys: queries would not find the row in another leaf."
         )
 
     def test_rows_from_nowhere_are_refused(self):
         """A row that is given before any is read has a key that nobody knows."""
-        assert "lie nowhere, because it had read none" in refusal(before_reading)
+        assert "are none, because it had read no row" in refusal(before_reading)
 
     @pytest.mark.parametrize(
         ("function", "message"),
         [
             (without_notes, "columns ['a', 'b', 's', 'n'] for ['a', 'b', 's', 'n', 'note']"),
-            (with_text, "the function gave field 'n' as string for int64"),
-            (with_nulls, "the function gave nulls in field 'n', which has none"),
+            (with_text, "the function yielded field 'n' as string for int64"),
+            (with_nulls, "the function yielded nulls in field 'n', which is not nullable"),
         ],
     )
     def test_another_schema_is_refused(self, function, message):
@@ -281,7 +281,7 @@ class TestWhatItMustNotDo:
     @pytest.mark.parametrize(
         ("function", "message"),
         [
-            (as_table, "gave a Table, but it must be a generator of pyarrow.RecordBatch"),
+            (as_table, "returned a Table, but it must be a generator of pyarrow.RecordBatch"),
             (nothing, "raised TypeError: 'NoneType' object is not iterable"),
         ],
     )
@@ -292,7 +292,7 @@ class TestWhatItMustNotDo:
     def test_what_it_raises_is_told(self):
         """With its class and its own message; the cause is kept for whoever debugs it."""
         assert refusal(raising) == (
-            "the function raised LookupError: no such colour: 'mauve'. Nothing was changed. Mend "
+            "the function raised LookupError: no such colour: 'mauve'. Nothing was changed. Correct "
             "it, or unset the property."
         )
 
@@ -318,9 +318,9 @@ class TestFinding:
 
         assert str(refused.value) == (
             "sleeper.table.function is 'no_such_rows.clean:redact': module 'no_such_rows.clean' "
-            "cannot be imported (ModuleNotFoundError: No module named 'no_such_rows'). Put the "
-            "folder that it lies in on PYTHONPATH, or install its package, wherever this table is "
-            "read or written; with Spark on its workers too."
+            "cannot be imported (ModuleNotFoundError: No module named 'no_such_rows'). Put its "
+            "folder on PYTHONPATH, or install its package, on every machine that reads or writes "
+            "this table, including Spark's workers."
         )
 
     def test_a_module_that_cannot_be_imported_says_why(self, tmp_path, monkeypatch):
@@ -333,7 +333,7 @@ class TestFinding:
 
     @pytest.mark.parametrize(
         ("name", "reason"),
-        [("redct", "has nothing of that name"), ("ROWS", "has no function of that name")],
+        [("redct", "has nothing with that name"), ("ROWS", "has no function with that name")],
     )
     def test_a_name_that_is_no_function_is_told(self, name, reason):
         """With the file that was looked at, which may be an older one than was meant."""

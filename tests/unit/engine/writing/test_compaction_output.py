@@ -27,6 +27,7 @@ from sleeper.model.queries import region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.storage.local.folder import FolderObjects
+from tests.soak import tries
 
 SCHEMA = Schema(
     row_keys=(Field("id", Primitive.LONG),),
@@ -76,7 +77,8 @@ class Folder:
         return [tuple(row.values()) for row in table.to_pylist()]
 
 
-@settings(max_examples=40)
+@pytest.mark.soak
+@settings(max_examples=tries(40, soak=1_000))
 @given(
     st.lists(st.lists(st.tuples(*[st.integers(-9, 9)] * 3), max_size=30), min_size=1, max_size=4)
 )

@@ -18,11 +18,12 @@ from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.stderr import LogOutput, warn
 from sleeper.services.job_workers import WORKER_KINDS
-from sleeper.services.maintenance import run_maintenance
+from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
 from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.pace import Pace
+from sleeper.services.serving.pause_look import PauseLook
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
@@ -71,15 +72,14 @@ def serve(
 
     Compacts files, splits large leaf partitions, merges small ones, deletes
     garbage, and once a day deletes files that killed jobs left. Offline tables
-    are skipped (sleeper table offline). While queues have messages, processes
-    run their jobs (sleeper worker): as many at once as the machine has
-    processors, where --job-workers says nothing else.
+    are skipped. While queues have messages, processes run their jobs (sleeper
+    worker): as many at once as there are processors, unless --job-workers says
+    otherwise. While the instance is paused (sleeper pause) nothing is begun.
 
-    What is done is logged with time and level; sleeper --log-format json serve
-    writes JSON lines. Ctrl-C or SIGTERM stops it after the current compaction
-    job; other jobs go back to their queues, within 20 seconds. A second Ctrl-C
-    stops it at once, and is safe too. Its processes end with it, also where it
-    is killed.
+    What is done is logged; sleeper --log-format json serve writes JSON lines.
+    Ctrl-C or SIGTERM stops it after the current compaction job; other jobs go
+    back to their queues, within 20 seconds. A second Ctrl-C stops it at once, and
+    is safe too. Its processes end with it, also where it is killed.
 
     With --once there is one round of maintenance and no job is run; the exit
     code is 1 if anything failed.
@@ -98,18 +98,30 @@ def serve(
     stop_on_signals(stop)
     opened = connect(instance)
     pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
-    with (
-        nullcontext() if once or only_tables else _services(opened, limits, pace, stop, log_output)
-    ):
+    paused = PauseLook(opened.pause_switch, opened.ticks_s)
+    no_jobs = once or only_tables
+    with nullcontext() if no_jobs else _services(opened, limits, pace, paused, stop, log_output):
         run = run_maintenance(
             OnlineTables(
-                opened, workers=workers, stopped=stop.is_set, note_change=pace.note_change
+                opened,
+                workers=workers,
+                stopped=stop.is_set,
+                paused=paused,
+                note_change=pace.note_change,
             ),
             rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
             sweep_is_due=pace.sweep_is_due,
         )
-        steps = [step for step in run if once]
+        _end_with([step for step in run if once], as_json=as_json)
+
+
+def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
+    """Print what one round did.
+
+    Raises:
+        click.exceptions.Exit: some of it failed.
+    """
     if as_json:
         print_json(steps)
     if any(step.failures for step in steps):
@@ -120,6 +132,7 @@ def _services(
     opened: Instance,
     limits: dict[str, int],
     pace: Pace,
+    paused: PauseLook,
     stop: threading.Event,
     log_output: LogOutput,
 ) -> AbstractContextManager[object]:
@@ -133,7 +146,12 @@ def _services(
 
     try:
         return open_job_services(
-            opened, start=start, workers_max=limits, stop=stop, note_work=pace.note_change
+            opened,
+            start=start,
+            workers_max=limits,
+            stop=stop,
+            note_work=pace.note_change,
+            paused=paused,
         )
     except PropertiesInvalid as missing:
         warn(f"sleeper: no jobs are run: {missing}")

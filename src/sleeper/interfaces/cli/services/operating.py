@@ -1,0 +1,71 @@
+"""Commands for those who operate an instance: copy it, pause it, resume it."""
+
+from __future__ import annotations
+
+import click
+
+from sleeper.instance import connect
+from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+
+
+@click.command()
+@click.argument("url")
+@click.argument("target")
+@json_option
+def backup(url: str, target: str, *, as_json: bool) -> None:
+    """Copy the instance at URL to TARGET while it is written to.
+
+    Each table is copied with the rows of one transaction, which is printed. The
+    copy opens like any instance; to restore is to copy it back, or to go on with
+    it. TARGET is no instance before all of it is there. After an interruption the
+    same command goes on where it stopped. Queues, what became of jobs, and results
+    of queries are not copied.
+
+    \b
+    Examples:
+        sleeper backup /data/demo /backup/demo-2026-11-22
+        sleeper backup s3://bucket/demo /backup/demo-2026-11-22
+    """
+    with connect(url) as opened:
+        copied = opened.backup(target)
+    if as_json:
+        print_json(copied)
+        return
+    print_grid(
+        ["table", "transaction", "files", "bytes"],
+        [[each.name, each.transaction, each.files, each.bytes] for each in copied.tables],
+    )
+    say(f"copied {counted(len(copied.tables), 'table')} to {copied.url}")
+
+
+@click.command()
+@instance_option
+def pause(instance: str) -> None:
+    """Stop all services and workers of the instance from beginning anything.
+
+    No job is begun and no table is maintained, on any machine, until sleeper
+    resume. What is at work goes on to its end. Queries go on, and so do commands
+    such as sleeper ingest. sleeper report shows a pause.
+
+    \b
+    Example:
+        sleeper pause
+    """
+    with connect(instance) as opened:
+        opened.pause_switch.pause()
+        say(f"paused since {opened.pause_switch.paused_since()}")
+
+
+@click.command()
+@instance_option
+def resume(instance: str) -> None:
+    """Let services and workers go on after sleeper pause.
+
+    \b
+    Example:
+        sleeper resume
+    """
+    with connect(instance) as opened:
+        opened.pause_switch.resume()
+    say("services and workers go on")

@@ -1,0 +1,172 @@
+"""Copies a table as it was after one transaction to another place, while others change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from logging import getLogger
+from typing import TypeVar
+
+from sleeper.errors import AlreadyExists, CommitContended, DataDamaged, ObjectNotFound
+from sleeper.model.paths import sketch_file
+from sleeper.ports.objects import Objects
+from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
+from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+
+_LOG = getLogger(__name__)
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+_AT_ONCE = 8
+_PIECE_BYTES = 8 << 20
+_STATES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedTable:
+    """A table that was copied.
+
+    Attributes:
+        name: The table.
+        transaction: The copy has the rows of this transaction.
+        files: Its data files.
+        bytes: Their size, and that of their sketches.
+    """
+
+    name: str
+    transaction: int
+    files: int
+    bytes: int
+
+
+def copy_table(
+    name: str,
+    *,
+    store: StateStore,
+    source: Objects,
+    target: Objects,
+    open_store: Callable[[Objects], StateStore],
+) -> CopiedTable:
+    """Copy the data files, the log and the newest snapshot of a table, and check the copy.
+
+    Files of the state that were compacted and collected meanwhile are missed: then the copy goes
+    on with the newest state, which does not have them. What was copied is not copied again, so
+    each try has less to do.
+
+    Args:
+        name: The table's name, for messages.
+        store: Its state.
+        source: Its objects.
+        target: Where they go. What lies there from an interrupted copy is gone on with.
+        open_store: Opens the state of the copy.
+
+    Raises:
+        AlreadyExists: another table's log is there.
+        CommitContended: files were collected faster than they could be copied.
+        DataDamaged: the copy is not what was read; nothing uses it yet.
+        StorageFailed: source or target cannot be reached.
+    """
+    for _ in range(_STATES_MAX):
+        there = {info.key: info.size_bytes for info in target.listing("data/")}
+        state = store.refresh()
+        names = sorted({reference.filename for reference in state.references()})
+        try:
+            sizes = dict(_each(partial(_copy_data_file, source, target, there), names))
+            break
+        except ObjectNotFound as gone:
+            _LOG.info("%s: going on with a newer transaction: %s", name, gone)
+    else:
+        raise CommitContended(
+            f"files of table {name!r} were collected faster than they were copied, "
+            f"{_STATES_MAX} times. Set sleeper.table.gc.delay.minutes to longer than the copy "
+            "takes, and run it again: it goes on where it stopped."
+        )
+    _copy_log(state.number, source, target)
+    _check(name, state, open_store(target), target)
+    return CopiedTable(
+        name=name,
+        transaction=state.number,
+        files=len(names),
+        bytes=sum(sizes[filename] for filename in names),
+    )
+
+
+def _copy_data_file(
+    source: Objects, target: Objects, there: dict[str, int], name: str
+) -> tuple[str, int]:
+    """Copy a data file after its sketch, unless it is there; return it with its size.
+
+    Raises:
+        ObjectNotFound: it is gone.
+    """
+    if name in there:
+        return name, there[name]
+    sketch = sketch_file(name)
+    if (body := source.read(sketch)) is not None:
+        target.put(sketch, body)
+    size = source.size(name)
+    with target.open_output(name) as output:
+        for offset in range(0, size, _PIECE_BYTES):
+            piece = (offset, min(_PIECE_BYTES, size - offset))
+            output.write(source.read_ranges(name, [piece])[0])
+    return name, size
+
+
+def _copy_log(number: int, source: Objects, target: Objects) -> None:
+    """Copy the entries up to a number, and the newest snapshot of them."""
+    log = ObjectTransactionLog(source)
+    for _ in _each(lambda each: _copy_entry(log.key(each), source, target), range(1, number + 1)):
+        pass
+    snapshots = ObjectSnapshotStore(source)
+    known = [each for each in snapshots.numbers() if each <= number]
+    if not known:
+        return
+    prefix = snapshots.key(known[-1], "")
+    last = snapshots.key(known[-1], snapshots.last_part)
+    parts = [info.key for info in source.listing(prefix) if info.key != last]
+    for key in [*parts, last]:
+        _copy_entry(key, source, target)
+
+
+def _copy_entry(key: str, source: Objects, target: Objects) -> None:
+    body = source.read(key)
+    if body is None:
+        raise DataDamaged(f"{source.url(key)} is missing: the table's log has a gap")
+    if not target.create(key, body) and target.read(key) != body:
+        raise AlreadyExists(
+            f"{target.url(key)} is part of something else: copy to a place that is empty"
+        )
+
+
+def _check(name: str, state: TableState, copied: StateStore, target: Objects) -> None:
+    """Compare the state of the copy, and look whether it has all files.
+
+    Raises:
+        DataDamaged: it is another, or a file is missing.
+    """
+    there = {info.key for info in target.listing("data/")}
+    found = copied.refresh()
+    wanted, has = (sorted(map(repr, each.references())) for each in (state, found))
+    missing = [each.filename for each in state.references() if each.filename not in there]
+    if found.number != state.number or wanted != has or missing:
+        raise DataDamaged(
+            f"the copy of table {name!r} is at transaction {found.number} with {len(has)} file "
+            f"references, and should be at {state.number} with {len(wanted)}; {len(missing)} files "
+            "are missing. It is not usable: copy to another place."
+        )
+
+
+def _each(do: Callable[[Piece], Result], pieces: Iterable[Piece]) -> Iterable[Result]:
+    """Do something to each piece, a few at once, in order."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        running = [pool.submit(do, piece) for piece in pieces]
+        try:
+            for each in running:
+                yield each.result()
+        finally:
+            for each in running:
+                each.cancel()

@@ -1,0 +1,111 @@
+"""Copies an instance to another place while it is written to, each table at one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from logging import getLogger
+
+from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
+from sleeper.model import paths
+from sleeper.model.formats.properties_file import write_properties
+from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, TableProperties
+from sleeper.model.tables import TableRecord
+from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
+from sleeper.ports.objects import Objects
+from sleeper.storage.object_index import object_table_index
+from sleeper.storage.places import Place
+from sleeper.table.handle import open_state_store
+from sleeper.table.instance_context import InstanceContext
+from sleeper.table.table import Table
+
+_LOG = getLogger(__name__)
+_JOBS_URL = "sleeper.jobs.url"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """A copy of an instance.
+
+    Attributes:
+        url: Where it is; it opens like any instance.
+        tables: Its tables, each at one transaction.
+    """
+
+    url: str
+    tables: tuple[CopiedTable, ...]
+
+
+def backup_instance(context: InstanceContext, target: Place) -> Backup:
+    """Copy an instance: tables with the rows of one transaction each, and all properties.
+
+    The target is no instance before all of it is there: what makes it one is written last. Run it
+    again after an interruption, and it goes on where it stopped. Queues, trackers and results of
+    queries are not copied, and the copy does not name the queues of the original.
+
+    Raises:
+        InstanceAlreadyExists: an instance is at the target.
+        UrlInvalid: the target lies in an instance.
+        AlreadyExists: other objects are at the target.
+        CommitContended: files were collected faster than they could be copied.
+        StorageFailed: source or target cannot be reached.
+    """
+    if target.objects.read(paths.INSTANCE_PROPERTIES) is not None:
+        raise InstanceAlreadyExists(
+            f"an instance is at {target.url} already: name a new place for each copy"
+        )
+    if (outer := target.enclosing_instance()) is not None:
+        raise UrlInvalid(f"{target.url} lies inside the instance at {outer}: copy beside it")
+    copied: dict[str, CopiedTable] = {}
+    records: dict[str, TableRecord] = {}
+    for record in context.index.all():
+        try:
+            copied[record.table_id] = _copy(record, context, target.objects)
+        except TableNotFound:
+            _LOG.info("table %s was deleted while it was copied", record.name)
+            target.objects.delete(
+                [info.key for info in target.objects.listing(f"{record.table_id}/")]
+            )
+        else:
+            records[record.table_id] = record
+    _write_index(records, context, target.objects)
+    values = {name: text for name, text in context.properties.values.items() if name != _JOBS_URL}
+    body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
+    if not target.objects.create(paths.INSTANCE_PROPERTIES, body):
+        raise InstanceAlreadyExists(f"somebody else made an instance at {target.url} meanwhile")
+    return Backup(url=target.url, tables=tuple(copied.values()))
+
+
+def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> CopiedTable:
+    table = Table(record, context)
+    opened = table._current()  # noqa: SLF001 - as the table's own methods do
+    open_store = partial(
+        open_state_store,
+        schema=table.schema,
+        properties=TableProperties(record.properties, context.properties),
+        context=context,
+    )
+    copied = copy_table(
+        record.name,
+        store=opened.store,
+        source=opened.files,
+        target=target.under(record.table_id),
+        open_store=open_store,
+    )
+    table.refresh()  # raises TableNotFound where it was deleted meanwhile
+    return copied
+
+
+def _write_index(
+    records: dict[str, TableRecord], context: InstanceContext, target: Objects
+) -> None:
+    """Write the index of the copy; one that an interrupted copy left is corrected."""
+    index = object_table_index(target, new_id=context.new_id, pause=context.pause)
+    there = {record.table_id: record for record in index.all()}
+    for table_id in there.keys() - records.keys():
+        index.remove(table_id)
+    for table_id, record in records.items():
+        if table_id not in there:
+            index.add(record)
+        elif there[table_id] != record:
+            index.replace(there[table_id], record)
