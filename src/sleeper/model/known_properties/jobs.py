@@ -102,7 +102,6 @@ class BatcherRunProperties:
         "1",
         POSITIVE,
         "How often batches are made.",
-        used=False,
     )
 
 
