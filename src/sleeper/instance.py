@@ -183,7 +183,7 @@ class Instance:
         url: Its URL.
         instance_id: Its name, `sleeper.id`.
         properties: Its properties, typed.
-        ticks_s: A clock that is never set, in seconds, for whoever waits.
+        ticks_s: A monotonic clock, in seconds, for waiting.
     """
 
     def __init__(

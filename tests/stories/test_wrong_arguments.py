@@ -147,7 +147,7 @@ def test_an_instance_is_not_made_inside_another(tmp_path):
     for inner in ("outer/inner", "outer/a/b", "link/c"):
         with pytest.raises(UrlInvalid, match=f"inside the instance at {outer.url}"):
             sleeper.connect(tmp_path / inner, create=True)
-        with pytest.raises(UrlInvalid, match="beside it"):
+        with pytest.raises(UrlInvalid, match="outside of that folder"):
             sleeper.create_instance(tmp_path / inner)
 
     assert [path.name for path in Path(outer.url).glob("[!.]*")] == ["instance.properties"]

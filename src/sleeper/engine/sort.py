@@ -211,7 +211,7 @@ class _Sorter:
 
 
 def _check_process() -> None:
-    """Note that this process sorts. Polars does not survive a fork: a child would wait for ever.
+    """Record that this process sorts. Polars does not survive a fork: a child would hang.
 
     Raises:
         BadRequest: it was forked from one that had sorted before.

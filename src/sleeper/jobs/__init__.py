@@ -1,1 +1,1 @@
-"""Jobs of an instance as a user holds them: submitted, followed to their end, found again."""
+"""Submits jobs of an instance, reports their status, and reads their results."""

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobKind, TaskEvent
+from sleeper.model.jobs.tracker_settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.job_tracker import JobTracker
 
 _log = logging.getLogger(__name__)
 
 
-def events_kept(properties: InstanceProperties) -> dict[JobKind, timedelta]:
-    """Return how long events of each kind of job are kept; what is not tracked is left out."""
-    trackers = properties.trackers
-    kept = {
-        JobKind.QUERY: timedelta(days=trackers.query_ttl_days),
-        JobKind.EXPORT: timedelta(days=trackers.query_ttl_days),
-    }
-    if trackers.ingest:
-        kept[JobKind.INGEST] = timedelta(seconds=trackers.ingest_job_ttl_s)
-    if trackers.compaction:
-        kept[JobKind.COMPACTION] = timedelta(seconds=trackers.compaction_job_ttl_s)
-    return kept
+def events_kept(properties: InstanceProperties) -> dict[JobKind, TrackerSettings]:
+    """Return how each kind of job is tracked in an instance."""
+    return {kind: tracker_settings(properties, kind) for kind in JobKind}
 
 
 class EventRecorder:
@@ -33,8 +25,7 @@ class EventRecorder:
 
     Args:
         tracker: Where events are kept.
-        kept: How long events of each kind of job are kept; kinds that are not named are not
-            tracked, and nothing is written for them.
+        kept: How each kind of job is tracked; nothing is written for those that are not.
         now: The clock (aware, UTC).
     """
 
@@ -42,7 +33,7 @@ class EventRecorder:
         self,
         tracker: JobTracker,
         *,
-        kept: Mapping[JobKind, timedelta],
+        kept: Mapping[JobKind, TrackerSettings],
         now: Callable[[], datetime],
     ) -> None:
         self._tracker = tracker
@@ -51,10 +42,18 @@ class EventRecorder:
 
     def record(self, *events: JobEvent | TaskEvent) -> None:
         """Write events of one kind of job. A tracker that fails is logged, never raised."""
-        if not events or (kept := self._kept.get(events[0].kind)) is None:
+        if not events or not self._kept[events[0].kind].enabled:
             return
+        kept, now = self._kept[events[0].kind], self.now()
+        of_jobs = [event for event in events if isinstance(event, JobEvent)]
+        of_tasks = [event for event in events if isinstance(event, TaskEvent)]
+        for same, ttl in ((of_jobs, kept.job_ttl), (of_tasks, kept.task_ttl)):
+            if same:
+                self._write(same, now + ttl)
+
+    def _write(self, events: Sequence[JobEvent | TaskEvent], expires: datetime) -> None:
         try:
-            self._tracker.record(events, expires=self.now() + kept)
+            self._tracker.record(events, expires=expires)
         except StorageFailed as failure:
             lost = ", ".join(_text(event) for event in events)
             _log.warning("the tracker misses %s: %s", lost, failure)

@@ -23,7 +23,7 @@ class TableRecord:
     Attributes:
         table_id: Eight hex characters, a rename does not change it.
         name: Unique within the instance.
-        online: False stops background operations (rule TBL-6); ingest and queries go on.
+        online: False stops background operations (rule TBL-6); ingest and queries still work.
         properties: The other values that were set, by full property name (`sleeper.table...`),
             including the schema's JSON. Defaults are not stored.
 

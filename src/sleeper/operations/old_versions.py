@@ -46,7 +46,7 @@ def read_version(
 
 @contextmanager
 def deletions_reported(version: TableState, *, store: StateStore, files: Objects) -> Iterator[None]:
-    """Raise VersionNotFound for DataDamaged, where a file that only old versions need is gone.
+    """Raise VersionNotFound instead of DataDamaged if only old versions need a missing file.
 
     Only then the table's folder is listed.
     """

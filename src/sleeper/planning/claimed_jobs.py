@@ -75,7 +75,7 @@ def claimed_job(state: TableState, job: CompactionJob) -> ClaimedJob:
         if reference.job_id != job.job_id:
             raise FileReferenceNotAssignedToJob(
                 f"{filename!r} on partition {job.partition_id!r} is claimed by "
-                f"{f'job {reference.job_id!r}' if reference.job_id else 'nobody'}, not by "
+                f"{f'job {reference.job_id!r}' if reference.job_id else 'no job'}, not by "
                 f"compaction job {job.job_id!r}. Claim its inputs first, or plan again."
             )
         if reference.whole_file:

@@ -34,7 +34,7 @@ class JobQueue(Protocol):
         """Return messages, hidden from other receivers for a time; an empty list if none is ready.
 
         Args:
-            count_max: Maximum number; 1 to 10.
+            count_max: Maximum number; 1 to 100. Fewer may be returned though more are ready.
             wait_s: How long to wait for the first one; 0 to 20 seconds.
             visibility_s: How long they are hidden, at most 12 hours; None for the queue's
                 default.

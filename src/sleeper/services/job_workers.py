@@ -9,7 +9,8 @@ from typing import Final
 from sleeper.instance import Instance
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
-from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.services.committer import Committer
 from sleeper.services.job_kinds.batcher_submission import SubmissionReader
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
@@ -41,6 +42,19 @@ def queues_of(kind: str) -> tuple[QueueName, ...]:
     return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
 
 
+def with_handling(
+    settings: WorkerSettings, properties: InstanceProperties, name: QueueName
+) -> WorkerSettings:
+    """Return a worker's settings with those that the instance has for messages of a queue."""
+    handling = handling_settings(properties, name)
+    return replace(
+        settings,
+        keepalive_s=handling.keepalive_s,
+        retry_first_s=handling.retry_first_s,
+        retry_max_s=handling.retry_max_s,
+    )
+
+
 def open_worker(
     instance: Instance,
     kind: str,
@@ -67,12 +81,7 @@ def open_worker(
         return Committer(jobs, settings, stopped=stopped, rest=rest)
     open_reader, names = _READERS[kind]
     properties = instance.properties
-    settings = replace(
-        settings,
-        keepalive_s=float(properties.ingest_queue.keepalive_s),
-        retry_first_s=float(properties.jobs.retry_first_s),
-        retry_max_s=float(properties.jobs.retry_max_s),
-    )
+    settings = with_handling(settings, properties, names[0])
     queues = [
         WorkQueue(
             open_reader(instance, name), jobs.stores.queue(name), queue_settings(properties, name)

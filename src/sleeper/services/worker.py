@@ -197,7 +197,7 @@ class Worker:
             return
         except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):
-                _log.exception("job %s failed in a way that nobody foresaw", job.job_id)
+                _log.exception("job %s failed with an unexpected error", job.job_id)
             is_final = self._give_back(source, message, failure)
             failed = events.failed(self._recorder.now(), reasons_of(failure), is_final=is_final)
             self._record(job, failed)

@@ -130,7 +130,7 @@ class CheckedTransactionLog:
         logger.error("%s %s after it was committed", url, what)
         raise CommitOverwritten(
             f"{url}, entry {entry.number} of the log, {what} after it was committed: the store "
-            "lets two writers create one object, or somebody changed it by hand. What this "
+            "lets two writers create one object, or it was changed by hand. What this "
             "process committed by it is not in the log. Stop all writers of this instance and "
             "move it to a store that honours If-None-Match on PUT (`sleeper init` checks it); then "
             "run the jobs again with the same job ids, which adds only what is missing."

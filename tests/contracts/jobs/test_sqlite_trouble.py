@@ -96,9 +96,11 @@ class TestALockedFile:
         assert answers == [None, [True], True]
         assert bodies_of(receive_all(queue)) == ["c"]
 
-    def test_a_lock_that_does_not_end_is_an_error_that_names_the_process(self, path, open_stores):
-        """Nothing was changed, and the next call may go well."""
-        queue = open_stores(patience_s=0.2).queue(QueueName.INGEST)
+    def test_a_lock_that_does_not_end_is_an_error_that_names_the_process(
+        self, path, open_stores, caplog
+    ):
+        """Nothing was changed, and the next call may go well. The wait is logged before."""
+        queue = open_stores(patience_s=1.2).queue(QueueName.INGEST)
         send(queue, "a")
 
         with locked(path) as process:
@@ -107,6 +109,9 @@ class TestALockedFile:
             holders = lock_holders(path)
 
         assert raised.value.retryable
+        assert [f"waiting for a lock of {path} that others hold"] == [
+            record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+        ]
         assert str(path) in str(raised.value)
         if holders:  # where the kernel tells
             assert holders == [process.pid]

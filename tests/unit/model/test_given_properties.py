@@ -189,7 +189,7 @@ class TestUnknownNames:
 
     def test_known_names_that_nothing_uses_have_a_warning_too(self):
         """Whoever sets one learns that it has no effect."""
-        unused = "sleeper.table.ingest.batcher.job.max.files"
+        unused = "sleeper.table.statestore.transactionlog.snapshot.expiry.days"
 
         assert table_property_warnings({unused: "5", "sleeper.table.online": "true"}) == [
             f"{unused} is stored, but nothing uses it yet."

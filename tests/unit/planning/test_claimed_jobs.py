@@ -65,7 +65,7 @@ def test_inputs_must_be_claimed_by_the_job():
     of_another = claim(unclaimed, "part", job_id="k")
     gone = CompactionJob(job_id="j", partition_id="root", inputs=("whole", "gone"))
 
-    with pytest.raises(FileReferenceNotAssignedToJob, match=r"'part' .* claimed by nobody"):
+    with pytest.raises(FileReferenceNotAssignedToJob, match=r"'part' .* claimed by no job"):
         claimed_job(unclaimed, JOB)
     with pytest.raises(FileReferenceNotAssignedToJob, match=r"'part' .* claimed by job 'k'"):
         claimed_job(of_another, JOB)

@@ -213,7 +213,7 @@ class TestTableIndex:
         entry = b'{"entryId":"r","format":1,"change":{"type":"remove","tableId":"none"}}'
         objects.creates = [lambda key: objects.put(key, entry)] * ATTEMPTS
 
-        with pytest.raises(CommitContended, match=f"{ATTEMPTS} times.*Nothing was written"):
+        with pytest.raises(CommitContended, match=f"{ATTEMPTS} attempts.*Nothing was written"):
             index.add(TRADES)
 
         assert index.all() == ()

@@ -156,6 +156,14 @@ BUGS = (
         tests=REDELIVERY,
     ),
     Bug(
+        name="lease-ends-before-renewal",
+        breaks="The message of a long job is delivered again while the job runs.",
+        module="model/jobs/queue_settings.py",
+        right="keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),",
+        wrong="keepalive_s=float(keepalive_s),",
+        tests=("tests/unit/services/test_leases_of_workers.py",),
+    ),
+    Bug(
         name="first-reason-only",
         breaks="Of all that is wrong with a message, the first is told.",
         module="model/formats/message_json.py",

@@ -163,7 +163,7 @@ class DataFileWriter:
         """Write more rows, in key order, none below those before.
 
         Raises:
-            AssertionError: the first row lies below the last one written: a fault of ours.
+            AssertionError: the first row is below the last one written, which is a bug.
         """
         if not rows.num_rows:
             return

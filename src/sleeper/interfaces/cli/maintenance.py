@@ -239,7 +239,9 @@ def _explain_merges(pairs: Sequence[SiblingLeaves], *, as_json: bool) -> None:
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Show the files that would go; delete nothing.")
-@click.option("--force", is_flag=True, help="Do not wait; only while nobody reads the table.")
+@click.option(
+    "--force", is_flag=True, help="Delete without delay; use it only if nobody reads the table."
+)
 @on_table
 def gc(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
     """Delete files that TABLE no longer references.

@@ -20,7 +20,7 @@ class BatcherSubmission:
     Attributes:
         table_name: The table.
         files: Paths or URLs of Parquet files or folders; None when the message has none.
-        others: Keys of the message that nobody knows.
+        others: Unknown keys of the message.
     """
 
     table_name: str | None = None

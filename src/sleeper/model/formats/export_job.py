@@ -20,7 +20,7 @@ class ExportJob:
         export_id: Names the work and its output. None: one is made (rule EXP-1).
         table_name: The table, unless `table_id` names it.
         table_id: The table; wins over the name.
-        others: Keys of the message that nobody knows.
+        others: Unknown keys of the message.
     """
 
     export_id: str | None = None

@@ -25,7 +25,7 @@ class IngestJob:
         table_name: The table, unless `table_id` names it.
         table_id: The table; wins over the name (rule ING-9).
         files: Paths or URLs of Parquet files or folders; None when the message has none.
-        others: Keys of the message that nobody knows.
+        others: Unknown keys of the message.
     """
 
     id: str | None = None

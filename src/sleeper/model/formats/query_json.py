@@ -42,7 +42,7 @@ class QueryMessage:
         iterator_config: Upstream's, for that.
         publisher: Where results go (`results_publishing`).
         report_to: Who else than the tracker is told of the state, each by its `destination`.
-        others: Keys of the message that nobody knows.
+        others: Unknown keys of the message.
         problems: What was wrong with its values, which are left out.
     """
 

@@ -1,4 +1,4 @@
-"""How an instance's queues deliver, and how its workers take from them, by its properties."""
+"""How an instance's queues deliver, and how their messages are handled, by its properties."""
 
 from __future__ import annotations
 
@@ -17,20 +17,16 @@ _KEEPALIVES: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """How workers take from one queue.
+class HandlingSettings:
+    """How a worker handles the messages of one queue.
 
     Attributes:
-        workers_max: How many there may be at once; None without a limit.
-        wait_s: How long one look for a message lasts.
         keepalive_s: How often the lease of a message is renewed while it is handled; always
             shorter than the lease.
         retry_first_s: How long a message waits after its first failure.
         retry_max_s: How long it waits after any failure, at most.
     """
 
-    workers_max: int | None
-    wait_s: float
     keepalive_s: float
     retry_first_s: float
     retry_max_s: float
@@ -51,25 +47,18 @@ def queue_settings(properties: InstanceProperties, name: QueueName) -> QueueSett
     )
 
 
-def worker_settings(properties: InstanceProperties, name: QueueName) -> WorkerSettings:
-    """Return how workers take from one of an instance's queues."""
-    is_export = name is QueueName.EXPORT
-    workers_max: int | None = properties.ingest_queue.workers_max
-    if name in (QueueName.QUERY, QueueName.COMMIT, QueueName.BATCHER):
-        workers_max = None
-    elif is_export:
-        workers_max = properties.export_queue.workers_max
-    keepalive_s = (properties.export_queue if is_export else properties.ingest_queue).keepalive_s
+def handling_settings(properties: InstanceProperties, name: QueueName) -> HandlingSettings:
+    """Return how messages of one of an instance's queues are handled."""
+    keepalive_s, first_s = properties.ingest_queue.keepalive_s, properties.jobs.retry_first_s
+    if name is QueueName.EXPORT:
+        keepalive_s = properties.export_queue.keepalive_s
+        first_s = properties.export_queue.failed_visibility_s
     visibility_s = queue_settings(properties, name).visibility_s
-    first_s = (
-        properties.export_queue.failed_visibility_s if is_export else properties.jobs.retry_first_s
-    )
-    return WorkerSettings(
-        workers_max=workers_max,
-        wait_s=float(properties.ingest_queue.wait_s),
-        keepalive_s=min(keepalive_s, visibility_s / _KEEPALIVES),
-        retry_first_s=min(first_s, HIDDEN_MAX_S),
-        retry_max_s=float(max(properties.jobs.retry_max_s, min(first_s, HIDDEN_MAX_S))),
+    retry_first_s = min(float(first_s), HIDDEN_MAX_S)
+    return HandlingSettings(
+        keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),
+        retry_first_s=retry_first_s,
+        retry_max_s=max(float(properties.jobs.retry_max_s), retry_first_s),
     )
 
 

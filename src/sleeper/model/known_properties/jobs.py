@@ -68,7 +68,7 @@ class IngestQueueProperties:
     """Workers of ingest and bulk import jobs, and their queues."""
 
     workers_max: int = setting(
-        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."
+        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most.", used=False
     )
     keepalive_s: int = setting(
         "ingest.keepalive.period.seconds",
@@ -102,7 +102,6 @@ class BatcherRunProperties:
         "1",
         POSITIVE,
         "How often batches are made.",
-        used=False,
     )
 
 
@@ -118,7 +117,7 @@ class CompactionWorkerProperties:
         used=False,
     )
     workers_max: int = setting(
-        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
     )
     failures_max: int = setting(
         "compaction.task.max.consecutive.failures",
@@ -159,7 +158,7 @@ class ExportQueueProperties:
     """Workers of exports, and their queue."""
 
     workers_max: int = setting(
-        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
+        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
     )
     results_days: int = setting(
         "bulk.export.results.bucket.expiry.days",

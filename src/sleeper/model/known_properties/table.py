@@ -61,7 +61,10 @@ class DefinitionProperties:
         "table.id", None, TEXT, "Made once, when the table is created.", editable=False
     )
     online: bool = setting(
-        "table.online", "true", BOOLEAN, "False stops background work; ingest and queries go on."
+        "table.online",
+        "true",
+        BOOLEAN,
+        "False stops background work; ingest and queries still work.",
     )
     schema_json: str | None = setting(
         "table.schema", None, TEXT, "Row keys, sort keys and values, as JSON.", editable=False
@@ -98,8 +101,8 @@ class DefinitionProperties:
         "ingest, compaction, query and export, and yields batches of the same schema and order. It "
         "may drop and unite rows and change values, not row keys; it must read all batches, work "
         "on any part of the rows, and give the same where parts are put together and done again. "
-        "Whoever reads or writes the table needs the module on PYTHONPATH, or installed, and must "
-        'allow it: connect(..., allow_functions=["package.*"]) in Python, the variable '
+        "Processes that read or write the table need the module on PYTHONPATH, or installed, and "
+        'must allow it: connect(..., allow_functions=["package.*"]) in Python, the variable '
         "SLEEPER_ALLOW_FUNCTIONS (modules or patterns, with commas between them) for the command "
         "line. Spark's workers run what the driver allows.",
         since="ours",
@@ -364,7 +367,7 @@ class BulkImportProperties:
         "table.bulk.import.min.leaf.partitions",
         "256",
         POSITIVE,
-        "With fewer leaf partitions the tree is extended first. Where nobody sets it, a leaf for "
+        "With fewer leaf partitions the tree is extended first. If it is not set, a leaf for "
         "each million rows or 128 MiB of the input is enough, and 256 are the most.",
     )
     splitting_attempts: int = setting(

@@ -83,7 +83,7 @@ def split_leaf(
     try:
         after = store.commit(SplitPartition(parent=parent, children=(lower, upper)))
     except PartitionSplitRefused:
-        return _left(partition_id, store.state().number, "it was split meanwhile")
+        return _left(partition_id, store.state().number, "another process has split it")
     return SplitResult(
         partition_id=partition_id,
         field=schema.row_keys[dimension].name,

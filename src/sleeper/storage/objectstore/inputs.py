@@ -119,7 +119,7 @@ class BucketFile:
         except obstore().exceptions.PreconditionError:
             raise InputUnreadable(
                 f"{self._bucket.named(self._key)!r} was replaced while it was read. Nothing was "
-                "ingested; run the ingest again when nobody writes to its input"
+                "ingested; run the ingest again when no process writes to its input"
             ) from None
         except vendor_errors() as error:
             raise _failure(error, self._bucket, self._key) from error

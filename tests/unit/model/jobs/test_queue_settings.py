@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sleeper.model.jobs.messages import QueueName, QueueSettings
-from sleeper.model.jobs.queue_settings import WorkerSettings, queue_settings, worker_settings
+from sleeper.model.jobs.queue_settings import HandlingSettings, handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 
 
@@ -21,7 +21,7 @@ def test_only_the_committers_queue_keeps_order(name):
     assert settings(name).fifo is (name is QueueName.COMMIT)
 
 
-@pytest.mark.parametrize("name", QueueName)
+@pytest.mark.parametrize("name", [name for name in QueueName if name is not QueueName.COMMIT])
 def test_a_message_is_tried_three_times(name):
     """Unless the instance says otherwise."""
     assert settings(name).receives_max == 3
@@ -54,53 +54,55 @@ def test_no_message_is_hidden_for_longer_than_half_a_day():
     assert hidden_s == 43_200
 
 
-@pytest.mark.parametrize("name", [QueueName.QUERY, QueueName.COMMIT])
-def test_other_messages_are_hidden_for_a_quarter_of_an_hour(name):
-    """Upstream's properties for these are limits of its lambdas."""
-    assert settings(name).visibility_s == 900
+def test_a_query_is_hidden_for_a_quarter_of_an_hour():
+    """Upstream's property for it is the limit of a lambda."""
+    assert settings(QueueName.QUERY).visibility_s == 900
 
 
-def workers(name: QueueName, **values: object) -> WorkerSettings:
-    """Settings of workers, with properties whose names have `_` for each dot."""
+def test_a_request_to_the_committer_is_tried_until_it_is_answered():
+    """A thousand times, whatever the instance says; a killed committer holds it for a minute."""
+    commit = settings(QueueName.COMMIT, sleeper_jobs_receives_max=2)
+
+    assert (commit.receives_max, commit.visibility_s) == (1000, 60)
+
+
+def handling(name: QueueName, **values: object) -> HandlingSettings:
+    """How messages are handled, with properties whose names have `_` for each dot."""
     texts = {name.replace("_", "."): str(value) for name, value in values.items()}
-    return worker_settings(InstanceProperties(texts), name)
+    return handling_settings(InstanceProperties(texts), name)
 
 
-class TestWorkers:
-    """How workers take from a queue."""
+class TestHandling:
+    """How messages of a queue are handled."""
 
-    def test_workers_of_ingest_jobs(self):
-        """By upstream's defaults."""
-        assert workers(QueueName.INGEST) == WorkerSettings(
-            workers_max=200, wait_s=20, keepalive_s=300, retry_first_s=10, retry_max_s=900
+    def test_messages_with_ingest_jobs(self):
+        """By upstream's defaults, and our waits."""
+        assert handling(QueueName.INGEST) == HandlingSettings(
+            keepalive_s=300, retry_first_s=10, retry_max_s=900
         )
 
-    def test_workers_of_exports(self):
+    def test_messages_with_exports(self):
         """They have properties of their own."""
-        settings = workers(
+        settings = handling(
             QueueName.EXPORT,
-            sleeper_bulk_export_max_concurrent_tasks=7,
             sleeper_bulk_export_keepalive_period_seconds=30,
             sleeper_bulk_export_job_failed_visibility_timeout_seconds=5,
         )
 
-        assert (settings.workers_max, settings.keepalive_s, settings.retry_first_s) == (7, 30, 5)
+        assert (settings.keepalive_s, settings.retry_first_s) == (30, 5)
 
     @pytest.mark.parametrize("name", QueueName)
     def test_a_lease_is_renewed_before_it_ends(self, name):
         """Whatever the properties say: three times at least."""
-        hidden_s = settings(name).visibility_s
+        visibility = "sleeper_ingest_queue_visibility_timeout_seconds"
 
-        assert 0 < workers(name).keepalive_s <= hidden_s / 3
-
-    @pytest.mark.parametrize("name", [QueueName.QUERY, QueueName.COMMIT, QueueName.BATCHER])
-    def test_other_workers_have_no_limit_of_upstreams(self, name):
-        """Its deployment limits them elsewhere."""
-        assert workers(name).workers_max is None
+        for values in ({}, {visibility: 60}):
+            hidden_s = settings(name, **values).visibility_s
+            assert 0 < handling(name, **values).keepalive_s <= hidden_s / 3
 
     def test_waits_never_fall(self):
         """The longest wait is not shorter than the first."""
-        settings = workers(
+        settings = handling(
             QueueName.INGEST,
             sleeper_jobs_retry_first_seconds=99_999_999,
             sleeper_jobs_retry_max_seconds=5,

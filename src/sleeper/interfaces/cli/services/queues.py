@@ -104,7 +104,7 @@ def redrive(name: str, message_ids: tuple[str, ...], *, instance: str) -> None:
 @force_option
 @instance_option
 def purge(name: str, message_ids: tuple[str, ...], *, force: bool, instance: str) -> None:
-    """Delete dead letters of a QUEUE for ever: those named, or all.
+    """Delete dead letters of a QUEUE permanently: those named, or all.
 
     \b
     Example:
@@ -112,7 +112,7 @@ def purge(name: str, message_ids: tuple[str, ...], *, force: bool, instance: str
     """
     if not force:
         which = "the dead letters named" if message_ids else "ALL dead letters"
-        click.confirm(f"delete {which} of the {name} queue for ever?", abort=True, err=True)
+        click.confirm(f"delete {which} of the {name} queue permanently?", abort=True, err=True)
     with connect(instance) as opened:
         count = opened.jobs.delete_dead_letters(name, message_ids or None)
     say(f"deleted {counted(count, 'dead letter')} of the {name} queue")

@@ -29,6 +29,7 @@ PATIENCE_S = 60.0
 _PAUSE_S = 0.05
 _TRY_MS = 3
 """How long SQLite waits for the write lock by itself: it sleeps for 1 ms, then 2."""
+_TRIES_LOGGED = 1_000 // _TRY_MS
 
 
 class JobDatabase:
@@ -106,6 +107,8 @@ class JobDatabase:
             except sqlite3.OperationalError as error:
                 if not _is_busy(error) or left == 0:
                     raise
+                if tries - left == _TRIES_LOGGED:
+                    logger.warning("waiting for a lock of %s that others hold", self.path)
         connection.execute(f"PRAGMA busy_timeout={int(1_000 * self._patience_s)}")
 
     def close(self) -> None:

@@ -43,7 +43,9 @@ def job_file_failure(error: sqlite3.Error, path: Path, waited_s: float) -> Sleep
             "touched by this. Stop what uses the file, restore it from a backup or move it away "
             "with its -wal and -shm files, and send again what was not done."
         )
-    return StorageFailed(f"cannot use {path}: {error}. Mend the disk or the path, then try again.")
+    return StorageFailed(
+        f"cannot use {path}: {error}. Repair the disk or correct the path, then try again."
+    )
 
 
 def _is_full(path: Path) -> bool:
