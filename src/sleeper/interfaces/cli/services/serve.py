@@ -108,9 +108,8 @@ def serve(
     opened = connect(instance)
     pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
     paused = PauseLook(opened.pause_switch, opened.ticks_s)
-    no_jobs = once or only_tables
     with ExitStack() as services:
-        if not no_jobs:
+        if not (once or only_tables):
             _start_services(services, opened, limits, pace, paused, stop, log_output, address)
         run = run_maintenance(
             OnlineTables(
