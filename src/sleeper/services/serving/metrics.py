@@ -97,10 +97,10 @@ class MetricsServer:
     """
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
-        class Handler(_Handler):
+        class Answers(_Answers):
             told = metrics
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server = ThreadingHTTPServer((host, port), Answers)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
 
@@ -118,7 +118,7 @@ class MetricsServer:
         self._server.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Answers(BaseHTTPRequestHandler):
     """Answers one request."""
 
     told: Metrics
