@@ -241,6 +241,7 @@ class _Holder:
     def __init__(self, instance: Instance, jobs: InstanceJobs) -> None:
         self.jobs, self.properties = jobs, instance.properties
         self.submitted_jobs, self.table = instance.submitted_jobs, instance.table
+        self.pause_switch = instance.pause_switch
 
 
 @pytest.mark.soak
