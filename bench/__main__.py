@@ -22,6 +22,7 @@ BENCHMARKS = {
     "commits": [],
     "queue": [],
     "batcher": ["--files", "100000"],
+    "jobs": ["--jobs", "200"],
     "walks": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],

@@ -239,8 +239,10 @@ class _Holder:
     """An instance whose jobs are those of one process."""
 
     def __init__(self, instance: Instance, jobs: InstanceJobs) -> None:
-        self.jobs, self.properties = jobs, instance.properties
-        self.submitted_jobs, self.table = instance.submitted_jobs, instance.table
+        self._instance, self.jobs = instance, jobs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._instance, name)
 
 
 @pytest.mark.soak

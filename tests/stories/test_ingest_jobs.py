@@ -120,3 +120,29 @@ def test_what_cannot_run_is_refused_before_it_is_sent(instance: Instance) -> Non
     """Given a table and a file that do not exist, then nothing is sent and both are named."""
     with pytest.raises(JobInvalid, match="Table not found: nobody"):
         instance.jobs.submit_ingest("nobody", "/nowhere/x.parquet")
+
+
+def test_an_id_that_is_used_again_for_other_files_is_told(
+    instance: Instance, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a job that was done, when its id names another file, then a warning says so."""
+    one, two = written(tmp_path / "one.parquet", 1), written(tmp_path / "two.parquet", 2)
+    for path in (one, two):
+        message = {"id": "again", "tableName": "numbers", "files": [str(path)]}
+        instance.jobs.send("ingest", json.dumps(message))
+        work(instance)
+
+    assert "job id again was used before for other files" in caplog.text
+    assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
+
+
+def test_the_same_files_again_are_no_cause_for_a_warning(
+    instance: Instance, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Given a job that was done, when the very same comes again, then nothing is warned of."""
+    path = written(tmp_path / "one.parquet", 1)
+    for _ in range(2):
+        instance.jobs.submit_ingest("numbers", path, "again")
+        work(instance)
+
+    assert "used before" not in caplog.text

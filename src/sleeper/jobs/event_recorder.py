@@ -58,6 +58,19 @@ class EventRecorder:
             lost = ", ".join(_text(event) for event in events)
             _log.warning("the tracker misses %s: %s", lost, failure)
 
+    def input_hashes(self, kind: JobKind, table_id: str, job_id: str) -> set[str]:
+        """Return the hashes of the inputs that a job was accepted with, as far as is known."""
+        try:
+            events = self._tracker.events_of_job(kind, job_id)
+        except StorageFailed as failure:
+            _log.warning("the tracker cannot be asked about job %s: %s", job_id, failure)
+            return set()
+        return {
+            event.input_hash
+            for event in events
+            if event.table_id == table_id and event.input_hash is not None
+        }
+
 
 def _text(event: JobEvent | TaskEvent) -> str:
     if isinstance(event, TaskEvent):

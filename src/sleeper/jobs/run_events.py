@@ -20,6 +20,7 @@ class RunEvents:
         run_id: The run.
         task_id: The worker or driver that runs it.
         input_files: How many paths the job names.
+        input_hash: Tells its input from that of another job with its id.
     """
 
     kind: JobKind
@@ -28,6 +29,7 @@ class RunEvents:
     run_id: str
     task_id: str
     input_files: int | None = None
+    input_hash: str | None = None
 
     def accepted(self, at: datetime, **details: Any) -> JobEvent:
         """The job can be run."""
@@ -38,6 +40,7 @@ class RunEvents:
             type=JobEventType.ACCEPTED,
             at=at,
             input_files=self.input_files,
+            input_hash=self.input_hash,
             **details,
         )
 

@@ -100,6 +100,11 @@ class Job(Protocol):
         ...
 
     @property
+    def input_hash(self) -> str | None:
+        """Tells its input from that of another job with its id; None where it has none."""
+        ...
+
+    @property
     def is_tracked(self) -> bool:
         """False for messages that no tracker shows, such as a submission to the batcher."""
         ...

@@ -215,6 +215,7 @@ class Worker:
         before = job.done_before()
         if before is not None:
             _log.info("job %s had been done before", job.job_id)
+            self._warn_of_other_input(source.reader.kind, job)
             return before
         now = self._recorder.now()
         self._record(job, events.accepted(message.sent), events.started(now))
@@ -246,6 +247,19 @@ class Worker:
         source.queue.release(message.receipt, plan.delay_s)
         return False
 
+    def _warn_of_other_input(self, kind: JobKind, job: Job) -> None:
+        """Warn where the job that was done under this id had other input."""
+        if job.input_hash is None:
+            return
+        known = self._recorder.input_hashes(kind, job.table_id, job.job_id)
+        if known and job.input_hash not in known:
+            _log.warning(
+                "job id %s was used before for other files: nothing of the %s files of this "
+                "message was read. Submit them again with another id.",
+                job.job_id,
+                job.input_files,
+            )
+
     def _check(self) -> None:
         if self._stopped():
             raise Interrupted
@@ -273,6 +287,7 @@ def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents
         run_id=run_id,
         task_id=task_id,
         input_files=job.input_files,
+        input_hash=job.input_hash,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Final
 
 UNKNOWN_TABLE: Final = "-"
@@ -133,3 +135,8 @@ class JobFilter:
     task_id: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+
+def hash_of_paths(paths: Iterable[str]) -> str:
+    """Return what tells one list of files from another, in any order, for `JobEvent.input_hash`."""
+    return sha256("\n".join(sorted(paths)).encode()).hexdigest()[:32]

@@ -44,6 +44,11 @@ class SubmissionWork:
         return len(self.paths)
 
     @property
+    def input_hash(self) -> None:
+        """It is not compared with others."""
+        return
+
+    @property
     def is_tracked(self) -> bool:
         """The batcher reports files; the tracker has the jobs that are made of them."""
         return False

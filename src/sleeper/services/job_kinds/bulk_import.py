@@ -17,7 +17,7 @@ from sleeper.model.formats.bulk_import_job import (
     bulk_import_job_failures,
     read_bulk_import_job,
 )
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
@@ -61,6 +61,11 @@ class BulkImportWork:
     def input_files(self) -> int:
         """How many paths it names."""
         return len(self.job.paths)
+
+    @property
+    def input_hash(self) -> str:
+        """Tells its files from others."""
+        return hash_of_paths(self.job.paths)
 
     @property
     def is_tracked(self) -> bool:

@@ -32,6 +32,11 @@ class ExportWork:
         return
 
     @property
+    def input_hash(self) -> None:
+        """It is not compared with others."""
+        return
+
+    @property
     def is_tracked(self) -> bool:
         """Exports are tracked."""
         return True

@@ -8,7 +8,7 @@ from functools import partial
 from sleeper.errors import JobInvalid
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
@@ -34,6 +34,11 @@ class IngestWork:
     def input_files(self) -> int:
         """How many paths it names."""
         return len(self.paths)
+
+    @property
+    def input_hash(self) -> str:
+        """Tells its files from others."""
+        return hash_of_paths(self.paths)
 
     @property
     def is_tracked(self) -> bool:

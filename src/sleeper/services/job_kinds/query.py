@@ -54,6 +54,11 @@ class QueryWork:
         return
 
     @property
+    def input_hash(self) -> None:
+        """It is not compared with others."""
+        return
+
+    @property
     def is_tracked(self) -> bool:
         """Queries are tracked."""
         return True
