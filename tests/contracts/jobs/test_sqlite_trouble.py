@@ -20,6 +20,7 @@ from sleeper.storage.local.jobs.database import JobDatabase
 from sleeper.storage.local.jobs.failures import lock_holders
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.local.jobs.network_disks import network_file_system
+from sleeper.storage.local.jobs.schema import VERSION
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import bodies_of, receive_all, send
 from tests.contracts.test_folder_refusals import run_where_mounts_are_private
@@ -403,3 +404,19 @@ def test_many_threads_open_a_file_that_is_not_there_yet(open_stores):
         list(threads.map(lambda stores: send(stores.queue(QueueName.INGEST), "a"), several))
 
     assert len(receive_all(several[0].queue(QueueName.INGEST))) == 8
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path):
+    """Whoever looks while another makes the schema does not take the file for another program's."""
+
+    def look(number):
+        database = JobDatabase(tmp_path / f"jobs-{number // 8}", sleep=time.sleep)
+        with database.reading() as connection:
+            found = connection.execute("PRAGMA user_version").fetchone()[0]
+        database.close()
+        return found
+
+    with ThreadPoolExecutor(8) as threads:
+        versions = list(threads.map(look, range(1_600)))
+
+    assert set(versions) == {VERSION}

@@ -178,7 +178,9 @@ class JobDatabase:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         self._turn_on_wal(connection)
+        connection.execute("BEGIN")  # its reads see one state, though others make the schema
         version = _version(connection, self.path)
+        connection.execute("COMMIT")
         if version == 0:
             connection.execute("BEGIN IMMEDIATE")
             if _version(connection, self.path) == 0:  # nobody was faster
