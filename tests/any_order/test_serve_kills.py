@@ -19,7 +19,7 @@ from sleeper.model.jobs.states import JobState
 from tests.soak import FIRST_SEED, tries
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-KILLS = tries(20, soak=500)
+KILLS = tries(4, soak=500)
 ROWS = 20_000
 PATIENCE_S = 300.0
 SETTINGS = {
