@@ -74,18 +74,23 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
     with sleeper.connect(tmp_path / "instance") as instance:
         table = instance.create_table("numbers", SCHEMA, row_keys=["id"])
         jobs: list[str] = []
-        for _ in range(KILLS):
+
+        def submit() -> None:
             number = len(jobs)
             ids = pa.array(range(number * ROWS, (number + 1) * ROWS))
             path = tmp_path / f"{number}.parquet"
             pq.write_table(pa.table({"id": ids, "n": ids}, schema=SCHEMA), path)
             jobs.append(instance.jobs.submit_ingest("numbers", path))
+
+        for _ in range(KILLS):
+            submit()
             served = start(instance.url)
             time.sleep(draw.uniform(0.5, 6))
             served.send_signal(draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
             served.wait(PATIENCE_S)
             wait_until(lambda session=served.pid: not left_of(session))
 
+        submit()  # for which the last one is sure to have begun, and hears what it is sent
         last = start(instance.url)
         wait_until(lambda: all(instance.jobs.job(each).state is JobState.FINISHED for each in jobs))
         last.send_signal(signal.SIGTERM)

@@ -84,7 +84,7 @@ class TestWriting:
             "# Unique within the instance.\n"
             "sleeper.table.name=trades\n"
             "\n"
-            "# False stops background work; ingest and queries go on.\n"
+            "# False stops background work; ingest and queries still work.\n"
             "sleeper.table.online=false\n"
             "\n"
             "## Garbage collection\n"
