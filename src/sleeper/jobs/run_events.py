@@ -52,10 +52,6 @@ class RunEvents:
         """The run has done its work; `details` say what, by the names of `JobEvent`."""
         return self._of_run(JobEventType.FINISHED, at, **details)
 
-    def added_files(self, at: datetime, *, files: int, transaction: int) -> JobEvent:
-        """What the run wrote is in the table."""
-        return self._of_run(JobEventType.ADDED_FILES, at, files=files, transaction=transaction)
-
     def failed(self, at: datetime, reasons: tuple[str, ...], *, is_final: bool = False) -> JobEvent:
         """The run has failed; `is_final` where the job is not tried again by itself."""
         return self._of_run(JobEventType.FAILED, at, reasons=reasons, is_final=is_final)

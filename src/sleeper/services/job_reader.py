@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
+from sleeper.state.committed_jobs import JobRecord
 
 
 class Interrupted(Exception):
@@ -64,6 +65,19 @@ class JobOutcome:
     platform: str | None = None
     is_committed: bool = True
     is_finished: bool = True
+
+    @classmethod
+    def of_record(cls, record: JobRecord | None, *, platform: str | None = None) -> Self | None:
+        """Return what an ingest did that a table's log has; None where it does not have it."""
+        if record is None:
+            return None
+        return cls(
+            rows_read=record.rows_read,
+            rows_written=record.rows_written,
+            files=record.files,
+            transaction=record.number,
+            platform=platform,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

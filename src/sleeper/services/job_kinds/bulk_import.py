@@ -23,6 +23,7 @@ from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.spark.submit.configured_clusters import configured_cluster
 from sleeper.spark.submit.submitted_jobs import Cluster
+from sleeper.state.committed_jobs import JobRecord
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class BulkImportWork:
         job: The job, with its id.
         cluster: Who is to run it; None for this process.
         platform: Where it runs, as the tracker shows it.
+        before: What the table's log said of the job when its message was read.
     """
 
     instance: Instance
@@ -51,6 +53,7 @@ class BulkImportWork:
     job: BulkImportJob
     cluster: Cluster | None
     platform: str
+    before: JobRecord | None
 
     @property
     def job_id(self) -> str:
@@ -73,17 +76,8 @@ class BulkImportWork:
         return True
 
     def done_before(self) -> JobOutcome | None:
-        """Return what the table's log says of the job."""
-        record = self.instance.jobs.tables.committed(self.table_id, self.job_id)
-        if record is None:
-            return None
-        return JobOutcome(
-            rows_read=record.rows_read,
-            rows_written=record.rows_written,
-            files=record.files,
-            transaction=record.number,
-            platform=self.platform,
-        )
+        """Return what the table's log said of the job when its message was read."""
+        return JobOutcome.of_record(self.before, platform=self.platform)
 
     def run(self, run: RunContext) -> JobOutcome:
         """Import the files, or start a driver that does, and reports its own end."""
@@ -144,8 +138,8 @@ class BulkImportReader:
         jobs: InstanceJobs = self._instance.jobs
         record = jobs.tables.find(table_id=job.table_id, table_name=job.table_name)
         table_id = record.table_id if record else UNKNOWN_TABLE
-        is_new = record is None or jobs.tables.committed(table_id, job.id or "") is None
-        missing = jobs.tables.missing(job.paths) if is_new else []
+        before = jobs.tables.committed(table_id, job.id or "")
+        missing = jobs.tables.missing(job.paths) if before is None else []
         failures = bulk_import_job_failures(
             job, table_found=record is not None, missing_paths=missing
         )
@@ -153,7 +147,7 @@ class BulkImportReader:
             raise MessageRejected(job.id or "", tuple(failures), table_id=table_id)
         cluster = self._cluster()
         platform = _PLATFORMS.get(self._queue, _HERE) if cluster else _HERE
-        return BulkImportWork(self._instance, table_id, job, cluster, platform)
+        return BulkImportWork(self._instance, table_id, job, cluster, platform, before)
 
     def _cluster(self) -> Cluster | None:
         platform = _PLATFORMS.get(self._queue)

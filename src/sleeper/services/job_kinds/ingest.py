@@ -12,6 +12,7 @@ from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
+from sleeper.state.committed_jobs import JobRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,14 @@ class IngestWork:
         table_id: The table.
         job_id: The job's id, given or made.
         paths: Its files.
+        before: What the table's log said of the job when its message was read.
     """
 
     jobs: InstanceJobs
     table_id: str
     job_id: str
     paths: tuple[str, ...]
+    before: JobRecord | None
 
     @property
     def input_files(self) -> int:
@@ -46,16 +49,8 @@ class IngestWork:
         return True
 
     def done_before(self) -> JobOutcome | None:
-        """Return what the table's log says of the job."""
-        record = self.jobs.tables.committed(self.table_id, self.job_id)
-        if record is None:
-            return None
-        return JobOutcome(
-            rows_read=record.rows_read,
-            rows_written=record.rows_written,
-            files=record.files,
-            transaction=record.number,
-        )
+        """Return what the table's log said of the job when its message was read."""
+        return JobOutcome.of_record(self.before)
 
     def run(self, run: RunContext) -> JobOutcome:
         """Ingest the files in one commit, here or by the committer (rule ING-13)."""
@@ -107,11 +102,9 @@ class IngestReader:
         tables = self._jobs.tables
         record = tables.find(table_id=job.table_id, table_name=job.table_name)
         table_id = record.table_id if record else UNKNOWN_TABLE
-        failures = ingest_job_failures(job, table_found=record is not None, missing_paths=[])
-        if record is not None and tables.committed(table_id, job_id) is None:
-            failures = ingest_job_failures(
-                job, table_found=True, missing_paths=tables.missing(job.paths)
-            )
+        before = tables.committed(table_id, job_id)
+        missing = tables.missing(job.paths) if record is not None and before is None else []
+        failures = ingest_job_failures(job, table_found=record is not None, missing_paths=missing)
         if failures or record is None:
             raise MessageRejected(job_id, tuple(failures), table_id=table_id)
-        return IngestWork(self._jobs, table_id, job_id, tuple(job.paths))
+        return IngestWork(self._jobs, table_id, job_id, tuple(job.paths), before)
