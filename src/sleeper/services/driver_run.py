@@ -40,8 +40,7 @@ def reported_run(
         job: The job.
         place: Where the job was saved, whose name ends in the run's id; None for a job that was
             given as it is.
-        has_worker: Whether a worker waits for the driver: it reports a failure itself, as it
-            knows whether the job is tried again.
+        has_worker: Whether a worker waits for the driver, and reports a failure itself.
 
     Yields:
         What takes the result when the job is done.
