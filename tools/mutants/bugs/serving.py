@@ -29,4 +29,28 @@ BUGS = (
         wrong="if name}",
         tests=("tests/stories/test_backup.py",),
     ),
+    Bug(
+        name="export-expires-under-way",
+        breaks="An export that takes longer than results are kept loses its first files.",
+        module="jobs/job_results.py",
+        right="(max(info.modified for info in infos),",
+        wrong="(min(info.modified for info in infos),",
+        tests=("tests/unit/jobs/test_job_results.py",),
+    ),
+    Bug(
+        name="other-files-expire",
+        breaks="Files that somebody put beside results are deleted with them.",
+        module="jobs/job_results.py",
+        right="            if info.key == _query_key(_query_id(info.key))\n",
+        wrong="",
+        tests=("tests/unit/jobs/test_job_results.py",),
+    ),
+    Bug(
+        name="killed-driver-is-final",
+        breaks="A job whose Spark driver was killed is not tried again.",
+        module="spark/submit/driver_process.py",
+        right="{how}{why}\", retryable=True)",
+        wrong="{how}{why}\", retryable=False)",
+        tests=("tests/stories/test_bulk_import_jobs.py",),
+    ),
 )
