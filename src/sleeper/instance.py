@@ -183,6 +183,7 @@ class Instance:
         url: Its URL.
         instance_id: Its name, `sleeper.id`.
         properties: Its properties, typed.
+        now: The clock of this machine (aware, UTC).
         ticks_s: A monotonic clock, in seconds, for waiting.
     """
 
@@ -202,6 +203,7 @@ class Instance:
         self.url = url
         self.instance_id = values["sleeper.id"]
         self.properties = InstanceProperties(values)
+        self.now = now
         self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
         clock = StorageClock(
             objects,
