@@ -218,7 +218,8 @@ class Worker:
             self._warn_of_other_input(source.reader.kind, job)
             return before
         now = self._recorder.now()
-        self._record(job, events.accepted(message.sent), events.started(now))
+        accepted = events.accepted(message.sent)
+        self._record(job, *([accepted] if job.has_driver else [accepted, events.started(now)]))
         run = RunContext(run_id=events.run_id, task_id=events.task_id, check=self._check)
         with kept_hidden(
             source.queue,
