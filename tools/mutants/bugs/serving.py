@@ -25,7 +25,7 @@ BUGS = (
         name="copy-shares-queues",
         breaks="A copy of an instance takes the jobs of the original.",
         module="table/backup.py",
-        right="if name != _JOBS_URL}",
+        right="if name not in _NOT_COPIED}",
         wrong="if name}",
         tests=("tests/stories/test_backup.py",),
     ),
