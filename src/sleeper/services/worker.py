@@ -193,7 +193,7 @@ class Worker:
             _log.info("job %s goes back to its queue: the worker ends", job.job_id)
             why = ("the worker was asked to end; the job went back to its queue",)
             self._record(job, events.failed(self._recorder.now(), why))
-            source.queue.release(message.receipt)
+            source.queue.release(message.receipt, counted=False)
             return
         except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):

@@ -122,8 +122,7 @@ class CompactionWorkerProperties:
         "compaction.job.creation.period.minutes",
         "1",
         POSITIVE,
-        "How often jobs are created.",
-        used=False,
+        "How often an idle worker looks for jobs; more and more rarely while there are none.",
     )
     workers_max: int = setting(
         "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
