@@ -109,6 +109,7 @@ class BulkImportWork:
             rows_written=result.rows_written,
             files=len({reference.filename for reference in result.files}),
             transaction=result.transaction,
+            commit_s=table.last_commit_s,
             platform=f"{_HERE}, {result.engine}",
         )
 
