@@ -5,97 +5,144 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-import sleeper
-from sleeper.model.jobs.states import JobState
-from tests.soak import FIRST_SEED, tries
+from tests.any_order.killed_serve.asked import Asked
+from tests.any_order.killed_serve.found import Found
+from tests.any_order.killed_serve.served import Served, processes_of, wait_until
+from tests.soak import FIRST_SEED, SOAK, tries
 
-SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 KILLS = tries(4, soak=500)
-ROWS = 20_000
-PATIENCE_S = 300.0
-SETTINGS = {
-    "sleeper.ingest.job.queue.wait.time": 1,
-    "sleeper.ingest.queue.visibility.timeout.seconds": 3,
-    "sleeper.ingest.keepalive.period.seconds": 1,
-    "sleeper.jobs.receives.max": 1000,
-    "sleeper.jobs.retry.first.seconds": 0,
-}
+WAITING_MAX = 6
+GONE_S = 20.0  # workers look once a second, and have five seconds then; the machine is busy
+CHANGE_S = 15.0
+STEP_S = 0.3
+OVERDUE_S = 60.0
+FIRST_LIVES = (("child", "session"), ("child", "parent"))
+ENDS = ("parent", "session", "asked")
 
 
-def start(url: str) -> subprocess.Popen[bytes]:
-    """Start a serve in a session of its own, so that its processes can be found."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "sleeper", "serve", "--every", "1", "--job-workers", "ingest=2"],
-        env={
-            **os.environ,
-            "SLEEPER_INSTANCE": url,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+class Kills:
+    """Starts one serve after the other, and kills it, or its children.
 
+    Args:
+        asked: What it is asked to do.
+        draw: Decides when and whom.
+        log: Gets what is logged.
+    """
 
-def left_of(session: int) -> list[str]:
-    """Return the processes of a session that are no zombies."""
-    lines = subprocess.run(
-        ["ps", "-A", "-o", "sid=,stat=,pid="], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    found = (line.split() for line in lines)
-    return [pid for sid, stat, pid in found if sid == str(session) and not stat.startswith("Z")]
+    def __init__(self, asked: Asked, draw: random.Random, log: Path) -> None:
+        self.counts: Counter[str] = Counter()
+        self.longest_s = 0.0
+        self._asked, self._draw, self._log = asked, draw, log
+        self._ended: dict[int, float] = {}
 
+    def start(self, started: ExitStack) -> Served:
+        """Start a serve, with one worker of a kind or two."""
+        workers = [f"--job-workers={kind}=1" for kind in ("query", "ingest")]
+        options = [*workers[: self._draw.randint(1, 2)], f"--workers={self._draw.randint(1, 2)}"]
+        served = Served(self._asked.instance.url, self._log, *options)
+        started.callback(served.clean_up)
+        return served
 
-def wait_until(happened) -> None:
-    """Wait until something happened."""
-    for _ in range(int(PATIENCE_S / 0.2)):
-        if happened():
-            return
-        time.sleep(0.2)
-    raise AssertionError("waited for too long")
+    def live(self, served: Served, kills: tuple[str, ...]) -> None:
+        """Let a serve work while jobs come in, and kill its children; the last kill is its own."""
+        for at, kill in enumerate(kills):
+            if self._draw.random() < 0.7:
+                self._wait_for_work()
+            self._rest(0.1, 1.5 if at else 6.0)
+            match kill:
+                case "child":
+                    self._kill_child(served)
+                case "parent":
+                    served.kill()
+                case "session":
+                    served.kill_session()
+                case _:
+                    assert served.ask_to_end() in (0, -signal.SIGTERM)  # before it could listen
+            self.counts[kill] += 1
+        self._ended[served.session] = time.monotonic()
+
+    def check_all_are_gone(self) -> None:
+        """Check that no process of a serve that has ended is left after a while."""
+        for session, ended in [*self._ended.items()]:
+            left, for_s = processes_of(session), time.monotonic() - ended
+            assert not left or for_s < GONE_S, left
+            if left:
+                self.longest_s = max(self.longest_s, for_s)
+            else:
+                del self._ended[session]
+
+    def wait_until_all_are_gone(self) -> None:
+        """Wait until no process is left."""
+        wait_until(lambda: self.check_all_are_gone() or not self._ended)
+
+    def _kill_child(self, served: Served) -> None:
+        wait_until(served.children)
+        with suppress(ProcessLookupError):
+            os.kill(
+                self._draw.choice(served.children() or [served.session + 2**22]), signal.SIGKILL
+            )
+
+    def _wait_for_work(self) -> None:
+        """Wait until a table has changed, for a while."""
+        before, deadline = self._asked.changes(), time.monotonic() + CHANGE_S
+        while self._asked.changes() == before and time.monotonic() < deadline:
+            self._rest(STEP_S, STEP_S)
+
+    def _rest(self, least_s: float, most_s: float) -> None:
+        """Wait for a while; jobs come in meanwhile, and processes of earlier serves end."""
+        deadline = time.monotonic() + self._draw.uniform(least_s, most_s)
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._asked.ask(WAITING_MAX)
+            self.check_all_are_gone()
+            time.sleep(min(STEP_S, max(0.0, left_s)))
 
 
 @pytest.mark.soak
 def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
     """
-    Given jobs under way, when serve is killed at any moment, or asked to end, then no process is
-    left, and in the end each job is finished and each of its rows is there once.
+    Given jobs of every kind under way, when serve or any of its processes is killed at any moment,
+    or asked to end, then no process is left, and in the end each job is finished, each of its rows
+    is there once, each result is a version of its table, and no queue has a message.
     """
     draw = random.Random(FIRST_SEED)
-    sleeper.create_instance(tmp_path / "instance", SETTINGS).close()
-    with sleeper.connect(tmp_path / "instance") as instance:
-        table = instance.create_table("numbers", SCHEMA, row_keys=["id"])
-        jobs: list[str] = []
+    log = tmp_path / "serve.log"
+    asked = Asked(tmp_path, draw)
+    found = Found(asked)
+    kills = Kills(asked, draw, log)
+    begun = time.monotonic()
+    overdue_s = 0.0
+    with asked.instance, ExitStack() as started:
+        first = iter(FIRST_LIVES)
+        while kills.counts.total() < KILLS:
+            children = ("child",) * draw.randrange(8)
+            kills.live(kills.start(started), next(first, (*children, draw.choice(ENDS))))
+            overdue_s = max(overdue_s, found.overdue_s())
+        killing_s = time.monotonic() - begun
 
-        def submit() -> None:
-            number = len(jobs)
-            ids = pa.array(range(number * ROWS, (number + 1) * ROWS))
-            path = tmp_path / f"{number}.parquet"
-            pq.write_table(pa.table({"id": ids, "n": ids}, schema=SCHEMA), path)
-            jobs.append(instance.jobs.submit_ingest("numbers", path))
+        asked.ask(WAITING_MAX)
+        last = kills.start(started)
+        wait_until(
+            lambda: kills.check_all_are_gone() or asked.make_batches() or found.is_all_done()
+        )
+        wait_until(lambda: found.overdue_s() <= 0 and not (SOAK and found.claims()))
+        assert last.ask_to_end() == 0
+        assert processes_of(last.session) == []
+        kills.wait_until_all_are_gone()
 
-        for _ in range(KILLS):
-            submit()
-            served = start(instance.url)
-            time.sleep(draw.uniform(0.5, 6))
-            served.send_signal(draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
-            served.wait(PATIENCE_S)
-            wait_until(lambda session=served.pid: not left_of(session))
-
-        submit()  # for which the last one is sure to have begun, and hears what it is sent
-        last = start(instance.url)
-        wait_until(lambda: all(instance.jobs.job(each).state is JobState.FINISHED for each in jobs))
-        last.send_signal(signal.SIGTERM)
-        assert last.wait(PATIENCE_S) == 0
-
-        assert left_of(last.pid) == []
-        found = table.query(columns=["id"]).to_arrow()["id"]
-        assert found.equals(pa.chunked_array([pa.array(range(len(jobs) * ROWS))]))
+        rows = found.check()
+    assert "Traceback" not in log.read_text()
+    assert overdue_s < OVERDUE_S
+    took_s = time.monotonic() - begun
+    print(  # noqa: T201 - pytest -rP shows how much was tried
+        f"seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
+        f" {killing_s:.0f} s, all in {took_s:.0f} s; jobs {dict(asked.kinds())}, {rows:,} rows;"
+        f" the last process was gone {kills.longest_s:.1f} s after its serve,"
+        f" a claim was held {overdue_s:.0f} s after its lease"
+    )
