@@ -40,6 +40,15 @@ class JobProperties:
         "come from a queue and run on a cluster.",
         since="ours",
     )
+    spark_master: str | None = setting(
+        "bulk.import.local.spark.master",
+        None,
+        TEXT,
+        "Where workers have Spark run bulk imports of the plain queue, and of platforms that are "
+        "not set up: local[4], spark://HOST:PORT, yarn. Each job gets a driver, a process beside "
+        "the worker. Without it the worker imports by itself, by whichever engine costs less.",
+        since="ours",
+    )
     receives_max: int = setting(
         "jobs.receives.max",
         "3",
