@@ -30,7 +30,9 @@ SLOTS = 1 << 14
 SPACE = SLOTS * ROWS
 KEYS = PLACES * SPACE
 _STEP = 7919  # odd, so that each number has a slot of its own
-WRITES = ("ingest", "bulk-import", "batcher")
+KINDS = {"ingest": 1.0, "bulk-import": 1.0, "batcher": 0.3, "query": 0.3, "export": 0.2}
+"""Of each kind, how likely a job is asked for where few of them wait."""
+
 READS = ("query", "export")
 
 INSTANCE = {
@@ -134,19 +136,17 @@ class Asked:
         return sum(each.table.refresh() for each in self.tables.values())
 
     def ask(self, waiting_max: int) -> None:
-        """Ask for a job of each kind whose queue has not so many messages already."""
+        """Ask for jobs of kinds whose queues have fewer messages."""
         depths = self.instance.jobs.queue_depths()
-        for kind in (*WRITES, *READS):
-            if kind in READS and self._draw.random() < 0.7:
-                continue
+        for kind, likely in KINDS.items():
             depth = depths[QueueName(kind)]
-            if depth.ready + depth.hidden < waiting_max:
+            if depth.ready + depth.hidden < waiting_max and self._draw.random() < likely:
                 name = self._draw.choice([*TABLES])
-                if kind in WRITES:
-                    self._ask_to_write(kind, name)
-                else:
+                if kind in READS:
                     self._ask_to_read(kind, name)
-        if self._draw.random() < 0.1:
+                else:
+                    self._ask_to_write(kind, name)
+        if self._draw.random() < 0.02:
             self._ask_for_nonsense()
 
     def make_batches(self) -> None:
