@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +60,10 @@ class Found:
     def claims(self) -> int:
         """Return how many claims there are."""
         return sum(len(each.table.claims()) for each in self._tables())
+
+    def compactions(self) -> Counter[JobState]:
+        """Return how many compaction jobs are in each state."""
+        return Counter(status.state for status in self._jobs.list(kind="compaction"))
 
     def check(self) -> int:
         """Check that nothing is lost and nothing is doubled; return how many rows there are."""

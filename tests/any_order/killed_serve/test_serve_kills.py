@@ -23,6 +23,7 @@ GONE_S = 20.0  # workers look once a second, and have five seconds then; the mac
 CHANGE_S = 15.0
 STEP_S = 0.3
 OVERDUE_S = 60.0
+LOOP_SHARE = 0.3
 FIRST_LIVES = (("child", "session"), ("child", "parent"))
 ENDS = ("parent", "session", "asked")
 
@@ -43,9 +44,12 @@ class Kills:
         self._ended: dict[int, float] = {}
 
     def start(self, started: ExitStack) -> Served:
-        """Start a serve, with one worker of a kind or two."""
-        workers = [f"--job-workers={kind}=1" for kind in ("query", "ingest")]
-        options = [*workers[: self._draw.randint(1, 2)], f"--workers={self._draw.randint(1, 2)}"]
+        """Start a serve, with few workers of a kind, or with compactions in its own loop."""
+        limits = {"query": 1, "ingest": self._draw.randint(1, 2)}
+        if self._draw.random() < LOOP_SHARE:
+            limits["compaction"] = 0
+        options = [f"--job-workers={kind}={count}" for kind, count in limits.items()]
+        options.append(f"--workers={self._draw.randint(1, 2)}")
         served = Served(self._asked.instance.url, self._log, *options)
         started.callback(served.clean_up)
         return served
@@ -136,13 +140,14 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
         assert processes_of(last.session) == []
         kills.wait_until_all_are_gone()
 
-        rows = found.check()
+        rows, compactions = found.check(), found.compactions()
     assert "Traceback" not in log.read_text()
     assert overdue_s < OVERDUE_S
     took_s = time.monotonic() - begun
     print(  # noqa: T201 - pytest -rP shows how much was tried
         f"seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
         f" {killing_s:.0f} s, all in {took_s:.0f} s; jobs {dict(asked.kinds())}, {rows:,} rows;"
+        f" compactions {dict(compactions)};"
         f" the last process was gone {kills.longest_s:.1f} s after its serve,"
         f" a claim was held {overdue_s:.0f} s after its lease"
     )
