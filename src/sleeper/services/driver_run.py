@@ -51,7 +51,7 @@ def reported_run(
         _log.warning("no tracker is told of job %s: %s", job.id, failure)
         yield lambda result: None
         return
-    run_id = _run_id(job, place) or jobs.new_id()
+    run_id = run_id_of(job, place) or jobs.new_id()
     events = RunEvents(
         kind=JobKind.INGEST,
         table_id=table_id,
@@ -77,14 +77,15 @@ def reported_run(
                 files=len({reference.filename for reference in result.files}),
                 rows_read=result.rows_read,
                 rows_written=result.rows_written,
-                transaction=result.transaction,
+                transaction=result.transaction if result.is_committed else None,
                 platform=_PLATFORM,
+                is_committed=result.is_committed,
             )
         )
 
 
-def _run_id(job: BulkImportJob, place: str | None) -> str | None:
-    """Return the run's id from `bulk_import/<job id>-<run id>.json`."""
+def run_id_of(job: BulkImportJob, place: str | None) -> str | None:
+    """Return the run's id from `bulk_import/<job id>-<run id>.json`; None without a place."""
     if place is None:
         return None
     name = place.rpartition("/")[2].removesuffix(".json")

@@ -161,6 +161,7 @@ class TestKnownProperties:
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.bulk.import.environment",
+            "sleeper.bulk.import.local.spark.master",
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
             "sleeper.jobs.receives.max",
