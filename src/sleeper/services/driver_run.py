@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.run_events import RunEvents
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.events import JobEvent, JobKind
 from sleeper.planning.jobs.redelivery import reasons_of
 from sleeper.table.bulk_import_result import BulkImportResult
 
@@ -70,18 +71,19 @@ def reported_run(
             raise
         jobs.recorder.record(events.failed(now(), reasons_of(failure), is_final=True))
         raise
-    for result in done:
-        jobs.recorder.record(
-            events.finished(
-                now(),
-                files=len({reference.filename for reference in result.files}),
-                rows_read=result.rows_read,
-                rows_written=result.rows_written,
-                transaction=result.transaction if result.is_committed else None,
-                platform=_PLATFORM,
-                is_committed=result.is_committed,
-            )
-        )
+    jobs.recorder.record(*(_finished(events, now(), result) for result in done))
+
+
+def _finished(events: RunEvents, at: datetime, result: BulkImportResult) -> JobEvent:
+    return events.finished(
+        at,
+        files=len({reference.filename for reference in result.files}),
+        rows_read=result.rows_read,
+        rows_written=result.rows_written,
+        transaction=result.transaction if result.is_committed else None,
+        platform=_PLATFORM,
+        is_committed=result.is_committed,
+    )
 
 
 def run_id_of(job: BulkImportJob, place: str | None) -> str | None:
