@@ -85,16 +85,14 @@ def bulk_import(
 
     Args:
         data: As for `ingest`, or a Spark DataFrame. For a stream no leaf is split: it is read once.
-        job_id: As for `ingest`.
+        job_id, ignore_extra_columns, send_commit: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can import the input.
         spark: A session to use, classic or Connect; without it one is started and kept.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Settings of the session that is started.
-        ignore_extra_columns: As for `ingest`.
         set_aside: Where to write rows whose key is null; without it such input is refused. A new
             Parquet file for the local engine; for Spark a new folder that driver and workers share.
         progress: Called repeatedly with the estimated rows that are done, and of all rows.
-        send_commit: As for `ingest`.
 
     Raises:
         InputRefused: the input does not fit the table; no row of it is visible.
@@ -123,9 +121,8 @@ def bulk_import(
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         before = EngineChoice("local", "the job was committed before")
         return done_before(request.job_id, done, before, state.tree.leaf_count)
-    if _is_frame(data):
-        return _import_frame(self, opened, data, request, started)
-    return _import_source(self, opened, data, request, started)
+    run = _import_frame if _is_frame(data) else _import_source
+    return run(self, opened, data, request, started)
 
 
 def _import_source(
