@@ -64,6 +64,7 @@ def open_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
+    outdated: Callable[[], bool] = lambda: False,
 ) -> Worker | Committer:
     """Return a worker that runs jobs of one kind when it is told to.
 
@@ -75,10 +76,11 @@ def open_worker(
         pid: Its process id.
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
+        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
     """
     jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(jobs, settings, stopped=stopped, rest=rest)
+        return Committer(jobs, settings, stopped=lambda: stopped() or outdated(), rest=rest)
     open_reader, names = _READERS[kind]
     properties = instance.properties
     settings = with_handling(settings, properties, names[0])
@@ -105,6 +107,7 @@ def open_worker(
         paused=(lambda: False)
         if kind in GO_ON_PAUSED
         else PauseLook(instance.pause_switch, instance.ticks_s),
+        outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,
     )

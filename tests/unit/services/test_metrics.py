@@ -37,7 +37,7 @@ def jobs():
 @pytest.fixture
 def ask(jobs, fleet):
     """Ask the server for a path; return status and text."""
-    with MetricsServer(Metrics(jobs, fleet), "127.0.0.1", 0) as server:
+    with MetricsServer(Metrics(lambda: jobs, fleet), "127.0.0.1", 0) as server:
 
         def ask(path):
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -29,11 +29,11 @@ class Metrics:
     Tables are not looked at, so that no bucket is asked however often somebody looks.
 
     Args:
-        jobs: The instance's jobs.
+        jobs: Returns the instance's jobs.
         fleet: The workers of this process.
     """
 
-    def __init__(self, jobs: InstanceJobs, fleet: WorkerFleet) -> None:
+    def __init__(self, jobs: Callable[[], InstanceJobs], fleet: WorkerFleet) -> None:
         self._jobs = jobs
         self._fleet = fleet
 
@@ -52,13 +52,13 @@ class Metrics:
             for kind in self._fleet.resting
         ]
         try:
-            self._jobs.queue_depths()
+            self._jobs().queue_depths()
         except SleeperError as failure:
             found.append(f"the queues cannot be read: {failure}")
         return found
 
     def _lines(self) -> Iterator[str]:
-        depths = self._jobs.queue_depths()
+        depths = self._jobs().queue_depths()
         yield from _gauge("sleeper_queue_messages_ready", "Messages that wait for a worker.")
         for name, depth in depths.items():
             yield f'sleeper_queue_messages_ready{{queue="{name}"}} {depth.ready}'
@@ -80,7 +80,7 @@ class Metrics:
             yield f'sleeper_workers{{kind="{worker}"}} {running}'
 
     def _states(self, kind: JobKind) -> Counter[str]:
-        found = self._jobs.stores.tracker.jobs(JobFilter(kind=kind))
+        found = self._jobs().stores.tracker.jobs(JobFilter(kind=kind))
         return Counter(str(job_status(events).state) for events in islice(found, _JOBS_MAX))
 
 

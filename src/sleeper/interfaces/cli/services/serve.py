@@ -7,11 +7,12 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 
 import click
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import Instance, connect
+from sleeper.instance import connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
@@ -21,6 +22,7 @@ from sleeper.services.job_workers import WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
+from sleeper.services.serving.current_instance import CurrentInstance
 from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
@@ -105,20 +107,15 @@ def serve(
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
-    opened = connect(instance)
-    pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
-    paused = PauseLook(opened.pause_switch, opened.ticks_s)
+    current = CurrentInstance(connect(instance), lambda: connect(instance))
+    pace = Pace(every_s, stop=stop, ticks_s=current().ticks_s)
+    paused = PauseLook(current().pause_switch, current().ticks_s)
     with ExitStack() as services:
+        served = _Services(services, current, limits, pace, paused, stop, log_output, address)
         if not (once or only_tables):
-            _start_services(services, opened, limits, pace, paused, stop, log_output, address)
+            served.start_jobs()
         run = run_maintenance(
-            OnlineTables(
-                opened,
-                workers=workers,
-                stopped=stop.is_set,
-                paused=paused,
-                note_change=pace.note_change,
-            ),
+            served.tables(workers),
             rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
             sweep_is_due=pace.sweep_is_due,
@@ -138,41 +135,67 @@ def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _start_services(
-    services: ExitStack,
-    opened: Instance,
-    limits: dict[str, int],
-    pace: Pace,
-    paused: PauseLook,
-    stop: threading.Event,
-    log_output: LogOutput,
-    address: tuple[str, int] | None,
-) -> None:
-    """Start what runs jobs. An instance without a place for jobs is maintained all the same."""
+@dataclass(slots=True)
+class _Services:
+    """What `sleeper serve` runs. Without a place for jobs, tables are maintained all the same."""
 
-    def start(kind: str) -> WorkerProcess:
-        idle_s = opened.properties.ingest_queue.wait_s
-        program = (sys.executable, "-m", "sleeper", *log_output.options)
-        options = ("--instance", opened.url, "--parent", str(os.getpid()), "--idle", str(idle_s))
-        return start_logged([*program, "worker", kind, *options], log_output.pass_on)
+    services: ExitStack
+    current: CurrentInstance
+    limits: dict[str, int]
+    pace: Pace
+    paused: PauseLook
+    stop: threading.Event
+    log_output: LogOutput
+    address: tuple[str, int] | None
+    jobs_wanted: bool = False
+    jobs_started: bool = False
 
-    try:
-        jobs = open_job_services(
-            opened,
-            start=start,
-            workers_max=limits,
-            stop=stop,
-            note_work=pace.note_change,
-            paused=paused,
+    def tables(self, workers: int) -> OnlineTables:
+        """Return the tables to maintain, with that many compaction jobs at once."""
+        return OnlineTables(
+            self.current,
+            look=self._look,
+            workers=workers,
+            stopped=self.stop.is_set,
+            paused=self.paused,
+            note_change=self.pace.note_change,
         )
-    except PropertiesInvalid as missing:
-        warn(f"sleeper: no jobs are run: {missing}")
-        return
-    if address is not None:
-        if address[0] not in _LOOPBACK:
-            warn(f"sleeper: anybody who reaches {address[0]} can read the metrics")
-        services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
-    services.enter_context(jobs)
+
+    def start_jobs(self) -> None:
+        """Start what runs jobs, now or when the instance gets a place for jobs."""
+        self.jobs_wanted = True
+        try:
+            jobs = open_job_services(
+                self.current,
+                start=self._start_worker,
+                workers_max=self.limits,
+                stop=self.stop,
+                note_work=self.pace.note_change,
+                paused=self.paused,
+            )
+        except PropertiesInvalid as missing:
+            warn(f"sleeper: no jobs are run: {missing}")
+            return
+        self.jobs_started = True
+        if self.address is not None:
+            if self.address[0] not in _LOOPBACK:
+                warn(f"sleeper: anybody who reaches {self.address[0]} can read the metrics")
+            metrics = Metrics(lambda: self.current().jobs, jobs.fleet)
+            self.services.enter_context(MetricsServer(metrics, *self.address))
+        self.services.enter_context(jobs)
+
+    def _look(self) -> None:
+        """Use changed properties of the instance from now on."""
+        changed = self.current.look(with_jobs=self.jobs_started)
+        if changed and self.jobs_wanted and not self.jobs_started:
+            self.start_jobs()
+
+    def _start_worker(self, kind: str) -> WorkerProcess:
+        opened = self.current()
+        idle_s = opened.properties.ingest_queue.wait_s
+        program = (sys.executable, "-m", "sleeper", *self.log_output.options)
+        options = ("--instance", opened.url, "--parent", str(os.getpid()), "--idle", str(idle_s))
+        return start_logged([*program, "worker", kind, *options], self.log_output.pass_on)
 
 
 def _address(text: str) -> tuple[str, int]:
