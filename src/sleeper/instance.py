@@ -176,6 +176,7 @@ class Instance:
         instance_id: Its name, `sleeper.id`.
         properties: Its properties, typed, as they were when it was opened, or as this handle
             set them since.
+        now: The clock of this machine (aware, UTC).
         ticks_s: A monotonic clock, in seconds, for waiting.
     """
 
@@ -194,6 +195,7 @@ class Instance:
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
+        self.now = now
         self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
         self._open_context = partial(
             open_context,

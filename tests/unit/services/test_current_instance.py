@@ -158,3 +158,22 @@ def test_a_worker_ends_between_two_jobs_when_it_is_outdated(url, kind, jobs):
     worker.run()
 
     assert queue.depth().ready == 2 - jobs
+
+
+def test_a_compaction_worker_ends_before_the_next_table_when_it_is_outdated(url):
+    """Given a change while it runs, then it takes no other table, and does not wait for more."""
+    looks = []
+    worker = open_worker(
+        sleeper.connect(url),
+        "compaction",
+        WorkerSettings(wait_s=0),
+        host="here",
+        pid=1,
+        stopped=lambda: False,
+        rest=lambda seconds: looks.append("rest"),
+        outdated=lambda: len(looks) > 0,
+    )
+
+    worker.run()
+
+    assert looks == ["rest"]

@@ -303,6 +303,8 @@ def _show(status: JobStatus) -> None:
             ("table", status.table_id),
             ("state", str(status.state)),
             ("input files", status.input_files),
+            *((("leaf partition", status.partition_id),) if status.partition_id else ()),
+            *((("created", status.created),) if status.created else ()),
             ("accepted", status.accepted),
             ("transaction", status.transaction),
             *(("reason", reason) for reason in status.reasons),
@@ -311,7 +313,10 @@ def _show(status: JobStatus) -> None:
     )
     if status.runs:
         print_grid(
-            ["run", "state", "worker", "started", "finished", "rows read", "rows written"],
+            [
+                *("run", "state", "worker", "started", "finished"),
+                *("rows read", "rows written", "rows a second"),
+            ],
             [
                 [
                     (run.run_id or "")[:8],
@@ -321,6 +326,7 @@ def _show(status: JobStatus) -> None:
                     run.finished,
                     run.rows_read,
                     run.rows_written,
+                    None if run.rows_read_per_s is None else int(run.rows_read_per_s),
                 ]
                 for run in status.runs
             ],

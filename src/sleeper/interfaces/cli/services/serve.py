@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 
@@ -18,7 +18,7 @@ from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.stderr import LogOutput, warn
-from sleeper.services.job_workers import WORKER_KINDS
+from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
@@ -27,6 +27,7 @@ from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
+from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -80,15 +81,16 @@ def serve(
 ) -> None:
     """Maintain all online tables and run all jobs, until it is stopped.
 
-    Compacts files, splits large leaf partitions, merges small ones, deletes
-    garbage, and once a day deletes files that killed jobs left. Offline tables
-    are skipped. While queues have messages, processes run their jobs (sleeper
-    worker): as many at once as there are processors, unless --job-workers says
-    otherwise. While the instance is paused (sleeper pause) nothing is begun.
+    Splits large leaf partitions, merges small ones, deletes garbage, and once a
+    day deletes files that killed jobs left. Offline tables are skipped. Processes
+    run jobs while there are some (sleeper worker): as many at once as there are
+    processors, unless --job-workers says otherwise; for compactions, as many as
+    --workers says. With --job-workers compaction=0 maintenance compacts tables
+    itself. While the instance is paused (sleeper pause) nothing is begun.
 
     What is done is logged; sleeper --log-format json serve writes JSON lines.
-    Ctrl-C or SIGTERM stops it after the current compaction job; other jobs go
-    back to their queues, within 20 seconds. A second Ctrl-C stops it at once, and
+    Ctrl-C or SIGTERM stops it: jobs go back to their queues, and compactions
+    release their files, within 20 seconds. A second Ctrl-C stops it at once, and
     is safe too. Its processes end with it, also where it is killed.
 
     With --once there is one round of maintenance and no job is run; the exit
@@ -102,7 +104,7 @@ def serve(
     """
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
-    limits = _workers_max(job_workers)
+    limits = _workers_max(job_workers, workers)
     address = None if metrics is None else _address(metrics)
     log_output.serve()
     stop = threading.Event()
@@ -111,11 +113,13 @@ def serve(
     pace = Pace(every_s, stop=stop, ticks_s=current().ticks_s)
     paused = PauseLook(current().pause_switch, current().ticks_s)
     with ExitStack() as services:
-        served = _Services(services, current, limits, pace, paused, stop, log_output, address)
+        served = _Services(
+            services, current, limits, pace, paused, stop, log_output, address, workers
+        )
         if not (once or only_tables):
             served.start_jobs()
         run = run_maintenance(
-            served.tables(workers),
+            served.tables,
             rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
             sweep_is_due=pace.sweep_is_due,
@@ -147,15 +151,16 @@ class _Services:
     stop: threading.Event
     log_output: LogOutput
     address: tuple[str, int] | None
+    workers: int
+    tables: OnlineTables = field(init=False)
     jobs_wanted: bool = False
     jobs_started: bool = False
 
-    def tables(self, workers: int) -> OnlineTables:
-        """Return the tables to maintain, with that many compaction jobs at once."""
-        return OnlineTables(
+    def __post_init__(self) -> None:
+        self.tables = OnlineTables(
             self.current,
             look=self._look,
-            workers=workers,
+            workers=self.workers,
             stopped=self.stop.is_set,
             paused=self.paused,
             note_change=self.pace.note_change,
@@ -164,6 +169,7 @@ class _Services:
     def start_jobs(self) -> None:
         """Start what runs jobs, now or when the instance gets a place for jobs."""
         self.jobs_wanted = True
+        waiting = WaitingCompactions(self.current().ticks_s)
         try:
             jobs = open_job_services(
                 self.current,
@@ -172,6 +178,7 @@ class _Services:
                 stop=self.stop,
                 note_work=self.pace.note_change,
                 paused=self.paused,
+                compactions=waiting.take,
             )
         except PropertiesInvalid as missing:
             warn(f"sleeper: no jobs are run: {missing}")
@@ -183,6 +190,7 @@ class _Services:
             metrics = Metrics(lambda: self.current().jobs, jobs.fleet)
             self.services.enter_context(MetricsServer(metrics, *self.address))
         self.services.enter_context(jobs)
+        self.tables.leave_compactions = waiting.tell if self.limits[COMPACTION] else None
 
     def _look(self) -> None:
         """Use changed properties of the instance from now on."""
@@ -194,7 +202,8 @@ class _Services:
         opened = self.current()
         idle_s = opened.properties.ingest_queue.wait_s
         program = (sys.executable, "-m", "sleeper", *self.log_output.options)
-        options = ("--instance", opened.url, "--parent", str(os.getpid()), "--idle", str(idle_s))
+        ends = ("--until-empty",) if kind == COMPACTION else ("--idle", str(idle_s))
+        options = ("--instance", opened.url, "--parent", str(os.getpid()), *ends)
         return start_logged([*program, "worker", kind, *options], self.log_output.pass_on)
 
 
@@ -210,14 +219,15 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _workers_max(given: Iterable[str]) -> dict[str, int]:
-    """Return how many workers of each kind may run.
+def _workers_max(given: Iterable[str], compactions: int) -> dict[str, int]:
+    """Return how many workers of each kind may run; so many for compactions, unless it is given.
 
     Raises:
         click.BadParameter: one is not KIND=N.
     """
     processors = os.cpu_count() or 1
     limits = {kind: 1 if kind in _ONE_AT_A_TIME else processors for kind in WORKER_KINDS}
+    limits[COMPACTION] = compactions
     for kind, text in split_pairs(given, "--job-workers"):
         if kind not in limits:
             known = ", ".join(limits)
