@@ -27,6 +27,7 @@ from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
+from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
@@ -187,10 +188,13 @@ class _Services:
         if self.address is not None:
             if self.address[0] not in _LOOPBACK:
                 warn(f"sleeper: anybody who reaches {self.address[0]} can read the metrics")
-            metrics = Metrics(lambda: self.current().jobs, jobs.fleet)
+            ticks_s = self.current().ticks_s
+            figures = self.tables.figures = TableFigures(ticks_s)
+            metrics = Metrics(lambda: self.current().jobs, jobs.fleet, figures, ticks_s)
             self.services.enter_context(MetricsServer(metrics, *self.address))
         self.services.enter_context(jobs)
-        self.tables.leave_compactions = waiting.tell if self.limits[COMPACTION] else None
+        if self.limits[COMPACTION]:
+            self.tables.leave_compactions = waiting.tell
 
     def _look(self) -> None:
         """Use changed properties of the instance from now on."""
