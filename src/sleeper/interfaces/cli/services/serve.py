@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -16,7 +17,7 @@ from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput, warn
+from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables, TellJobs
@@ -28,6 +29,7 @@ from sleeper.services.serving.pause_look import PauseLook
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
+_log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
@@ -116,6 +118,8 @@ def serve(
             tables.leave_compactions = _start_services(
                 services, opened, limits, pace, paused, stop, log_output, address
             )
+        if not once:
+            _log.info("serving %s, with a round of maintenance every %d s", opened.url, every_s)
         run = run_maintenance(
             tables,
             rest=stop.set if once else pace.rest,
@@ -123,6 +127,8 @@ def serve(
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
+        if not once:
+            _log.info("asked to end: ending all processes")
 
 
 def _online_tables(
@@ -183,11 +189,11 @@ def _start_services(
             compactions=waiting.take,
         )
     except PropertiesInvalid as missing:
-        warn(f"sleeper: no jobs are run: {missing}")
+        _log.warning("no jobs are run: %s", missing)
         return None
     if address is not None:
         if address[0] not in _LOOPBACK:
-            warn(f"sleeper: anybody who reaches {address[0]} can read the metrics")
+            _log.warning("anybody who reaches %s can read the metrics", address[0])
         services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
     services.enter_context(jobs)
     return waiting.tell if limits[COMPACTION] else None
