@@ -32,6 +32,52 @@ def test_a_job_is_uncommitted_until_the_committer_has_committed_it(instance, tmp
     assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
 
 
+def test_a_bulk_import_goes_through_the_committer_too(instance, tmp_path):
+    """Given a bulk import job, then its worker sends the commit, the committer does it (ING-13)."""
+    path = written(tmp_path / "1.parquet", 1, 2)
+    job_id = instance.jobs.submit_bulk_import("numbers", path)
+    assert work(instance, "bulk-import") == 1
+    assert instance.jobs.job(job_id).state is JobState.UNCOMMITTED
+    assert instance.table("numbers").query().to_pylist() == []
+
+    assert work(instance, "commit") == 1
+
+    status = instance.jobs.job(job_id)
+    assert status.state is JobState.FINISHED
+    assert status.transaction == instance.table("numbers").refresh()
+    assert instance.table("numbers").query().to_arrow().num_rows == 2
+
+
+def test_a_table_may_have_its_bulk_imports_commit_by_themselves(instance, tmp_path):
+    """Given the property of bulk imports off, then the worker commits, and nobody else is needed."""
+    instance.table("numbers").set_properties(
+        {"sleeper.table.bulk.import.job.files.commit.async": False}
+    )
+    path = written(tmp_path / "1.parquet", 1)
+    job_id = instance.jobs.submit_bulk_import("numbers", path)
+
+    assert work(instance, "bulk-import") == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert work(instance, "commit") == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compaction.job.commit.async",
+        "compaction.job.id.assignment.commit.async",
+        "partition.splitting.commit.async",
+        "gc.commit.async",
+    ],
+)
+def test_what_never_goes_through_the_committer_is_told(instance, caplog, name):
+    """Given a property of another kind of commit, then a warning says that it has no effect."""
+    instance.table("numbers").set_properties({f"sleeper.table.{name}": "true"})
+
+    assert f"sleeper.table.{name} is stored, but nothing uses it yet." in caplog.text
+
+
 def test_many_requests_are_one_entry_of_the_log(instance, tmp_path):
     """Given twelve jobs, when the committer runs, then the table has one transaction more."""
     for number in range(12):

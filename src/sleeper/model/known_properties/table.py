@@ -275,8 +275,7 @@ class AsyncCommitProperties:
         "table.bulk.import.job.files.commit.async",
         "true",
         BOOLEAN,
-        "Files of bulk import jobs.",
-        used=False,
+        "Files of bulk import jobs. A driver on a cluster commits by itself.",
     )
     compaction_assignment: bool = setting(
         "table.compaction.job.id.assignment.commit.async",

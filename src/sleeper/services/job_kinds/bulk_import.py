@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sleeper.errors import JobInvalid
 from sleeper.instance import Instance
@@ -91,16 +92,23 @@ class BulkImportWork:
         return JobOutcome.of_record(self.before, platform=self.platform)
 
     def run(self, run: RunContext) -> JobOutcome:
-        """Import the files, or start a driver that does, and reports its own end."""
+        """Import the files, or start a driver that does, and reports its own end.
+
+        The commit is done here, or by the committer (rule ING-13).
+        """
         if self.cluster is not None:
             self._start_driver(self.cluster, run)
             return JobOutcome(is_finished=False, platform=self.platform)
-        table = self.instance.jobs.tables.table(self.table_id)
+        jobs = self.instance.jobs
+        table, send = jobs.tables.table(self.table_id), None
+        if table.properties.async_commits.bulk_import:
+            send = partial(jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
         result = table.bulk_import(
             self.job.paths,
             self.job_id,
             conf=self.job.spark_conf,
             progress=lambda done, total: run.check(),
+            send_commit=send,
         )
         if self.job.spark_conf and result.engine == "local":
             _log.info("job %s ran without Spark: its sparkConf was not used", self.job_id)
@@ -108,7 +116,8 @@ class BulkImportWork:
             rows_read=result.rows_read,
             rows_written=result.rows_written,
             files=len({reference.filename for reference in result.files}),
-            transaction=result.transaction,
+            transaction=result.transaction if result.is_committed else None,
+            is_committed=result.is_committed,
             platform=f"{_HERE}, {result.engine}",
         )
 
