@@ -138,6 +138,7 @@ class CompactionWorker:
             ticks_s=self._ticks_s,
             stopped=self._stopped,
             paused=self._paused,
+            commit_s=lambda: table.last_commit_s,
         )
         failed = False
         try:

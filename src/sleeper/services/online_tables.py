@@ -10,6 +10,7 @@ from sleeper.errors import TableNotFound
 from sleeper.instance import Instance
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped
+from sleeper.services.serving.table_figures import TableFigures
 from sleeper.table.table import Table
 
 _log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class OnlineTables:
     Attributes:
         leave_compactions: Told which jobs a table wants, if workers are to run them; None where
             the loop does.
+        figures: Takes note of each table that was looked at; None where nobody asks for them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class OnlineTables:
         self._handles: dict[str, Table] = {}
         self._numbers: dict[str, int] = {}
         self.leave_compactions: TellJobs | None = None
+        self.figures: TableFigures | None = None
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
@@ -60,6 +63,8 @@ class OnlineTables:
             return
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
+        if self.figures is not None:
+            self.figures.keep({record.name for record in records.values() if record.online})
         for table_id, record in records.items():
             if not record.online:
                 continue
@@ -67,6 +72,8 @@ class OnlineTables:
                 if table_id not in self._handles:
                     self._handles[table_id] = self._instance.table(record.name)
                 number = self._handles[table_id].refresh()
+                if self.figures is not None:
+                    self.figures.note(record.name, number, self._handles[table_id].report_files)
             except TableNotFound:
                 _log.info("table %s was deleted or renamed at this moment", record.name)
                 continue

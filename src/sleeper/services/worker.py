@@ -328,5 +328,6 @@ def _finished(events: RunEvents, at: datetime, outcome: JobOutcome) -> JobEvent:
         transaction=outcome.transaction,
         locations=outcome.locations,
         platform=outcome.platform,
+        commit_s=outcome.commit_s,
         is_committed=outcome.is_committed,
     )

@@ -109,4 +109,12 @@ BUGS = (
         wrong="",
         tests=("tests/unit/services/test_compaction_worker.py",),
     ),
+    Bug(
+        name="jobs-counted-at-each-scrape",
+        breaks="Each look at the metrics reads the events of a thousand jobs of each kind.",
+        module="services/serving/job_figures.py",
+        right="now_s - self._counted[1] >= _AGE_S:",
+        wrong="now_s - self._counted[1] >= 0:",
+        tests=("tests/unit/services/test_metrics.py",),
+    ),
 )

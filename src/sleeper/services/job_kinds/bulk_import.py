@@ -118,6 +118,7 @@ class BulkImportWork:
             files=len({reference.filename for reference in result.files}),
             transaction=result.transaction if result.is_committed else None,
             is_committed=result.is_committed,
+            commit_s=table.last_commit_s if result.is_committed else None,
             platform=f"{_HERE}, {result.engine}",
         )
 

@@ -74,6 +74,7 @@ class IngestWork:
             rows_written=result.rows_written,
             files=len({reference.filename for reference in result.files}),
             transaction=result.transaction if result.is_committed else None,
+            commit_s=table.last_commit_s if result.is_committed else None,
             is_committed=result.is_committed,
         )
 

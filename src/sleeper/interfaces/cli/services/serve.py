@@ -20,12 +20,13 @@ from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
-from sleeper.services.online_tables import OnlineTables, TellJobs
+from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
 from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
+from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
@@ -115,8 +116,8 @@ def serve(
     tables = _online_tables(opened, workers, pace, paused, stop)
     with ExitStack() as services:
         if not (once or only_tables):
-            tables.leave_compactions = _start_services(
-                services, opened, limits, pace, paused, stop, log_output, address
+            _start_services(
+                services, opened, tables, limits, pace, paused, stop, log_output, address
             )
         if not once:
             _log.info("serving %s, with a round of maintenance every %d s", opened.url, every_s)
@@ -158,17 +159,15 @@ def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
 def _start_services(
     services: ExitStack,
     opened: Instance,
+    tables: OnlineTables,
     limits: dict[str, int],
     pace: Pace,
     paused: PauseLook,
     stop: threading.Event,
     log_output: LogOutput,
     address: tuple[str, int] | None,
-) -> TellJobs | None:
-    """Start what runs jobs; return what is told of compactions, if there are workers for them.
-
-    An instance without a place for jobs is maintained all the same.
-    """
+) -> None:
+    """Start what runs jobs, compactions too. Tables without a place for jobs are maintained."""
     waiting = WaitingCompactions(opened.ticks_s)
 
     def start(kind: str) -> WorkerProcess:
@@ -190,13 +189,16 @@ def _start_services(
         )
     except PropertiesInvalid as missing:
         _log.warning("no jobs are run: %s", missing)
-        return None
+        return
     if address is not None:
         if address[0] not in _LOOPBACK:
             _log.warning("anybody who reaches %s can read the metrics", address[0])
-        services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
+        tables.figures = TableFigures(opened.ticks_s)
+        told = Metrics(opened.jobs, jobs.fleet, tables.figures, opened.ticks_s)
+        services.enter_context(MetricsServer(told, *address))
     services.enter_context(jobs)
-    return waiting.tell if limits[COMPACTION] else None
+    if limits[COMPACTION]:
+        tables.leave_compactions = waiting.tell
 
 
 def _address(text: str) -> tuple[str, int]:
