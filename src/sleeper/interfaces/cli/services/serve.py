@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import click
 
@@ -120,7 +120,7 @@ def serve(
                 services, opened, tables, limits, pace, paused, stop, log_output, address
             )
         if not once:
-            _log.info("serving %s, with a round of maintenance every %d s", opened.url, every_s)
+            services.enter_context(_begin_and_end_logged(opened.url, every_s))
         run = run_maintenance(
             tables,
             rest=stop.set if once else pace.rest,
@@ -128,8 +128,14 @@ def serve(
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
-        if not once:
-            _log.info("asked to end: ending all processes")
+
+
+@contextmanager
+def _begin_and_end_logged(url: str, every_s: int) -> Iterator[None]:
+    """Log that serve begins, and that it was asked to end; what it does after may take a while."""
+    _log.info("serving %s, with a round of maintenance every %d s", url, every_s)
+    yield
+    _log.info("asked to end: ending all processes")
 
 
 def _online_tables(
