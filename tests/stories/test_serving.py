@@ -237,3 +237,23 @@ def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tm
 
     until(lambda: rows(instance) == 3)
     assert serve.end(signal.SIGTERM) == 0
+
+
+def test_changed_properties_are_used_by_a_serve_that_runs(instance, tmp_path):
+    """Given a serve at work, when jobs get another place, then it runs those that are sent there."""
+    served = Served(instance.url, "--every", "1")
+    try:
+        first = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
+        ends(instance, first)
+        jobs = f"sqlite://{tmp_path}/jobs.sqlite"
+        done = command("instance", "set", f"sleeper.jobs.url={jobs}", "--instance", instance.url)
+        assert done.exit_code == 0, done.output
+
+        with sleeper.connect(instance.url) as changed:
+            file = written(tmp_path / "b.parquet", range(2, 5))
+            ends(changed, changed.jobs.submit_ingest("numbers", file))
+            assert rows(changed) == 5
+        assert served.end(signal.SIGTERM) == 0
+    finally:
+        if served.process.poll() is None:
+            served.end(signal.SIGKILL)

@@ -84,6 +84,7 @@ class Worker:
         settings: How messages are taken.
         stopped: Asked before each message, and while a job is at work.
         paused: Asked before each message; while it is true, none is taken.
+        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
         rest: Waits for so many seconds, or until the worker is stopped.
         new_id: Makes the ids of runs.
     """
@@ -97,6 +98,7 @@ class Worker:
         settings: WorkerSettings,
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
+        outdated: Callable[[], bool],
         rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
@@ -106,6 +108,7 @@ class Worker:
         self._settings = settings
         self._stopped = stopped
         self._paused = paused
+        self._outdated = outdated
         self._rest = rest
         self._new_id = new_id
         self._totals = replace(task, is_finished=True)
@@ -117,6 +120,8 @@ class Worker:
         idle_s = 0.0
         try:
             while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
+                if self._outdated():
+                    break
                 if self._run_next():
                     idle_s = 0.0
                     continue

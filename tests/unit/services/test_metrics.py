@@ -61,7 +61,7 @@ def tables(ticks):
 @pytest.fixture
 def ask(jobs, fleet, tables, ticks):
     """Ask the server for a path; return status and text."""
-    with MetricsServer(Metrics(jobs, fleet, tables, ticks), "127.0.0.1", 0) as server:
+    with MetricsServer(Metrics(lambda: jobs, fleet, tables, ticks), "127.0.0.1", 0) as server:
 
         def ask(path):
             try:
