@@ -26,7 +26,8 @@ class OnlineTables:
     """The tables to maintain; their handles are reused in every round.
 
     Args:
-        instance: Their instance.
+        current: Returns their instance. When it is another one, tables are opened again.
+        look: Called before each round; may open the instance again.
         workers: Number of compaction jobs that run in parallel.
         stopped: Returns whether to stop; called after each compaction job.
         paused: Returns whether the instance is paused: then no table is to be maintained.
@@ -40,14 +41,17 @@ class OnlineTables:
 
     def __init__(
         self,
-        instance: Instance,
+        current: Callable[[], Instance],
         *,
+        look: Callable[[], object] = lambda: None,
         workers: int,
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
         note_change: Callable[[], None],
     ) -> None:
-        self._instance = instance
+        self._current = current
+        self._instance = current()
+        self._look = look
         self._workers = workers
         self._stopped = stopped
         self._paused = paused
@@ -59,8 +63,11 @@ class OnlineTables:
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
+        self._look()
         if self._paused():
             return
+        if self._current() is not self._instance:
+            self._instance, self._handles = self._current(), {}
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
         if self.figures is not None:

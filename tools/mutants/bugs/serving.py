@@ -54,6 +54,22 @@ BUGS = (
         tests=("tests/stories/test_backup.py",),
     ),
     Bug(
+        name="outdated-worker-goes-on",
+        breaks="A busy worker uses properties for ever that were changed long ago.",
+        module="services/worker.py",
+        right="                if self._outdated():\n",
+        wrong="                if self._outdated() is None:\n",
+        tests=("tests/unit/services/test_current_instance.py", "-k", "outdated"),
+    ),
+    Bug(
+        name="maintenance-keeps-old-properties",
+        breaks="Maintenance goes on with tables whose defaults were changed.",
+        module="services/online_tables.py",
+        right="        if self._current() is not self._instance:\n",
+        wrong="        if self._instance is None:\n",
+        tests=("tests/unit/services/test_current_instance.py", "-k", "defaults"),
+    ),
+    Bug(
         name="export-expires-under-way",
         breaks="An export that takes longer than results are kept loses its first files.",
         module="jobs/job_results.py",

@@ -47,11 +47,11 @@ class JobFigures:
     """Counts the jobs in an instance's tracker. Safe for threads.
 
     Args:
-        jobs: The instance's jobs.
+        jobs: Returns the instance's jobs.
         ticks_s: A clock that is never set, in seconds.
     """
 
-    def __init__(self, jobs: InstanceJobs, ticks_s: Callable[[], float]) -> None:
+    def __init__(self, jobs: Callable[[], InstanceJobs], ticks_s: Callable[[], float]) -> None:
         self._jobs = jobs
         self._ticks_s = ticks_s
         self._counting = Lock()
@@ -71,10 +71,11 @@ class JobFigures:
 
     def _count(self) -> JobCounts:
         counts = JobCounts()
-        since = self._jobs.recorder.now() - COMMITS_FOR
+        jobs = self._jobs()
+        since = jobs.recorder.now() - COMMITS_FOR
         for kind in JobKind:
             states = counts.states[kind] = Counter()
-            for events in islice(self._jobs.stores.tracker.jobs(JobFilter(kind=kind)), JOBS_MAX):
+            for events in islice(jobs.stores.tracker.jobs(JobFilter(kind=kind)), JOBS_MAX):
                 states[str(job_status(events).state)] += 1
                 for event in events:
                     if event.commit_s is not None and event.at >= since:

@@ -26,7 +26,7 @@ class Metrics:
     Tables are not looked at here, so that no bucket is asked however often somebody looks.
 
     Args:
-        jobs: The instance's jobs.
+        jobs: Returns the instance's jobs.
         fleet: The workers of this process.
         tables: What maintenance saw of tables.
         ticks_s: A clock that is never set, in seconds.
@@ -34,7 +34,7 @@ class Metrics:
 
     def __init__(
         self,
-        jobs: InstanceJobs,
+        jobs: Callable[[], InstanceJobs],
         fleet: WorkerFleet,
         tables: Iterable[TableFigure],
         ticks_s: Callable[[], float],
@@ -59,13 +59,13 @@ class Metrics:
             for kind in self._fleet.resting
         ]
         try:
-            self._jobs.queue_depths()
+            self._jobs().queue_depths()
         except SleeperError as failure:
             found.append(f"the queues cannot be read: {failure}")
         return found
 
     def _lines(self) -> Iterator[str]:
-        depths = self._jobs.queue_depths()
+        depths = self._jobs().queue_depths()
         yield from _gauge("sleeper_queue_messages_ready", "Messages that wait for a worker.")
         for name, depth in depths.items():
             yield f'sleeper_queue_messages_ready{{queue="{name}"}} {depth.ready}'
