@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
@@ -33,6 +33,7 @@ from sleeper.services.visibility import kept_hidden
 _log = logging.getLogger(__name__)
 
 _WAIT_AFTER_FAILURE_S = 5.0
+_FAILURES_MAX = 3
 _BETWEEN_LOOKS_S = 1.0  # at several queues, none of which may be waited at
 
 
@@ -111,6 +112,7 @@ class Worker:
         self._rest = rest
         self._new_id = new_id
         self._totals = replace(task, is_finished=True)
+        self._failures = 0
 
     def run(self) -> TaskEvent:
         """Take messages until the worker is stopped; return what it did in all."""
@@ -132,7 +134,12 @@ class Worker:
         return self._totals
 
     def _run_next(self) -> bool:
-        """Take a message from any queue and handle it; False where there was none."""
+        """Take a message from any queue and handle it; False where there was none.
+
+        Raises:
+            StorageFailed: a queue could not be used three times, and the worker is one that ends
+                when its queue is empty.
+        """
         if self._paused():
             self._rest(self._settings.wait_s)
             return False
@@ -146,8 +153,12 @@ class Worker:
                     self._handle(source, message)
             except StorageFailed as failure:
                 _log.error("the %s queue cannot be used now: %s", source.reader.kind, failure)
+                self._failures += 1
+                if self._settings.until_empty and self._failures == _FAILURES_MAX:
+                    raise
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 return True
+            self._failures = 0
             if messages:
                 return True
         if len(self._queues) > 1 and not self._settings.until_empty:
@@ -232,7 +243,10 @@ class Worker:
             every_s=self._settings.keepalive_s,
             visibility_s=source.settings.visibility_s,
         ):
-            return job.run(run)
+            outcome = job.run(run)
+        if job.is_tracked:
+            _log_done(source.reader.kind, job, outcome, self._recorder.now() - now)
+        return outcome
 
     def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> bool:
         """Put a message back for another try, or among the dead letters: then return True."""
@@ -294,6 +308,19 @@ def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents
         task_id=task_id,
         input_files=job.input_files,
         input_hash=job.input_hash,
+    )
+
+
+def _log_done(kind: JobKind, job: Job, outcome: JobOutcome, took: timedelta) -> None:
+    _log.info(
+        "%s job %s of table %s took %.1f s: %d rows read, %d written, transaction %s",
+        kind,
+        job.job_id,
+        job.table_id,
+        took.total_seconds(),
+        outcome.rows_read,
+        outcome.rows_written,
+        outcome.transaction or "-",
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import click
@@ -17,7 +18,7 @@ from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput, warn
+from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
@@ -31,6 +32,7 @@ from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
+_log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
@@ -119,6 +121,8 @@ def serve(
         )
         if not (once or only_tables):
             served.start_jobs()
+        if not once:
+            services.enter_context(_begin_and_end_logged(current().url, every_s))
         run = run_maintenance(
             served.tables,
             rest=stop.set if once else pace.rest,
@@ -126,6 +130,14 @@ def serve(
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
+
+
+@contextmanager
+def _begin_and_end_logged(url: str, every_s: int) -> Iterator[None]:
+    """Log that serve begins, and that it was asked to end; what it does after may take a while."""
+    _log.info("serving %s, with a round of maintenance every %d s", url, every_s)
+    yield
+    _log.info("asked to end: ending all processes")
 
 
 def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
@@ -182,12 +194,12 @@ class _Services:
                 compactions=waiting.take,
             )
         except PropertiesInvalid as missing:
-            warn(f"sleeper: no jobs are run: {missing}")
+            _log.warning("no jobs are run: %s", missing)
             return
         self.jobs_started = True
         if self.address is not None:
             if self.address[0] not in _LOOPBACK:
-                warn(f"sleeper: anybody who reaches {self.address[0]} can read the metrics")
+                _log.warning("anybody who reaches %s can read the metrics", self.address[0])
             ticks_s = self.current().ticks_s
             figures = self.tables.figures = TableFigures(ticks_s)
             metrics = Metrics(lambda: self.current().jobs, jobs.fleet, figures, ticks_s)
