@@ -14,7 +14,8 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Self
 
 import pyarrow as pa
@@ -25,24 +26,20 @@ from sleeper.errors import (
     InstanceAlreadyExists,
     InstanceNotFound,
     TableNotFound,
-    UrlInvalid,
 )
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.open_jobs import open_jobs
-from sleeper.model import paths
-from sleeper.model.formats.properties_file import (
-    FORMAT_PROPERTY,
-    read_instance_properties,
-    read_properties,
-    write_properties,
-)
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, InstanceProperties
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
-from sleeper.operations.create_instance import log_mistakes, new_instance_values
+from sleeper.operations.instance_properties import (
+    StoredProperties,
+    log_mistakes,
+    make_instance,
+)
 from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
     create_table,
@@ -54,18 +51,13 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import object_table_index
-from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.places import Place, commit_checks, place_of
-from sleeper.storage.storage_clock import StorageClock
+from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.handle import open_state_store
-from sleeper.table.instance_context import InstanceContext
+from sleeper.table.instance_context import open_context
 from sleeper.table.table import Table
 
-FORMAT = 1
 _ALLOW_FUNCTIONS = "SLEEPER_ALLOW_FUNCTIONS"
 _NO_SETTINGS = ObjectStoreSettings()
 
@@ -128,16 +120,16 @@ def _allowed(allow_functions: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
-    text = place.objects.read(paths.INSTANCE_PROPERTIES)
-    if text is None:
-        if not create and place.scheme != "memory":
-            raise InstanceNotFound(
-                f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
-                f"or connect({place.url!r}, create=True)"
-            )
-        _make(place, {})
-        text = place.objects.read(paths.INSTANCE_PROPERTIES) or b""
-    values = read_instance_properties(text, place.url, FORMAT)
+    stored = StoredProperties(place.objects, place.url)
+    values = stored.newest()
+    if values is None and (create or place.scheme == "memory"):
+        make_instance(place, {}, _new_id)
+        values = stored.newest()
+    if values is None:
+        raise InstanceNotFound(
+            f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
+            f"or connect({place.url!r}, create=True)"
+        )
     log_mistakes(values, place.url)
     return Instance(
         place.objects, values, url=place.url, stores=place.stores, allow_functions=allow_functions
@@ -160,9 +152,9 @@ def create_instance(
         StorageFailed: the storage cannot be written.
     """
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    if not _make(place, properties or {}):
+    values = make_instance(place, properties or {}, _new_id)
+    if values is None:
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
-    values = read_properties((place.objects.read(paths.INSTANCE_PROPERTIES) or b"").decode())
     return Instance(
         place.objects, values, url=place.url, stores=place.stores, allow_functions=_allowed(None)
     )
@@ -182,7 +174,9 @@ class Instance:
     Attributes:
         url: Its URL.
         instance_id: Its name, `sleeper.id`.
-        properties: Its properties, typed.
+        properties: Its properties, typed, as they were when it was opened, or as this handle
+            set them since.
+        now: The clock of this machine (aware, UTC).
         ticks_s: A monotonic clock, in seconds, for waiting.
     """
 
@@ -201,24 +195,14 @@ class Instance:
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
-        self.properties = InstanceProperties(values)
+        self.now = now
         self.ticks_s = ticks_s or (time.monotonic if now is _now else lambda: now().timestamp())
-        clock = StorageClock(
-            objects,
-            now=now,
-            ticks_s=self.ticks_s,
-            ahead_max=timedelta(minutes=self.properties.clocks.skew_max_minutes),
-        )
-        checks = commit_checks(objects, self.properties.commits.read_back, new_id)
-        self._context = InstanceContext(
+        self._open_context = partial(
+            open_context,
             url=url,
             objects=objects,
-            index=object_table_index(objects, new_id=new_id, pause=pause, checks=checks),
-            commit_checks=checks,
-            properties=self.properties,
-            temp_folder=None,
             now=now,
-            storage_time=clock.time,
+            ticks_s=self.ticks_s,
             new_id=new_id,
             host=os.uname().nodename,
             pause=pause,
@@ -227,7 +211,38 @@ class Instance:
             allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
         )
+        self._adopt(values)
         self._jobs: InstanceJobs | None = None
+
+    def _adopt(self, values: Mapping[str, str]) -> None:
+        """Use properties for all that is opened from now on."""
+        self.properties = InstanceProperties(values)
+        self._context = self._open_context(self.properties)
+
+    def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
+        """Set properties of the instance by their full names; None takes a value away.
+
+        The change is in force for handles that are opened from now on, here or elsewhere. Tables
+        and `jobs` that are open keep the values that they were opened with.
+
+        Args:
+            changes: Values are str, int or bool.
+
+        Raises:
+            PropertiesInvalid: a name or value is not allowed, or the property cannot be changed;
+                lists every failure. Nothing was changed.
+            CommitUnknown: the storage did not confirm the change.
+        """
+        self._adopt(
+            self.stored_properties.change(
+                changes, checks=self._context.commit_checks, pause=self._context.pause
+            )
+        )
+
+    @property
+    def stored_properties(self) -> StoredProperties:
+        """The properties in the storage, which others may have changed since."""
+        return StoredProperties(self._context.objects, self.url)
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""
@@ -366,21 +381,6 @@ class Instance:
 
     def __repr__(self) -> str:
         return f"<Instance {self.instance_id!r} at {self.url}>"
-
-
-def _make(place: Place, properties: Mapping[str, PropertyValue | None]) -> bool:
-    """Write a new instance's properties; return False if there is an instance already."""
-    if (outer := place.enclosing_instance()) is not None:
-        raise UrlInvalid(
-            f"{place.url} is inside the instance at {outer}, and would be taken for a part of it: "
-            "create the instance outside of that folder"
-        )
-    fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(FORMAT)}
-    values = new_instance_values(fixed, properties)
-    body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
-    if isinstance(place.objects, BucketObjects):
-        check_conditions(place.objects, _new_id)
-    return place.objects.create(paths.INSTANCE_PROPERTIES, body)
 
 
 def _connect_again(

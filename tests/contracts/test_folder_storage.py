@@ -10,6 +10,7 @@ import pytest
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
@@ -68,3 +69,7 @@ class TestFolderTableIndex(TableIndexContract):
         return lambda: object_table_index(
             objects, new_id=lambda: f"id-{next(numbers)}", pause=short_pause
         )
+
+
+class TestFolderInstanceProperties(InstancePropertiesContract):
+    """Properties of an instance in a folder."""

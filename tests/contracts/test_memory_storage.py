@@ -11,6 +11,7 @@ from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
@@ -64,3 +65,7 @@ class TestMemoryTableIndex(TableIndexContract):
         return lambda: object_table_index(
             objects, new_id=lambda: f"id-{next(numbers)}", pause=short_pause
         )
+
+
+class TestMemoryInstanceProperties(InstancePropertiesContract):
+    """Properties of an instance in a dictionary."""

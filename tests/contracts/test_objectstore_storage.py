@@ -8,6 +8,7 @@ import pytest
 
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
@@ -52,3 +53,7 @@ class TestBucketTableIndex(TableIndexContract):
         return lambda: object_table_index(
             objects, new_id=lambda: f"id-{next(numbers)}", pause=short_pause
         )
+
+
+class TestBucketInstanceProperties(InstancePropertiesContract):
+    """Properties of an instance in a bucket."""

@@ -35,16 +35,22 @@ def written(path: Path, *numbers: int) -> Path:
     return path
 
 
-def work(instance: Instance, kind: str = "ingest") -> int:
-    """Run a worker until its queue is empty; return how many jobs it ran."""
+def work(instance: Instance, kind: str = "ingest", *, stop_in: str | None = None) -> int:
+    """Run a worker until its queue is empty, or asked to end in a job; return how many jobs ran."""
     woken = threading.Event()
+
+    def stopped() -> bool:
+        if stop_in is not None and instance.jobs.job(stop_in).state is JobState.IN_PROGRESS:
+            woken.set()
+        return woken.is_set()
+
     worker = open_worker(
         instance,
         kind,
         WorkerSettings(wait_s=0, until_empty=True),
         host="here",
         pid=1,
-        stopped=woken.is_set,
+        stopped=stopped,
         rest=woken.wait,
     )
     done = worker.run()
@@ -66,6 +72,21 @@ def test_a_job_goes_from_accepted_to_finished_and_its_rows_are_found(
     assert status.furthest_run is not None
     assert (status.furthest_run.rows_read, status.furthest_run.rows_written) == (2, 2)
     assert instance.table("numbers").query(key="0002").to_pylist() == [{"id": "0002", "n": 2}]
+
+
+def test_a_job_whose_workers_are_asked_to_end_is_run_in_the_end(
+    instance: Instance, tmp_path: Path
+) -> None:
+    """However often it goes back to its queue for that, it becomes no dead letter."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1, 2))
+
+    for _ in range(5):  # more often than a message may be received
+        assert work(instance, stop_in=job_id) == 0
+        assert instance.table("numbers").references() == []
+    assert work(instance) == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert instance.jobs.dead_letters("ingest") == []
 
 
 def test_a_message_without_an_id_is_done_once_however_often_it_comes(

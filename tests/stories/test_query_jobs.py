@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from sleeper.errors import JobNotFound, QueryInvalid
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
+from sleeper.services.serving.timers import Timers, timers_of
 from tests.stories.test_ingest_jobs import instance, work
 
 __all__ = ["instance"]
@@ -110,3 +114,34 @@ def test_an_unknown_query_is_not_found(instance):
     """Given no query of that id, then that is said."""
     with pytest.raises(JobNotFound, match="nothing is known of query 'nope'"):
         instance.jobs.query("nope")
+
+
+def test_results_are_deleted_when_they_have_expired(instance, tmp_path, caplog):
+    """Given results of nine days ago, when serve's timers run, then they are gone, and logged.
+
+    What a user exported stays, however old it is (QRY-10, EXP-3).
+    """
+    caplog.set_level("INFO")
+    instance.table("numbers").export(tmp_path / "mine")
+    old = [instance.jobs.submit_query("numbers"), instance.jobs.submit_export("numbers")]
+    work(instance, "query")
+    work(instance, "export")
+    locations = [
+        instance.jobs.query(old[0]).locations[0],
+        instance.jobs.query(old[1], kind=JobKind.EXPORT).locations[0],
+    ]
+    before = time.time() - 9 * 86_400
+    for path in [*tmp_path.rglob("*.parquet"), *tmp_path.rglob("_SUCCESS")]:
+        os.utime(path, (before, before))
+    new = instance.jobs.submit_query("numbers", key="0001")
+    work(instance, "query")
+
+    Timers(timers_of(instance, lambda: True), instance.ticks_s).run_due()
+    assert all(Path(each).exists() for each in locations)  # it is paused
+    Timers(timers_of(instance, lambda: False), instance.ticks_s).run_due()
+
+    assert not [*Path(locations[1]).glob("*"), *Path(locations[0]).parent.glob("*")]
+    assert "deleted 2 results that had expired" in caplog.text
+    assert len([*(tmp_path / "mine").glob("*.parquet")]) == 1
+    assert Path(instance.jobs.query(new).locations[0]).exists()
+    assert instance.table("numbers").query().to_arrow().num_rows == 5

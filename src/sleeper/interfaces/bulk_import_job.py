@@ -3,6 +3,7 @@
     python -m sleeper.interfaces.bulk_import_job JOB --instance URL
 
 JOB is the path in the instance where `sleeper bulk-import --submit` saved it, or the JSON itself.
+A worker that takes the job from a queue starts the same program beside itself, with --master.
 This file can also be run alone as `sleeper_bulk_import.py`. Its exit codes are those of `sleeper`:
 0 done; 1 refused; 2 wrong use; 75 try again later.
 """
@@ -10,22 +11,32 @@ This file can also be run alone as `sleeper_bulk_import.py`. Its exit codes are 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
 from sleeper.interfaces.cli.exit_codes import run_command
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.services.signals import stop_with_parent
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,
     read_bulk_import_job,
 )
+from sleeper.planning.jobs.redelivery import may_pass, reasons_of
 from sleeper.ports.ids import given_job_id
 from sleeper.services.driver_run import reported_run
-from sleeper.spark.session import driver_session
+from sleeper.spark.session import driver_session, running_session
+from sleeper.spark.submit.driver_process import driver_report
+
+if TYPE_CHECKING:  # an extra, and slow to import
+    from pyspark.sql import SparkSession
 
 
 @click.command()
@@ -33,32 +44,73 @@ from sleeper.spark.session import driver_session
 @instance_option
 @click.option("--ignore-extra-columns", is_flag=True, help="Leave out unknown columns.")
 @click.option("--set-aside", metavar="FOLDER", help="Put rows whose key is null there.")
+@click.option("--master", hidden=True, help="Start Spark there, for the worker that is --parent.")
+@click.option("--parent", type=int, hidden=True, help="End with this process, the parent.")
+@click.option("--conf", "conf", multiple=True, hidden=True, help="A setting of that Spark.")
 @json_option
 def run_job(
-    *, job: str, instance: str, ignore_extra_columns: bool, set_aside: str | None, as_json: bool
+    *,
+    job: str,
+    instance: str,
+    ignore_extra_columns: bool,
+    set_aside: str | None,
+    master: str | None,
+    parent: int | None,
+    conf: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Run the bulk import job JOB."""
-    opened = connect(instance)
-    is_saved = job[:1] != "{"
-    given = opened.submitted_jobs.read(job) if is_saved else read_bulk_import_job(job)
-    table = opened.table(_table_name(given, opened))
-    session = driver_session(f"sleeper bulk import {given.id}")
-    try:
-        with reported_run(opened, table.table_id, given, job if is_saved else None) as reported:
+    if parent is not None:
+        stop_with_parent(threading.Event(), parent)
+    with _told_to_the_worker() if parent is not None else nullcontext():
+        opened = connect(instance)
+        is_saved = job[:1] != "{"
+        given = opened.submitted_jobs.read(job) if is_saved else read_bulk_import_job(job)
+        table = opened.table(_table_name(given, opened))
+        place = job if is_saved else None
+        with (
+            _session(given.id, master) as session,
+            reported_run(
+                opened, table.table_id, given, place, has_worker=parent is not None
+            ) as reported,
+        ):
             result = table.bulk_import(
                 given.paths,
                 given.id,
                 engine="spark",
                 spark=session,
+                master=master,
+                conf=dict(split_pairs(conf, "--conf")),
                 ignore_extra_columns=ignore_extra_columns,
                 set_aside=set_aside,
             )
             reported(result)
+        if place is not None:
+            opened.submitted_jobs.delete(place)
+    if parent is None:
+        show_imported(result, table.name, set_aside=set_aside, as_json=as_json)
+
+
+@contextmanager
+def _session(job_id: str | None, master: str | None) -> Iterator[SparkSession | None]:
+    """Yield the driver's session; None where it starts after the input's check. Stop it."""
+    session = driver_session(f"sleeper bulk import {job_id}") if master is None else None
+    try:
+        yield session
     finally:
-        session.stop()
-    if is_saved:
-        opened.submitted_jobs.delete(job)
-    show_imported(result, table.name, set_aside=set_aside, as_json=as_json)
+        session = session or running_session()
+        if session is not None:
+            session.stop()
+
+
+@contextmanager
+def _told_to_the_worker() -> Iterator[None]:
+    """Print why the driver failed, for the worker that waits for it."""
+    try:
+        yield
+    except Exception as failure:
+        click.echo(driver_report(reasons_of(failure), may_pass=may_pass(failure)))
+        raise
 
 
 def main(arguments: list[str] | None = None) -> None:

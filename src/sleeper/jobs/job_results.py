@@ -4,12 +4,16 @@
     bulk_export/<table id>/<export id>/...            an export, with a manifest (rule EXP-3)
 
 A query's file has a name that follows from the query's id: a query that is run twice replaces it.
+They are deleted some days later, by the instance's properties.
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.engine.rows import Rows
@@ -17,10 +21,13 @@ from sleeper.engine.writing.exported_parts import MANIFEST
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
 from sleeper.model.formats.results_publishing import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import ObjectInfo, Objects
+
+_log = logging.getLogger(__name__)
 
 _QUERIES: Final = "query_results/"
 _EXPORTS: Final = "bulk_export/"
+_NAMES_IN_EXPORTS: Final = 3  # the table's id, the export's, the file
 _NAMES: Final = uuid.UUID("6f0f3ed0-0f7e-4d53-9d0c-1b7a5a3c8e11")  # of the files of results
 
 
@@ -29,11 +36,16 @@ class JobResults:
 
     Args:
         objects: Everything the instance stores.
-        properties: The instance's; they say how files are laid out where a query does not.
+        properties: The instance's: how long results are kept, and how files are laid out where a
+            query does not say it.
+        time: The clock of the storage (aware, UTC).
     """
 
-    def __init__(self, objects: Objects, properties: InstanceProperties) -> None:
+    def __init__(
+        self, objects: Objects, properties: InstanceProperties, time: Callable[[], datetime]
+    ) -> None:
         self._objects = objects
+        self._time = time
         self._properties = properties
 
     def query_location(self, query_id: str) -> str:
@@ -85,20 +97,61 @@ class JobResults:
         prefix = _export_prefix(table_id, export_id)
         self._objects.delete([info.key for info in self._objects.listing(prefix)])
 
-    def delete_older(self, queries: datetime, exports: datetime) -> int:
-        """Delete files of queries and of exports from before these times; return how many."""
-        old = [
-            info.key
-            for prefix, before in ((_QUERIES, queries), (_EXPORTS, exports))
-            for info in self._objects.listing(prefix)
-            if info.modified < before
+    def delete_expired(self) -> int:
+        """Delete results that are older than the instance keeps them; return how many there were.
+
+        Only what this class wrote: other files, and exports to places that users name, stay. An
+        export goes as a whole, by the age of its newest file, so none is deleted under way.
+
+        Raises:
+            ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
+            StorageFailed: they cannot be listed or deleted now; some may be deleted.
+        """
+        queries = [
+            (info.modified, [info.key])
+            for info in self._objects.listing(_QUERIES)
+            if info.key == _query_key(_query_id(info.key))
         ]
-        self._objects.delete(old)
+        exports = self._exports()
+        if not queries and not exports:
+            return 0
+        now = self._time()
+        kept = (
+            (queries, self._properties.query_queue.results_days),
+            (exports, self._properties.export_queue.results_days),
+        )
+        old = [
+            keys
+            for results, days in kept
+            for modified, keys in results
+            if modified < now - timedelta(days=days)
+        ]
+        for keys in old:
+            _log.info("deleting the results %s, which have expired", keys[0])
+        # An export without its manifest is incomplete: what is left of it is deleted later.
+        self._objects.delete([key for keys in old for key in keys if key.endswith(f"/{MANIFEST}")])
+        self._objects.delete([key for keys in old for key in keys])
         return len(old)
+
+    def _exports(self) -> list[tuple[datetime, list[str]]]:
+        """Return each export's files, and when the newest one was written."""
+        found: dict[str, list[ObjectInfo]] = defaultdict(list)
+        for info in self._objects.listing(_EXPORTS):
+            names = info.key.removeprefix(_EXPORTS).split("/")
+            if len(names) == _NAMES_IN_EXPORTS:
+                found[_export_prefix(names[0], names[1])].append(info)
+        return [
+            (max(info.modified for info in infos), [info.key for info in infos])
+            for infos in found.values()
+        ]
 
 
 def _query_key(query_id: str) -> str:
     return f"{_QUERIES}query-{query_id}/{uuid.uuid5(_NAMES, query_id)}.parquet"
+
+
+def _query_id(key: str) -> str:
+    return key.removeprefix(f"{_QUERIES}query-").rpartition("/")[0]
 
 
 def _export_prefix(table_id: str, export_id: str) -> str:

@@ -41,7 +41,7 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         stores,
         tables,
         recorder,
-        JobResults(context.objects, properties),
+        JobResults(context.objects, properties, context.storage_time),
         new_id=context.new_id,
         url=context.url,
     )

@@ -3,6 +3,7 @@
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
     <table id>/statestore/transactions/ · snapshots/            the table's state
+    instance.properties, properties/                            the instance's properties
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
     services/paused                                             exists while services are paused
@@ -24,6 +25,7 @@ _IN_TABLE = re.compile(IN_TABLE)
 _COMMIT_REQUEST = re.compile(r"statestore/commit_requests/[0-9A-Za-z-]+\.json")
 
 INSTANCE_PROPERTIES = "instance.properties"
+PROPERTIES_VERSIONS = "properties/"
 JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
 

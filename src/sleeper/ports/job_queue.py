@@ -51,8 +51,15 @@ class JobQueue(Protocol):
         """Hide a message for a number of seconds from now on; False if the receipt is stale."""
         ...
 
-    def release(self, receipt: str, delay_s: float = 0.0) -> bool:
-        """Make a message visible again after a delay; False if the receipt is stale."""
+    def release(self, receipt: str, delay_s: float = 0.0, *, counted: bool = True) -> bool:
+        """Make a message visible again after a delay; False if the receipt is stale.
+
+        Args:
+            receipt: The receipt.
+            delay_s: Seconds until it is visible; 0 to 12 hours.
+            counted: False: this delivery is not counted, so it does not bring the message nearer
+                to the dead letters. For a receiver that was asked to end.
+        """
         ...
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:

@@ -22,7 +22,12 @@ _PLATFORM = "spark driver"
 
 @contextmanager
 def reported_run(
-    instance: Instance, table_id: str, job: BulkImportJob, place: str | None
+    instance: Instance,
+    table_id: str,
+    job: BulkImportJob,
+    place: str | None,
+    *,
+    has_worker: bool = False,
 ) -> Iterator[Callable[[BulkImportResult], None]]:
     """Tell the tracker that a run started, and in the end what it did, or why it failed.
 
@@ -35,6 +40,7 @@ def reported_run(
         job: The job.
         place: Where the job was saved, whose name ends in the run's id; None for a job that was
             given as it is.
+        has_worker: Whether a worker waits for the driver, and reports a failure itself.
 
     Yields:
         What takes the result when the job is done.
@@ -60,6 +66,8 @@ def reported_run(
     try:
         yield done.append
     except BaseException as failure:
+        if has_worker:
+            raise
         jobs.recorder.record(events.failed(now(), reasons_of(failure), is_final=True))
         raise
     for result in done:

@@ -53,8 +53,7 @@ class JobOutcome:
         locations: Where results are.
         platform: Where a bulk import ran.
         is_committed: False when the commit was handed to a committer.
-        is_finished: False when the run goes on elsewhere, such as in a driver on a cluster that
-            reports its own end.
+        is_finished: False when a driver reports the run's end, or has done so.
     """
 
     rows_read: int = 0
@@ -121,6 +120,11 @@ class Job(Protocol):
     @property
     def is_tracked(self) -> bool:
         """False for messages that no tracker shows, such as a submission to the batcher."""
+        ...
+
+    @property
+    def has_driver(self) -> bool:
+        """True where another process does the work, and reports that it has started."""
         ...
 
     def done_before(self) -> JobOutcome | None:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from sleeper.errors import PropertiesInvalid
 from sleeper.instance import Instance
-from sleeper.model.jobs.events import TaskEvent
+from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.services.committer import Committer
+from sleeper.services.compaction_worker import CompactionWorker
 from sleeper.services.job_kinds.batcher_submission import SubmissionReader
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
 from sleeper.services.job_kinds.export import ExportReader
 from sleeper.services.job_kinds.ingest import IngestReader
 from sleeper.services.job_kinds.query import QueryReader
 from sleeper.services.job_reader import JobReader
+from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.pause_look import GO_ON_PAUSED, PauseLook
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
 
@@ -33,12 +37,19 @@ _READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
     "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
 }
 _COMMIT: Final = "commit"
-WORKER_KINDS: Final = (*_READERS, _COMMIT)
+COMPACTION: Final = "compaction"
+"""The kind of worker that has no queue: what tables have claimed is its queue."""
+
+WORKER_KINDS: Final = (*_READERS, COMPACTION, _COMMIT)
 """The kinds of jobs that workers run."""
+
+_log = logging.getLogger(__name__)
 
 
 def queues_of(kind: str) -> tuple[QueueName, ...]:
-    """Return the queues whose messages a kind of worker takes."""
+    """Return the queues whose messages a kind of worker takes; none for compactions."""
+    if kind == COMPACTION:
+        return ()
     return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
 
 
@@ -64,7 +75,7 @@ def open_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
-) -> Worker | Committer:
+) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when it is told to.
 
     Args:
@@ -76,6 +87,10 @@ def open_worker(
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
     """
+    if kind == COMPACTION:
+        return _compaction_worker(
+            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest
+        )
     jobs = instance.jobs
     if kind == _COMMIT:
         return Committer(jobs, settings, stopped=stopped, rest=rest)
@@ -107,4 +122,47 @@ def open_worker(
         else PauseLook(instance.pause_switch, instance.ticks_s),
         rest=rest,
         new_id=jobs.new_id,
+    )
+
+
+def _compaction_worker(
+    instance: Instance,
+    settings: WorkerSettings,
+    *,
+    host: str,
+    pid: int,
+    stopped: Callable[[], bool],
+    rest: Callable[[float], object],
+) -> CompactionWorker:
+    """Return a compaction worker, also for an instance that has no place for jobs."""
+    record: Callable[..., None]
+    try:
+        jobs = instance.jobs
+    except PropertiesInvalid as missing:
+        _log.warning("no tracker is told of compactions: %s", missing)
+        record, task_id = (lambda *events: None), f"{host}:{pid}"
+    else:
+        record, task_id = jobs.recorder.record, jobs.new_id()
+    paused = PauseLook(instance.pause_switch, instance.ticks_s)
+    online = OnlineTables(
+        instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
+    )
+    return CompactionWorker(
+        lambda: (each.table for each in online()),
+        record=record,
+        task=TaskEvent(
+            kind=JobKind.COMPACTION,
+            task_id=task_id,
+            at=instance.now(),
+            is_finished=False,
+            host=host,
+            pid=pid,
+        ),
+        settings=settings,
+        every_s=60.0 * instance.properties.compaction_workers.period_minutes,
+        now=instance.now,
+        ticks_s=instance.ticks_s,
+        stopped=stopped,
+        paused=paused,
+        rest=rest,
     )

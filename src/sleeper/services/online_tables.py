@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sleeper.errors import TableNotFound
 from sleeper.instance import Instance
+from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped
 from sleeper.table.table import Table
 
@@ -15,6 +16,9 @@ _log = logging.getLogger(__name__)
 
 _Outcome = tuple[str | None, tuple[str, ...]]
 """What was done, as one line, and what failed."""
+
+TellJobs = Callable[[str, Sequence[CompactionJob]], None]
+"""Told a table's id, and all compaction jobs that it wants."""
 
 
 class OnlineTables:
@@ -26,6 +30,10 @@ class OnlineTables:
         stopped: Returns whether to stop; called after each compaction job.
         paused: Returns whether the instance is paused: then no table is to be maintained.
         note_change: Called for each table that changed since the round before.
+
+    Attributes:
+        leave_compactions: Told which jobs a table wants, if workers are to run them; None where
+            the loop does.
     """
 
     def __init__(
@@ -44,6 +52,7 @@ class OnlineTables:
         self._note_change = note_change
         self._handles: dict[str, Table] = {}
         self._numbers: dict[str, int] = {}
+        self.leave_compactions: TellJobs | None = None
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
@@ -64,7 +73,9 @@ class OnlineTables:
             if self._numbers.get(table_id) != number:
                 self._numbers[table_id] = number
                 self._note_change()
-            yield OnlineTable(self._handles[table_id], self._workers, self._stopped)
+            yield OnlineTable(
+                self._handles[table_id], self._workers, self._stopped, self.leave_compactions
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +86,13 @@ class OnlineTable:
         table: The table.
         workers: Number of compaction jobs that run in parallel.
         stopped: Returns whether to stop; called after each compaction job.
+        leave_compactions: Told which jobs the table wants, if workers run them; else None.
     """
 
     table: Table
     workers: int
     stopped: Callable[[], bool]
+    leave_compactions: TellJobs | None = None
 
     @property
     def name(self) -> str:
@@ -105,6 +118,9 @@ class OnlineTable:
         return MaintenanceStep(table=self.name, verb=verb, done=done, failures=failures)
 
     def _compact(self) -> _Outcome:
+        if self.leave_compactions is not None:
+            self.leave_compactions(self.table.table_id, self.table.plan_compaction().jobs)
+            return None, ()
         run = self.table.compact(workers=self.workers, progress=self._check_stopped)
         ended = [job for job in run.jobs if job.failure is None]
         files = sum(len(job.job.inputs) for job in ended)

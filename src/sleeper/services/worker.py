@@ -193,7 +193,7 @@ class Worker:
             _log.info("job %s goes back to its queue: the worker ends", job.job_id)
             why = ("the worker was asked to end; the job went back to its queue",)
             self._record(job, events.failed(self._recorder.now(), why))
-            source.queue.release(message.receipt)
+            source.queue.release(message.receipt, counted=False)
             return
         except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):
@@ -218,7 +218,8 @@ class Worker:
             self._warn_of_other_input(source.reader.kind, job)
             return before
         now = self._recorder.now()
-        self._record(job, events.accepted(message.sent), events.started(now))
+        accepted = events.accepted(message.sent)
+        self._record(job, *([accepted] if job.has_driver else [accepted, events.started(now)]))
         run = RunContext(run_id=events.run_id, task_id=events.task_id, check=self._check)
         with kept_hidden(
             source.queue,

@@ -38,10 +38,13 @@ NO_CHECKS = CommitChecks()
 
 
 def open_log(
-    objects: Objects, prefix: str = TABLE_LOG, checks: CommitChecks = NO_CHECKS
+    objects: Objects,
+    prefix: str = TABLE_LOG,
+    checks: CommitChecks = NO_CHECKS,
+    suffix: str = ".json",
 ) -> TransactionLog:
     """Return the log whose entries' keys start with `prefix`, with checks if any are set."""
-    log = ObjectTransactionLog(objects, prefix)
+    log = ObjectTransactionLog(objects, prefix, suffix)
     return log if checks == NO_CHECKS else CheckedTransactionLog(log, checks)
 
 

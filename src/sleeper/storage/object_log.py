@@ -24,11 +24,13 @@ class ObjectTransactionLog:
 
     Attributes:
         objects: The table's objects.
-        prefix: Prefix of the entries' keys; twenty digits and `.json` follow.
+        prefix: Prefix of the entries' keys; twenty digits and the suffix follow.
+        suffix: The end of the entries' keys.
     """
 
     objects: Objects
     prefix: str = TABLE_LOG
+    suffix: str = ".json"
 
     def append(self, number: int, body: bytes) -> bool:
         """Create the object of entry `number`, if it is absent.
@@ -66,7 +68,7 @@ class ObjectTransactionLog:
 
     def key(self, number: int) -> str:
         """Return the key of entry `number`."""
-        return f"{self.prefix}{number:020d}.json"
+        return f"{self.prefix}{number:020d}{self.suffix}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
 from sleeper.model import paths
-from sleeper.model.formats.properties_file import write_properties
-from sleeper.model.known_properties.typed import KNOWN_INSTANCE_PROPERTIES, TableProperties
+from sleeper.model.formats.properties_file import VERSION_PROPERTY
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import TableRecord
+from sleeper.operations.instance_properties import StoredProperties
 from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
 from sleeper.ports.objects import Objects
 from sleeper.storage.object_index import object_table_index
@@ -20,7 +21,7 @@ from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
 _LOG = getLogger(__name__)
-_JOBS_URL = "sleeper.jobs.url"
+_NOT_COPIED = ("sleeper.jobs.url", VERSION_PROPERTY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Backup:
 def backup_instance(context: InstanceContext, target: Place) -> Backup:
     """Copy an instance: tables with the rows of one transaction each, and all properties.
 
+    The properties are the newest ones at the end, not those of an open handle.
     The target is no instance before all of it is there: what makes it one is written last. Run it
     again after an interruption, and it goes on where it stopped. Queues, trackers and results of
     queries are not copied, and the copy does not name the queues of the original.
@@ -69,9 +71,9 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
         else:
             records[record.table_id] = record
     _write_index(records, context, target.objects)
-    values = {name: text for name, text in context.properties.values.items() if name != _JOBS_URL}
-    body = write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
-    if not target.objects.create(paths.INSTANCE_PROPERTIES, body):
+    newest = StoredProperties(context.objects, context.url).newest() or context.properties.values
+    values = {name: text for name, text in newest.items() if name not in _NOT_COPIED}
+    if not StoredProperties(target.objects, target.url).create(values):
         raise InstanceAlreadyExists(f"somebody else made an instance at {target.url} meanwhile")
     return Backup(url=target.url, tables=tuple(copied.values()))
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sleeper.engine.read_leaves import TableReader
+from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
 from sleeper.model.files import ClaimOwner
@@ -26,15 +27,18 @@ from sleeper.operations.maintenance.compact import compact as run_compactions
 from sleeper.operations.maintenance.push_down_references import push_down_references, pushed_down
 from sleeper.operations.maintenance.release_jobs import (
     ReleaseResult,
+    expired_released,
     release_expired_jobs,
     release_jobs,
 )
 from sleeper.operations.maintenance.worker_processes import run_pieces
+from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.planning.compactions import CompactionPlan, CompactionSettings, plan_compactions
 from sleeper.planning.leases import HeldClaim, held_claims
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
+from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import open_for_spark
@@ -70,13 +74,40 @@ class CompactionSummary:
         return tuple(job for job in self.jobs if job.failure is not None)
 
 
+class CompactionWatch(Protocol):
+    """Follows a run of `Table.compact`, and says when it ends. All calls come from its thread."""
+
+    def room(self) -> int:
+        """Return how many more jobs may be claimed now; at 0 no more are, and the run ends."""
+        ...
+
+    def claimed(self, jobs: Sequence[CompactionJob]) -> None:
+        """Take note that the files of these jobs were claimed."""
+        ...
+
+    def started(self, job: CompactionJob) -> None:
+        """Take note that a job begins to run."""
+        ...
+
+    def check(self) -> None:
+        """Go on, or raise to end the run at once; called often while a job runs."""
+        ...
+
+    def ended(self, result: CompactionJobResult) -> None:
+        """Take note of what became of a job."""
+        ...
+
+
 def plan_compaction(self: TableHandle, *, all_files: bool = False) -> CompactionPlan:
     """Return what `compact` would do now, leaf by leaf, with reasons; nothing is changed.
 
     References of split partitions are counted on the leaves to which `compact` would move them.
+    Files of claims whose lease has ended count as free.
     """
     opened = self._current()
-    state = pushed_down(opened.store.refresh(), files=opened.files, schema=self.schema)
+    state, now = opened.store.refresh(), self._context.now()
+    state = expired_released(state, _lease(opened), max(now, state.at or now))
+    state = pushed_down(state, files=opened.files, schema=self.schema)
     return _plan(self, opened, state, all_files=all_files)
 
 
@@ -87,6 +118,7 @@ def compact(
     workers: int = 1,
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    watch: CompactionWatch | None = None,
 ) -> CompactionSummary:
     """Merge files, leaf by leaf, so that queries read fewer files.
 
@@ -94,7 +126,6 @@ def compact(
     own. Files are claimed for a few jobs at a time, and claims are renewed while the jobs run.
     If a run is killed, its committed jobs stay, and so do a few claims: the next run releases
     them after `sleeper.table.compaction.job.lease.minutes`; `release_claims` does it at once.
-
     A running job needs about 1 GiB of memory, however many rows it has.
 
     Args:
@@ -103,6 +134,7 @@ def compact(
         spark: A session, classic or Connect, whose workers run the jobs, one on each core,
             instead of this machine. They must reach the instance by the same URL.
         progress: Called with the number of jobs that have ended, and the number of all jobs.
+        watch: Follows the jobs, for a worker; only without `workers` and `spark`.
 
     Returns:
         The result, including failed jobs. The table stays readable if jobs fail.
@@ -110,23 +142,22 @@ def compact(
     Raises:
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
-        BadRequest: workers and a session are both given, or Spark cannot reach the instance.
+        BadRequest: `workers`, `spark` or `watch` are given together, or Spark misses the instance.
 
     Source: rules CMP-1 to CMP-9, CMP-14, CMP-16.
     """
     opened = self._current()
-    reading, run = _runner(self, opened, workers, spark)
-    lease = _lease(opened)
-    released = release_expired_jobs(lease, store=opened.store)
+    reading, run = _runner(self, opened, workers, spark, watch)
+    released = release_expired_jobs(_lease(opened), store=opened.store)
     moved = push_down_references(store=opened.store, files=opened.files, schema=self.schema).moved
     plan = partial(_plan, self, opened, all_files=all_files)
-    first = plan(opened.store.refresh())
+    first, stopped = plan(opened.store.refresh()), False
     ended: list[CompactionJobResult] = []
-    stopped = False
     jobs_max = 2 * workers if spark is None else SPARK_JOBS_AT_ONCE
-    with JobClaims(opened.store, _claim_settings(self, lease, jobs_max)) as held:
-        rounds = held.rounds(first.jobs, (lambda at: plan(at).jobs) if all_files else None)
-        with closing(_results(opened, rounds, reading, run)) as results:
+    with _claims_of_run(opened.store, _claim_settings(self, opened, jobs_max), watch) as held:
+        again = (lambda at: plan(at).jobs) if all_files else None
+        rounds = held.rounds(_in_order(first, watch), again)
+        with closing(_results(opened, rounds, reading, run, watch)) as results:
             for result in results:
                 ended.append(result)
                 progress(len(ended), held.planned)
@@ -182,16 +213,40 @@ def _lease(opened: OpenedTable) -> timedelta:
     return timedelta(minutes=opened.properties.compaction.lease_minutes)
 
 
-def _claim_settings(self: TableHandle, lease: timedelta, jobs_max: int) -> ClaimSettings:
+def _claim_settings(self: TableHandle, opened: OpenedTable, jobs_max: int) -> ClaimSettings:
     context = self._context
+    renew_every_s = _lease(opened).total_seconds() / 3
     owner = ClaimOwner(host=context.host, pid=os.getpid(), worker_id=context.new_id())
-    return ClaimSettings(owner=owner, jobs_max=jobs_max, renew_every_s=lease.total_seconds() / 3)
+    return ClaimSettings(owner=owner, jobs_max=jobs_max, renew_every_s=renew_every_s)
+
+
+def _claims_of_run(
+    store: StateStore, settings: ClaimSettings, watch: CompactionWatch | None
+) -> JobClaims:
+    if watch is None:
+        return JobClaims(store, settings)
+    return JobClaims(store, settings, room=watch.room, claimed=watch.claimed)
+
+
+def _in_order(plan: CompactionPlan, watch: CompactionWatch | None) -> Sequence[CompactionJob]:
+    """Return the jobs in the order in which they are claimed.
+
+    A worker takes them in the order of their ids, which are random: workers that plan the same jobs
+    begin with different ones, and a run that ends early has not always tried the same leaves.
+    """
+    return plan.jobs if watch is None else sorted(plan.jobs, key=lambda job: job.job_id)
 
 
 def _runner(
-    self: TableHandle, opened: OpenedTable, workers: int, spark: SparkSession | None
+    self: TableHandle,
+    opened: OpenedTable,
+    workers: int,
+    spark: SparkSession | None,
+    watch: CompactionWatch | None,
 ) -> tuple[Callable[[], TableReader], Runner]:
     """Return a function that opens the table where jobs run, and the runner of jobs."""
+    if watch is not None and (workers != 1 or spark is not None):
+        raise BadRequest("watch= follows jobs of this process: leave out workers= and spark=")
     if spark is None:
         # This process uses its readers; each worker process opens new ones.
         reading = (lambda: opened.reader) if workers == 1 else opened.open_reader
@@ -211,6 +266,7 @@ def _results(
     rounds: Iterable[Iterable[CompactionJob]],
     reading: Callable[[], TableReader],
     run: Runner,
+    watch: CompactionWatch | None,
 ) -> Generator[CompactionJobResult, None, None]:
     """Run the jobs of each round, and yield what became of each as it ends."""
     write = partial(
@@ -224,9 +280,22 @@ def _results(
             jobs,
             store=opened.store,
             files=opened.files,
-            write=write,
+            write=write
+            if watch is None
+            else partial(_watched, watch, partial(write, check=watch.check)),
             run=run,
             orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
         )
         with closing(results):
-            yield from results
+            for result in results:
+                if watch is not None:
+                    watch.ended(result)
+                yield result
+
+
+def _watched(
+    watch: CompactionWatch, write: Callable[[ClaimedJob], CompactionOutput], claimed: ClaimedJob
+) -> CompactionOutput:
+    watch.check()
+    watch.started(claimed.job)
+    return write(claimed)

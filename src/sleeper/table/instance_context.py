@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.checked_log import CommitChecks
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.objectstore.inputs import BucketInputs
+from sleeper.storage.places import commit_checks
+from sleeper.storage.storage_clock import StorageClock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +56,52 @@ class InstanceContext:
     environment: Mapping[str, str]
     allow_functions: tuple[str, ...]
     reopen: tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def open_context(
+    properties: InstanceProperties,
+    *,
+    url: str,
+    objects: Objects,
+    now: Callable[[], datetime],
+    ticks_s: Callable[[], float],
+    new_id: NewId,
+    host: str,
+    pause: Callable[[int], None],
+    inputs: BucketInputs,
+    environment: Mapping[str, str],
+    allow_functions: tuple[str, ...],
+    reopen: tuple[Callable[..., Any], tuple[Any, ...]],
+) -> InstanceContext:
+    """Return the context of an instance with these properties. Nothing is read.
+
+    Args:
+        properties: The instance's properties.
+        ticks_s: A monotonic clock, in seconds.
+        url, objects, now, new_id, host, pause, inputs, environment, allow_functions, reopen: As
+            in `InstanceContext`.
+    """
+    clock = StorageClock(
+        objects,
+        now=now,
+        ticks_s=ticks_s,
+        ahead_max=timedelta(minutes=properties.clocks.skew_max_minutes),
+    )
+    checks = commit_checks(objects, properties.commits.read_back, new_id)
+    return InstanceContext(
+        url=url,
+        objects=objects,
+        index=object_table_index(objects, new_id=new_id, pause=pause, checks=checks),
+        commit_checks=checks,
+        properties=properties,
+        temp_folder=None,
+        now=now,
+        storage_time=clock.time,
+        new_id=new_id,
+        host=host,
+        pause=pause,
+        inputs=inputs,
+        environment=environment,
+        allow_functions=allow_functions,
+        reopen=reopen,
+    )

@@ -208,6 +208,19 @@ class JobQueueContract:
         assert released
         assert receive_one(queue).receives == 2
 
+    def test_a_delivery_may_be_released_uncounted(self, queue):
+        """Its receiver was asked to end: however often, the message is no dead letter."""
+        send(queue, "a")
+
+        for _ in range(10):
+            message = receive_one(queue)
+            assert message.receives == 1
+            assert queue.release(message.receipt, counted=False)
+            assert not queue.release("", counted=False)
+
+        assert queue.dead_letters() == []
+        assert queue.depth().ready == 1
+
     def test_a_message_can_be_released_with_a_delay(self, queue, wait):
         """It is ready when the delay is over, not before."""
         send(queue, "a")

@@ -115,19 +115,21 @@ class Pair(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from([*SETTINGS]),
         data=st.data(),
-        what=st.sampled_from(["delete", "extend", "release", "bury"]),
+        what=st.sampled_from(["delete", "extend", "release", "release uncounted", "bury"]),
         for_s=seconds,
     )
     def use_receipts(self, name, data, what, for_s):
         used = data.draw(st.lists(st.sampled_from(self.receipts[name][-8:]), max_size=3))
-        arguments = {"extend": [for_s], "release": [for_s], "bury": ["why"]}.get(what)
+        arguments = {"extend": [for_s], "release": [for_s], "bury": ["why"]}.get(what.split()[0])
+        named = {"counted": False} if what == "release uncounted" else {}
         answers = []
         for stores, side in ((self.memory, 0), (self.sqlite, 1)):
             queue, receipts = stores.queue(name), [pair[side] for pair in used]
             if arguments is None:
                 answers.append(queue.delete(receipts))
             else:
-                answers.append([getattr(queue, what)(each, *arguments) for each in receipts])
+                use = getattr(queue, what.split()[0])
+                answers.append([use(each, *arguments, **named) for each in receipts])
         assert answers[0] == answers[1]
 
     @rule(name=st.sampled_from([*SETTINGS]), one=st.booleans(), redriven=st.booleans())

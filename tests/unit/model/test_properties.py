@@ -167,6 +167,7 @@ class TestKnownProperties:
             "sleeper.jobs.retry.first.seconds",
             "sleeper.jobs.retry.max.seconds",
             "sleeper.jobs.url",
+            "sleeper.properties.version",
             "sleeper.statestore.commit.read.back",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
@@ -598,7 +599,10 @@ class TestEdits:
             ("sleeper.table.name", "Rename the table instead."),
             ("sleeper.table.id", "fixed when it was made"),
             ("sleeper.table.schema", "Make a new table"),
-            ("sleeper.id", "fixed when it was made"),
+            ("sleeper.id", "fixed when it was made: make another instance"),
+            ("sleeper.format.version", "Sleeper sets it"),
+            ("sleeper.properties.version", "Sleeper counts it"),
+            ("sleeper.data.bucket", "copy the instance by `sleeper backup`"),
         ],
     )
     @pytest.mark.parametrize("after", ["", "y"])

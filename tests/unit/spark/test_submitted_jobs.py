@@ -288,7 +288,8 @@ class TestSubmit:
 
     def test_a_saved_job_reads_back(self, jobs):
         """With all that came with it, in upstream's form (BLK-3)."""
-        given = job(others={"later": 1}, spark_conf={"spark.a": "b"}, class_name="x.Y")
+        algorithm = "BulkImportJobRDDDriver"
+        given = job(others={"later": 1}, spark_conf={"spark.a": "b"}, class_name=algorithm)
         planned = self.planned(jobs, "", given)
 
         sent = jobs.submit(planned)

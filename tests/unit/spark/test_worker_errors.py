@@ -112,3 +112,19 @@ def test_workers_without_sleeper_are_told_which_python_they_need(module):
 def test_modules_of_others_are_theirs():
     """A user's own function may miss what it likes."""
     assert error_in("ModuleNotFoundError: No module named 'sleeper_agents'") is None
+
+
+def test_rows_that_change_when_they_are_read_again_are_told_as_such():
+    """Spark aborts a job whose lost task yields something else; what it says is not for users."""
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: A shuffle map stage "
+        "with indeterminate output was failed and retried. However, Spark cannot rollback the "
+        "ResultStage 33 to re-process the input data, and has to fail this job."
+    )
+
+    error = error_in(text)
+
+    assert isinstance(error, StorageFailed)
+    assert error.retryable
+    assert "in another order" in str(error)
+    assert "Run it again" in str(error)

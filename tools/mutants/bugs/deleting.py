@@ -149,8 +149,8 @@ BUGS = (
         name="all-jobs-claimed-at-once",
         breaks="A run that is killed keeps the files of all its jobs from others.",
         module="operations/maintenance/claim_jobs.py",
-        right="islice(waiting, self._settings.jobs_max)",
-        wrong="islice(waiting, 10_000)",
+        right="min(room, self._settings.jobs_max)",
+        wrong="min(room, 10_000)",
         tests=("tests/unit/operations/test_claim_jobs.py",),
     ),
     Bug(

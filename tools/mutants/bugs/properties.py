@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..bug import Bug
 
 SETTINGS = ("tests/stories/test_setting_properties.py", "tests/unit/model/test_given_properties.py")
+INSTANCE = ("tests/any_order/test_instance_properties.py",)
 
 BUGS = (
     Bug(
@@ -38,5 +39,45 @@ BUGS = (
         right="        if split_points is None:\n",
         wrong="        if not split_points:\n",
         tests=("tests/unit/operations/test_tables.py", "-k", "split_points"),
+    ),
+    Bug(
+        name="properties-not-marked",
+        breaks="A change is not seen where its writer was killed before it wrote the copy.",
+        module="operations/instance_properties.py",
+        right="                self.objects.put(paths.INSTANCE_PROPERTIES, _encoded(marked))\n",
+        wrong="                assert marked\n",
+        tests=INSTANCE,
+    ),
+    Bug(
+        name="properties-marked-after-the-change",
+        breaks="A copy that was written late hides a change of the instance's properties.",
+        module="operations/instance_properties.py",
+        right="        if first is None:\n",
+        wrong="        if not first:\n",
+        tests=INSTANCE,
+    ),
+    Bug(
+        name="older-copy-left",
+        breaks="Other programs read older properties, which a slower writer wrote.",
+        module="operations/instance_properties.py",
+        right="                if newer == values:\n",
+        wrong="                if newer:\n",
+        tests=INSTANCE,
+    ),
+    Bug(
+        name="change-of-others-lost",
+        breaks="A change is applied to an older version, and takes back the changes since.",
+        module="operations/instance_properties.py",
+        right="            after = _changed(before, texts)\n",
+        wrong="            after = _changed(copied, texts)\n",
+        tests=INSTANCE,
+    ),
+    Bug(
+        name="backup-of-older-properties",
+        breaks="A backup has the properties of an open handle, not those that were set since.",
+        module="table/backup.py",
+        right="    newest = StoredProperties(context.objects, context.url).newest() or ",
+        wrong="    newest = ",
+        tests=("tests/stories/test_changed_instance.py", "-k", "backup"),
     ),
 )

@@ -9,7 +9,7 @@ With files of 2,000,000 rows and more, most memory is DataFusion's (docs/perform
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -53,6 +53,7 @@ def compact_files(
     files: Objects,
     claimed: ClaimedJob,
     settings: WriteSettings,
+    check: Callable[[], None] = lambda: None,
 ) -> CompactionOutput:
     """Write the rows of a job's inputs in its partition to one file, named by the job.
 
@@ -64,6 +65,8 @@ def compact_files(
         files: The table's folder.
         claimed: The inputs, the rows to read of them, and the name of the output.
         settings: Settings of the data file.
+        check: Called before each input file and for each batch of rows; what it raises ends the
+            job, and no file is left.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
@@ -72,7 +75,7 @@ def compact_files(
     Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
-    verified = {name: verify_pages(reading.lookup, name) for name in job.inputs}
+    rows_by_file = _verified(reading, job.inputs, check)
     slices = [
         FileSlice(
             reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
@@ -80,7 +83,7 @@ def compact_files(
         for name in job.inputs
     ]
     batches: Any = reading.scanner.merge(slices)
-    merged = _Counted(batches)
+    merged = _Counted(batches, check)
     processed = process(
         merged,
         reading.processing,
@@ -92,10 +95,8 @@ def compact_files(
     with closing(batches), files.open_output(job.output) as output:
         chunks = row_groups(processed, _CHUNK_ROWS)
         written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
-        if whole_files >= verified.keys():
-            _check_all_read(
-                job, sum(file.row_count for file in verified.values()), merged.row_count
-            )
+        if whole_files >= rows_by_file.keys():
+            _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
         files.put(paths.sketch_file(job.output), written.sketch)
     reference = replace(
         written.reference(job.output, job.partition_id, reading.schema),
@@ -107,15 +108,28 @@ def compact_files(
     )
 
 
-class _Counted:
-    """Counts the rows of batches that pass."""
+def _verified(
+    reading: TableReader, names: Iterable[str], check: Callable[[], None]
+) -> dict[str, int]:
+    """Verify each file's pages; return how many rows each has."""
+    rows_by_file = {}
+    for name in names:
+        check()
+        rows_by_file[name] = verify_pages(reading.lookup, name).row_count
+    return rows_by_file
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+
+class _Counted:
+    """Counts the rows of batches that pass, and calls `check` for each."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], check: Callable[[], None]) -> None:
         self._batches = batches
+        self._check = check
         self.row_count = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
+            self._check()
             self.row_count += batch.num_rows
             yield batch
 

@@ -21,6 +21,7 @@ from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Create an instance."),
+    "instance": ("services.instance", "Show and change the properties of an instance."),
     "table": ("tables", "Add, list, show, change and delete tables."),
     "ingest": ("data", "Add the rows of Parquet files to a table."),
     "bulk-import": (

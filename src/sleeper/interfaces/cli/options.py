@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import wraps
 from itertools import product
 from pathlib import Path
@@ -48,6 +49,14 @@ def on_table(run: Callable[..., None]) -> Callable[..., None]:
         run(connect(instance).table(table), **asked)
 
     return click.argument("table")(instance_option(json_option(opened)))
+
+
+def one_of(*values: StrEnum) -> click.Choice[str]:
+    """Return the type of a parameter that takes one of these, by its text in any case.
+
+    `click.Choice` of enum members would take their names in Python instead.
+    """
+    return click.Choice([each.value for each in values], case_sensitive=False)
 
 
 def split_pairs(

@@ -22,6 +22,11 @@ from sleeper.model.formats.message_json import MessageFields
 
 ID_LENGTH_MAX = 63
 _ID = re.compile(r"[a-z0-9-]+")
+_UPSTREAMS_CLASSES = (
+    "BulkImportDataframeLocalSortDriver",
+    "BulkImportJobDataframeDriver",
+    "BulkImportJobRDDDriver",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +34,8 @@ class BulkImportJob(IngestJob):
     """The content of a bulk import job; read it with `read_bulk_import_job`.
 
     Attributes:
-        class_name: Upstream's choice of algorithm. Kept but not used: there is only one here.
+        class_name: Upstream's choice of algorithm. Its own three are kept and not used, as there is
+            one algorithm here; other classes are refused.
         platform_spec: `sleeper.table.bulk.import.emr.*` for this job only (rule BLK-4).
         spark_conf: Spark settings that override those of the instance (rule BLK-4).
     """
@@ -94,4 +100,9 @@ def bulk_import_job_failures(
         failures.append(f"Job IDs are only allowed to be up to {ID_LENGTH_MAX} characters long.")
     if job.files is not None and not job.files:
         failures.append("The input files must be set to a non-null and non-empty value.")
+    if job.class_name and job.class_name.rpartition(".")[2] not in _UPSTREAMS_CLASSES:
+        failures.append(
+            f"className is {job.class_name!r}, which cannot run here: there is one algorithm, in "
+            "Python. Leave className out."
+        )
     return failures

@@ -13,8 +13,12 @@ import javaproperties
 from sleeper.errors import DataDamaged, FormatTooNew, PropertiesInvalid
 from sleeper.model.known_properties.kinds import Property
 
+INSTANCE_FORMAT = 1
+"""The newest format of instances that this Sleeper reads; it writes this one."""
 FORMAT_PROPERTY = "sleeper.format.version"
+VERSION_PROPERTY = "sleeper.properties.version"
 _ID = "sleeper.id"
+_NUMBER = re.compile("[0-9]{1,9}")
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -41,40 +45,51 @@ def read_properties(text: str) -> dict[str, str]:
         ) from None
 
 
-def read_instance_properties(body: bytes, where: str, newest_format: int) -> dict[str, str]:
-    """Return the names and values in the file `instance.properties` of an instance.
+def read_instance_properties(
+    body: bytes, where: str, name: str = "instance.properties", number: int | None = None
+) -> dict[str, str]:
+    """Return the names and values in a file of properties of an instance.
 
     Args:
-        body: The bytes of `instance.properties`.
+        body: The bytes of the file.
         where: The instance, for errors.
-        newest_format: The newest format that this Sleeper reads.
+        name: The file's name, for errors.
+        number: The version that the file must have, if it is known.
 
     Raises:
-        DataDamaged: the file is not UTF-8, or has no valid id or format.
+        DataDamaged: the file is not UTF-8, has no valid id or format, or is of another version.
         FormatTooNew: a newer Sleeper made the instance.
         PropertiesInvalid: the text is not a properties file.
     """
+    what = f"{name} of the instance at {where}"
     try:
         values = read_properties(body.decode())
     except UnicodeDecodeError as error:
-        raise _damaged(where, f"it is not UTF-8: {error.reason} at byte {error.start}") from error
+        raise _damaged(what, f"it is not UTF-8: {error.reason} at byte {error.start}") from error
     if not values.get(_ID):
-        raise _damaged(where, f"it has no {_ID}")
+        raise _damaged(what, f"it has no {_ID}")
+    for counted in (FORMAT_PROPERTY, VERSION_PROPERTY):
+        if not _NUMBER.fullmatch(values.get(counted, "1")):
+            raise _damaged(what, f"{counted} is {values[counted]!r:.100}, not a number")
     version = values.get(FORMAT_PROPERTY, "1")
-    if not re.fullmatch("[0-9]{1,9}", version):
-        raise _damaged(where, f"{FORMAT_PROPERTY} is {version!r:.100}, not a number")
-    if int(version) > newest_format:
+    if int(version) > INSTANCE_FORMAT:
         raise FormatTooNew(
             f"the instance at {where} has format {version}; this Sleeper knows formats up to "
-            f"{newest_format}: upgrade Sleeper"
+            f"{INSTANCE_FORMAT}: upgrade Sleeper"
         )
+    if number is not None and properties_version(values) != number:
+        raise _damaged(what, f"{VERSION_PROPERTY} is {properties_version(values)}, not {number}")
     return values
 
 
-def _damaged(where: str, what: str) -> DataDamaged:
-    return DataDamaged(
-        f"instance.properties of the instance at {where} is damaged: {what}. Restore it from a copy"
-    )
+def properties_version(values: Mapping[str, str]) -> int | None:
+    """Return how often the properties were changed; None before anybody set out to."""
+    text = values.get(VERSION_PROPERTY)
+    return None if text is None else int(text)
+
+
+def _damaged(what: str, why: str) -> DataDamaged:
+    return DataDamaged(f"{what} is damaged: {why}. Restore it from a copy")
 
 
 def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> str:

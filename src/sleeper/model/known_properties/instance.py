@@ -22,6 +22,7 @@ from sleeper.model.known_properties.jobs import (
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     INSTANCE_ID,
+    NOT_NEGATIVE,
     POSITIVE,
     Property,
     gathered,
@@ -49,6 +50,14 @@ class GeneralProperties:
         "1",
         POSITIVE,
         "How the instance's files are laid out.",
+        since="ours",
+        editable=False,
+    )
+    properties_version: int = setting(
+        "properties.version",
+        "0",
+        NOT_NEGATIVE,
+        "How often the instance's properties were changed. Sleeper counts it.",
         since="ours",
         editable=False,
     )

@@ -40,6 +40,15 @@ class JobProperties:
         "come from a queue and run on a cluster.",
         since="ours",
     )
+    spark_master: str | None = setting(
+        "bulk.import.local.spark.master",
+        None,
+        TEXT,
+        "Where workers have Spark run bulk imports of the plain queue, and of platforms that are "
+        "not set up: local[4], spark://HOST:PORT, yarn. Each job gets a driver, a process beside "
+        "the worker. Without it the worker imports by itself, by whichever engine costs less.",
+        since="ours",
+    )
     receives_max: int = setting(
         "jobs.receives.max",
         "3",
@@ -113,8 +122,7 @@ class CompactionWorkerProperties:
         "compaction.job.creation.period.minutes",
         "1",
         POSITIVE,
-        "How often jobs are created.",
-        used=False,
+        "How often an idle worker looks for jobs; more and more rarely while there are none.",
     )
     workers_max: int = setting(
         "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
@@ -140,7 +148,10 @@ class QueryQueueProperties:
         used=False,
     )
     results_days: int = setting(
-        "query.results.bucket.expiry.days", "7", POSITIVE, "How long results are kept.", used=False
+        "query.results.bucket.expiry.days",
+        "7",
+        POSITIVE,
+        "How long files with results of queries are kept. sleeper serve deletes older ones.",
     )
     row_group_bytes: int = setting(
         "default.query.results.rowgroup.size",
@@ -164,8 +175,8 @@ class ExportQueueProperties:
         "bulk.export.results.bucket.expiry.days",
         "7",
         POSITIVE,
-        "How long exports are kept.",
-        used=False,
+        "How long exports that workers made are kept. sleeper serve deletes older ones; exports to "
+        "places that you name stay.",
     )
     failed_visibility_s: int = setting(
         "bulk.export.job.failed.visibility.timeout.seconds",

@@ -71,6 +71,10 @@ __all__ = (
 _INSTEAD: Final = {
     "sleeper.table.name": "Rename the table instead.",
     SCHEMA: "Make a new table with the other schema instead.",
+    "sleeper.id": "It was fixed when it was made: make another instance with the other id instead.",
+    "sleeper.format.version": "Sleeper sets it when it makes an instance.",
+    "sleeper.properties.version": "Sleeper counts it.",
+    "sleeper.data.bucket": "It was fixed when it was made: copy the instance by `sleeper backup`.",
 }
 _ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
 

@@ -48,6 +48,25 @@ def given_text(values: Mapping[str, str], name: str) -> str | None:
     return values.get(name, "").strip() or None
 
 
+@dataclass(frozen=True, slots=True)
+class PropertyInForce:
+    """A property of an instance and its value.
+
+    Attributes:
+        name: Its full name.
+        value: What is in force, as text; None for nothing.
+        is_set: Whether it was set for this instance; else the value is the default.
+        default: The built-in value, or None.
+        is_fixed: Whether it cannot be changed.
+    """
+
+    name: str
+    value: str | None
+    is_set: bool
+    default: str | None
+    is_fixed: bool
+
+
 @dataclass(frozen=True)
 class InstanceProperties:
     """An instance's properties, typed and in groups. A group is parsed at its first use.
@@ -65,6 +84,22 @@ class InstanceProperties:
         """Return a property's value as text: what was set, else the default, else None."""
         known = _INSTANCE.get(name)
         return given_text(self.values, name) or (known.default if known else None)
+
+    def in_force(self) -> tuple[PropertyInForce, ...]:
+        """Return every property that is set, and all others that have an effect, by name."""
+        names = {name for name, known in _INSTANCE.items() if known.used}
+        names |= {name for name in self.values if given_text(self.values, name)}
+        return tuple(map(self._in_force, sorted(names)))
+
+    def _in_force(self, name: str) -> PropertyInForce:
+        known = _INSTANCE.get(name)
+        return PropertyInForce(
+            name=name,
+            value=self.text(name),
+            is_set=given_text(self.values, name) is not None,
+            default=known.default if known else None,
+            is_fixed=known is not None and not known.editable,
+        )
 
     def _found(self, name: str) -> tuple[str, str] | None:
         text = given_text(self.values, name)

@@ -6,6 +6,7 @@ deployment. They are accepted so that upstream's own files can be used as they a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -221,7 +222,10 @@ _CLUSTERS = (
 )
 
 UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
-    *family("General", "", _GENERAL),
+    *(
+        replace(known, editable=known.name != "sleeper.data.bucket")
+        for known in family("General", "", _GENERAL)
+    ),
     *family("Table state", "", _STATE),
     *family("Standard ingest", "ingest.", _INGEST),
     *family("Compaction", "compaction.", _COMPACTION),

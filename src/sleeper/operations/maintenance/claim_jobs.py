@@ -6,6 +6,7 @@ So a killed process leaves few claims. They end soon, because a thread of that p
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,7 @@ from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 
+_NO_LIMIT = sys.maxsize
 _log = logging.getLogger(__name__)
 
 
@@ -46,14 +48,25 @@ class JobClaims:
     Args:
         store: The table's state.
         settings: Settings of claims.
+        room: Asked before each claim: how many more jobs may be claimed; 0 ends the run.
+        claimed: Called with the jobs of each claim that was committed.
 
     Attributes:
         planned: Number of jobs planned so far.
     """
 
-    def __init__(self, store: StateStore, settings: ClaimSettings) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        settings: ClaimSettings,
+        *,
+        room: Callable[[], int] = lambda: _NO_LIMIT,
+        claimed: Callable[[Sequence[CompactionJob]], None] = lambda jobs: None,
+    ) -> None:
         self._store = store
         self._settings = settings
+        self._room = room
+        self._tell_claimed = claimed
         self._tried: dict[str, CompactionJob] = {}
         self._failure: SleeperError | None = None
         self._ended = Event()
@@ -94,7 +107,7 @@ class JobClaims:
             yield self._claimed(jobs)
             if self._failure is not None:
                 raise self._failure
-            if plan_again is None:
+            if plan_again is None or self._room() <= 0:
                 return
             state = self._store.refresh()
             left_out |= {job.partition_id for job in jobs if not state.files.is_tracked(job.output)}
@@ -102,7 +115,10 @@ class JobClaims:
 
     def _claimed(self, jobs: Iterable[CompactionJob]) -> Iterator[CompactionJob]:
         waiting = iter(jobs)
-        while batch := [*islice(waiting, self._settings.jobs_max)]:
+        while (room := self._room()) > 0:
+            batch = [*islice(waiting, min(room, self._settings.jobs_max))]
+            if not batch:
+                return
             try:
                 yield from self._claim(batch)
             except SleeperError as failure:  # raised when the running jobs have ended
@@ -124,6 +140,8 @@ class JobClaims:
                 _log.info("job %s is left out: others have taken its files", job.job_id)
         if claimed and self._renewals.ident is None:
             self._renewals.start()
+        if claimed:
+            self._tell_claimed(claimed)
         return claimed
 
     def _renew(self) -> None:

@@ -142,6 +142,7 @@ def write_output(
     reading: Callable[[], TableReader],
     files: Objects,
     settings: WriteSettings,
+    check: Callable[[], None] = lambda: None,
 ) -> CompactionOutput:
     """Write a job's output without committing it. Needs no state, so it may run anywhere.
 
@@ -150,8 +151,9 @@ def write_output(
         reading: Opens the table, with the processing to apply.
         files: The table's folder.
         settings: Settings of the data file.
+        check: Called often while the job runs; what it raises ends the job.
     """
-    return compact_files(reading(), files, claimed, settings)
+    return compact_files(reading(), files, claimed, settings, check)
 
 
 def _replaced(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
 from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import ReleaseClaims
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,12 @@ def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResul
     return _release(
         expired_claims(state, lease, store.time()), state.number, store, "its lease has ended"
     )
+
+
+def expired_released(state: TableState, lease: timedelta, now: datetime) -> TableState:
+    """Return the state as `release_expired_jobs` would leave it; nothing is committed."""
+    expired = expired_claims(state, lease, now)
+    return ReleaseClaims(claims=tuple(each.claim for each in expired)).fold(state, now)
 
 
 def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> ReleaseResult:

@@ -53,6 +53,11 @@ class SubmissionWork:
         """The batcher reports files; the tracker has the jobs that are made of them."""
         return False
 
+    @property
+    def has_driver(self) -> bool:
+        """It is run by the worker itself."""
+        return False
+
     def done_before(self) -> None:
         """Nobody remembers submissions: files that are pending are replaced by themselves."""
         return

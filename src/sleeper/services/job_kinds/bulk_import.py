@@ -1,12 +1,15 @@
 """Jobs of bulk import: many files become rows of a table, here or on a cluster.
 
 The queue says which platform a job is for. A platform that the instance's properties do not
-describe is not there: the job runs here then, by a local Spark or the local engine.
+describe is not there: the job runs here then. The worker does it, or a Spark driver beside it where
+`sleeper.bulk.import.local.spark.master` is set.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from dataclasses import dataclass, replace
 
 from sleeper.errors import JobInvalid
@@ -22,12 +25,15 @@ from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.spark.submit.configured_clusters import configured_cluster
+from sleeper.spark.submit.driver_process import DriverProcess, run_driver
+from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
 
 _log = logging.getLogger(__name__)
 
 _HERE = "local"
+_SPARK_HERE = "local, spark"
 _PLATFORMS = {
     QueueName.BULK_IMPORT_EMR: "emr",
     QueueName.BULK_IMPORT_PERSISTENT_EMR: "persistent-emr",
@@ -75,6 +81,11 @@ class BulkImportWork:
         """Bulk imports are tracked."""
         return True
 
+    @property
+    def has_driver(self) -> bool:
+        """Whether a driver does the work and reports it, here or on a cluster."""
+        return self.cluster is not None
+
     def done_before(self) -> JobOutcome | None:
         """Return what the table's log said of the job when its message was read."""
         return JobOutcome.of_record(self.before, platform=self.platform)
@@ -82,7 +93,7 @@ class BulkImportWork:
     def run(self, run: RunContext) -> JobOutcome:
         """Import the files, or start a driver that does, and reports its own end."""
         if self.cluster is not None:
-            self._start_driver(self.cluster)
+            self._start_driver(self.cluster, run)
             return JobOutcome(is_finished=False, platform=self.platform)
         table = self.instance.jobs.tables.table(self.table_id)
         result = table.bulk_import(
@@ -91,6 +102,8 @@ class BulkImportWork:
             conf=self.job.spark_conf,
             progress=lambda done, total: run.check(),
         )
+        if self.job.spark_conf and result.engine == "local":
+            _log.info("job %s ran without Spark: its sparkConf was not used", self.job_id)
         return JobOutcome(
             rows_read=result.rows_read,
             rows_written=result.rows_written,
@@ -99,10 +112,16 @@ class BulkImportWork:
             platform=f"{_HERE}, {result.engine}",
         )
 
-    def _start_driver(self, cluster: Cluster) -> None:
+    def _start_driver(self, cluster: Cluster, run: RunContext) -> None:
         jobs = self.instance.submitted_jobs
         environment = self.instance.properties.jobs.environment
-        submitted = jobs.submit(jobs.plan(self.job, cluster, environment=environment))
+        planned = jobs.plan(self.job, cluster, environment=environment, run_id=run.run_id)
+        if isinstance(cluster, DriverProcess) and isinstance(planned.request, CommandRequest):
+            _log.info("job %s runs on Spark, %s", self.job_id, cluster.master)
+            jobs.save(planned)
+            run_driver(planned.request, run.check)
+            return
+        submitted = jobs.submit(planned)
         _log.info("job %s runs on %s as %s", self.job_id, self.platform, submitted.started)
 
 
@@ -145,15 +164,28 @@ class BulkImportReader:
         )
         if failures or record is None:
             raise MessageRejected(job.id or "", tuple(failures), table_id=table_id)
+        if job.class_name:
+            _log.info(
+                "job %s asks for %s: there is one algorithm here, which does the same",
+                job.id,
+                job.class_name,
+            )
         cluster = self._cluster()
-        platform = _PLATFORMS.get(self._queue, _HERE) if cluster else _HERE
+        platform = _HERE
+        if cluster is not None:
+            is_here = isinstance(cluster, DriverProcess)
+            platform = _SPARK_HERE if is_here else _PLATFORMS[self._queue]
         return BulkImportWork(self._instance, table_id, job, cluster, platform, before)
 
     def _cluster(self) -> Cluster | None:
         platform = _PLATFORMS.get(self._queue)
-        if platform is None:
-            return None
-        cluster = configured_cluster(platform, self._instance.properties)
-        if cluster is None:
+        properties = self._instance.properties
+        if platform is not None:
+            cluster = configured_cluster(platform, properties)
+            if cluster is not None:
+                return cluster
             _log.info("%s is not set up in the instance's properties: running here", platform)
-        return cluster
+        master = properties.jobs.spark_master
+        if master is None:
+            return None
+        return DriverProcess(master=master, python=sys.executable, parent_id=os.getpid())

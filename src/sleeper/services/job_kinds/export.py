@@ -41,6 +41,11 @@ class ExportWork:
         """Exports are tracked."""
         return True
 
+    @property
+    def has_driver(self) -> bool:
+        """It is run by the worker itself."""
+        return False
+
     def done_before(self) -> JobOutcome | None:
         """Return where the files are, if the export is complete."""
         results = self.instance.jobs.results

@@ -48,6 +48,11 @@ class IngestWork:
         """Ingest jobs are tracked."""
         return True
 
+    @property
+    def has_driver(self) -> bool:
+        """It is run by the worker itself."""
+        return False
+
     def done_before(self) -> JobOutcome | None:
         """Return what the table's log said of the job when its message was read."""
         return JobOutcome.of_record(self.before)

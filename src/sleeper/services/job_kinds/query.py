@@ -63,6 +63,11 @@ class QueryWork:
         """Queries are tracked."""
         return True
 
+    @property
+    def has_driver(self) -> bool:
+        """It is run by the worker itself."""
+        return False
+
     def done_before(self) -> JobOutcome | None:
         """Return where the rows are, if they were written."""
         results = self.instance.jobs.results

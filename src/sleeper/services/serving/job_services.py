@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from sleeper.instance import Instance
-from sleeper.services.job_workers import queues_of
+from sleeper.services.job_workers import COMPACTION, queues_of
 from sleeper.services.serving.pause_look import GO_ON_PAUSED
 from sleeper.services.serving.timers import Timers, timers_of
 from sleeper.services.serving.worker_fleet import WorkerFleet, WorkerProcess
@@ -123,6 +123,7 @@ def open_job_services(
     stop: threading.Event,
     note_work: Callable[[], None],
     paused: Callable[[], bool],
+    compactions: Callable[[], int] = lambda: 0,
 ) -> JobServices:
     """Return what runs the jobs of an instance. Nothing is started yet.
 
@@ -133,7 +134,8 @@ def open_job_services(
             0 is not run.
         stop: Set when everything is to end.
         note_work: Called at each look that sees workers at work.
-        paused: Asked before workers are started for messages.
+        paused: Asked before workers are started.
+        compactions: Returns how many compaction jobs wait for workers to be started.
 
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
@@ -141,6 +143,8 @@ def open_job_services(
     jobs = instance.jobs
 
     def ready(kind: str) -> int:
+        if kind == COMPACTION:
+            return 0 if paused() else compactions()
         messages = sum(jobs.stores.queue(name).depth().ready for name in queues_of(kind))
         return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages
 

@@ -11,6 +11,7 @@ from sleeper.instance import Instance
 from sleeper.services.file_batcher import run_batcher
 
 _HOUR_S = 3600.0
+_DAY_S = 24 * _HOUR_S  # asks a bucket to list results
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ def timers_of(instance: Instance, paused: Callable[[], bool]) -> tuple[Timer, ..
 
     Args:
         instance: The instance. Its tables are asked for nothing while no file waits for a job.
-        paused: Returns whether the instance is paused: then no jobs are made.
+        paused: Returns whether the instance is paused: then no jobs are made, and no results
+            deleted.
     """
     jobs = instance.jobs
     batcher = jobs.stores.batcher
@@ -76,6 +78,10 @@ def timers_of(instance: Instance, paused: Callable[[], bool]) -> tuple[Timer, ..
             return None
         return f"forgot {events:,} events of jobs and {files:,} submitted files, which had expired"
 
+    def delete_results() -> str | None:
+        deleted = 0 if paused() else jobs.results.delete_expired()
+        return f"deleted {deleted:,} results that had expired" if deleted else None
+
     def batch() -> str | None:
         if not (batcher.pending() or batcher.unsent()) or paused():
             return None
@@ -84,5 +90,6 @@ def timers_of(instance: Instance, paused: Callable[[], bool]) -> tuple[Timer, ..
 
     return (
         Timer("forgetting expired events", _HOUR_S, forget),
+        Timer("deleting expired results", _DAY_S, delete_results),
         Timer("making jobs of files", 60.0 * instance.properties.batcher.period_minutes, batch),
     )

@@ -20,6 +20,7 @@ from sleeper.model.schema import Schema
 from sleeper.planning.buckets import Buckets
 from sleeper.ports.ids import NewId
 from sleeper.ports.input_store import InputStore
+from sleeper.spark.block_shuffle.set_aside_folder import named_by_content
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.schema import arrow_schema_of
@@ -170,7 +171,7 @@ class _MapTaskInput:
             self._rows_read += intake.rows_read
             self._rows_set_aside += intake.rows_set_aside
             if aside is not None and intake.rows_set_aside:
-                self._files_aside.append(aside.path.name)
+                self._files_aside.append(named_by_content(aside.path, self._number, place))
 
     def note(self, refusal: InputRefused | None = None) -> MapTaskReport:
         """Return the task's report for the driver."""

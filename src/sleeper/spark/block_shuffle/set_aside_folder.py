@@ -3,10 +3,15 @@
 Spark may run a task twice, one after the other or at the same time, and a worker may be killed. So
 each attempt writes files of its own, in a hidden folder. The driver learns from the reports of the
 tasks which files count. Only those are moved, and the folder appears when the import has succeeded.
+
+A report goes through Spark's shuffle. From version 4.1 on Spark compares what attempts of a task
+send, and fails the job if they differ. So a complete file is named by its content: another attempt
+that sets the same rows aside reports the same name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -45,6 +50,27 @@ class SetAsideFolder:
                     f"({error}). Name a folder that the driver and all workers reach"
                 ) from error
         shutil.rmtree(self.tasks, ignore_errors=True)
+
+
+def named_by_content(file: Path, task: int, source: int) -> str:
+    """Rename a complete file of an attempt to a name that follows from its bytes; return the name.
+
+    A file of this name, of an earlier attempt, has the same bytes and is replaced.
+
+    Args:
+        file: The file, in the folder of the tasks.
+        task: The number of the task; each task has its own names.
+        source: The number of the input within the task.
+
+    Raises:
+        StorageFailed: the file cannot be read or renamed.
+    """
+    try:
+        with file.open("rb") as body:
+            digest = hashlib.file_digest(body, "sha256").hexdigest()
+        return file.replace(file.with_name(f"{task:05}-{source:03}-{digest}.parquet")).name
+    except OSError as error:
+        raise StorageFailed(f"cannot rename {file}: {error.strerror or error}") from error
 
 
 @contextmanager

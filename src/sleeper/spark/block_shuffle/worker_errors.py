@@ -17,13 +17,14 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper import errors
-from sleeper.errors import MissingExtra, SleeperError
+from sleeper.errors import MissingExtra, SleeperError, StorageFailed
 
 _MARK = "sleeper-error: "
 _MISSING = re.compile(
     r"No module named '((?:sleeper|pyarrow|polars|datafusion|datasketches|numpy)\b[\w.]*)'"
 )
 _OTHER_SLEEPER = re.compile(r"Can't get attribute '\w+' on <module 'sleeper\b")
+_UNSTABLE = re.compile(r"indeterminate output was failed and retried")
 _OTHER_PYTHON = re.compile(
     r"PYTHON_VERSION_MISMATCH\].*? version: (\d+\.\d+).*? driver: (\d+\.\d+)"
 )
@@ -51,6 +52,7 @@ def reraise_worker_errors() -> Iterator[None]:
     Raises:
         SleeperError: what the last attempt of a task raised.
         MissingExtra: the workers' Python has no Sleeper, or lacks something that it needs.
+        StorageFailed: an executor was lost, and its rows came out differently the second time.
     """
     try:
         yield
@@ -62,7 +64,10 @@ def reraise_worker_errors() -> Iterator[None]:
 
 
 def error_in(text: str) -> SleeperError | None:
-    """Return the Sleeper error in a worker's traceback; the last one, if there are several."""
+    """Return the Sleeper error for a failure of Spark; the last one, if there are several.
+
+    It is the error in a worker's traceback, or what Spark says of the workers or the input.
+    """
     # A message may hold the mark too, but it comes before its own line, and is escaped there.
     for mark in reversed([*re.finditer(_MARK, text)]):
         try:
@@ -72,7 +77,22 @@ def error_in(text: str) -> SleeperError | None:
                 return kind(*arguments)  # type: ignore[no-any-return]
         except (AttributeError, TypeError, ValueError):
             continue  # not a line of ours
-    return _unfit_python(text)
+    return _unstable_rows(text) or _unfit_python(text)
+
+
+def _unstable_rows(text: str) -> StorageFailed | None:
+    """Return what to do when a task that was run again yielded other rows, or in other order.
+
+    Spark runs a task again whose executor was lost, and compares what it yields. It cannot go on
+    with two kinds of rows once other tasks have ended.
+    """
+    if not _UNSTABLE.search(text):
+        return None
+    return StorageFailed(
+        "an executor of Spark was lost, and the rows that it had read came in another order, or "
+        "were others, when they were read again. Nothing was imported. Run it again. If executors "
+        "are lost often, write the DataFrame to Parquet files first and import those"
+    )
 
 
 def _unfit_python(text: str) -> MissingExtra | None:

@@ -14,6 +14,7 @@ from typing import Final
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
+from sleeper.spark.submit.driver_process import SPARK_MASTER, DriverProcess
 from sleeper.spark.submit.emr import Emr, Setting, emr_setting_failures
 from sleeper.spark.submit.emr_serverless import EmrServerless, worker_failures
 from sleeper.spark.submit.request import NO_ENVIRONMENT
@@ -52,7 +53,7 @@ class CheckedCall:
 
 
 def submission_failures(
-    cluster: SparkSubmit | Kubernetes | Emr | EmrServerless, call: CheckedCall
+    cluster: SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless, call: CheckedCall
 ) -> list[str]:
     """Return why a cluster could not run a job; nothing if it could."""
     failures = [*_platform_spec_failures(call.job.platform_spec)]
@@ -60,7 +61,9 @@ def submission_failures(
         failures += _place_failures(_ELSEWHERE[type(cluster)], call)
     match cluster:
         case SparkSubmit():
-            failures += _master_failures(cluster.master)
+            failures += _master_failures("--master", cluster.master)
+        case DriverProcess():
+            failures += _master_failures(f"{SPARK_MASTER} is", cluster.master)
         case Emr():
             failures += _bucket_failures(call.environment, cluster.log_uri)
             if not cluster.is_kept:
@@ -96,15 +99,15 @@ def _bucket_failures(environment: str | None, log_uri: str | None) -> Iterable[s
             )
 
 
-def _master_failures(master: str) -> Iterable[str]:
+def _master_failures(named: str, master: str) -> Iterable[str]:
     if master.startswith("sc://"):
         yield (
-            f"--master {master} is Spark Connect, which takes no drivers: use "
+            f"{named} {master} is Spark Connect, which takes no drivers: use "
             "table.bulk_import(..., spark=SparkSession.builder.remote(...).getOrCreate())"
         )
     elif not _MASTER.fullmatch(master):
         yield (
-            f"--master {master!r} is no master of Spark: say local[4], spark://HOST:PORT, yarn or "
+            f"{named} {master!r} is no master of Spark: say local[4], spark://HOST:PORT, yarn or "
             "k8s://https://HOST:PORT"
         )
 

@@ -20,6 +20,7 @@ from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.spark.submit.driver_process import DriverProcess
 from sleeper.spark.submit.effective_conf import Platform, effective_spark_conf, platform_setting
 from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
@@ -28,7 +29,7 @@ from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
 
-Cluster = SparkSubmit | Kubernetes | Emr | EmrServerless
+Cluster = SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless
 
 _LOG = logging.getLogger(__name__)
 _FOLDER = "bulk_import/"
@@ -82,6 +83,7 @@ class SubmittedJobs:
         *,
         environment: str | None = None,
         options: tuple[str, ...] = (),
+        run_id: str | None = None,
     ) -> Submission:
         """Return what would be sent to a cluster. Nothing is saved or started.
 
@@ -92,6 +94,7 @@ class SubmittedJobs:
             cluster: Who is to run it.
             environment: Folder or URL of Sleeper's packages, where the cluster needs them.
             options: More arguments for the entry script, such as `--ignore-extra-columns`.
+            run_id: Names the run, if the caller has reported it already; else one is made.
 
         Raises:
             JobInvalid: every reason why the job cannot be run, or not there (rule BLK-2).
@@ -122,7 +125,7 @@ class SubmittedJobs:
         assert record is not None
         if local:
             job = replace(job, files=tuple(map(_absolute, job.paths)))
-        run_id = self.new_id()
+        run_id = run_id or self.new_id()
         place = f"{_FOLDER}{job.id}-{run_id}.json"
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
@@ -144,11 +147,19 @@ class SubmittedJobs:
             MissingExtra: boto3 is needed and not installed.
             StorageFailed: the job could not be saved; the cluster was not asked.
         """
+        self.save(submission)
+        return replace(submission, started=send(submission.request))
+
+    def save(self, submission: Submission) -> None:
+        """Save a job where its driver finds it.
+
+        Raises:
+            StorageFailed: it could not be saved.
+        """
         self._delete_old()
         text = write_bulk_import_job(submission.job)
         if not self.objects.create(submission.job_place, text.encode()):
             raise StorageFailed(f"{submission.job_place} exists already; try again")
-        return replace(submission, started=send(submission.request))
 
     def read(self, place: str) -> BulkImportJob:
         """Return a job that was submitted, by the place it was saved at.
@@ -202,7 +213,7 @@ def _absolute(path: str) -> str:
 def platform_of(cluster: Cluster) -> Platform:
     """Return the kind of a cluster."""
     match cluster:
-        case SparkSubmit():
+        case SparkSubmit() | DriverProcess():
             return "spark-submit"
         case Kubernetes():
             return "kubernetes"

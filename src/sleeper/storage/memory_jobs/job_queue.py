@@ -104,10 +104,10 @@ class MemoryQueue:
         check_hidden(visibility_s, "visibility_s")
         return self._hide(receipt, visibility_s)
 
-    def release(self, receipt: str, delay_s: float = 0.0) -> bool:
+    def release(self, receipt: str, delay_s: float = 0.0, *, counted: bool = True) -> bool:
         """Let a message be received again after a delay."""
         check_hidden(delay_s, "delay_s")
-        return self._hide(receipt, delay_s)
+        return self._hide(receipt, delay_s, uncounted=0 if counted else 1)
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Forget messages."""
@@ -224,12 +224,13 @@ class MemoryQueue:
             sent=message.sent,
         )
 
-    def _hide(self, receipt: str, seconds: float) -> bool:
+    def _hide(self, receipt: str, seconds: float, uncounted: int = 0) -> bool:
         with self._lock:
             now = self._time()
             message = self._find(receipt)
             if message is not None:
                 message.since, message.visible = now, now + timedelta(seconds=seconds)
+                message.receives = max(0, message.receives - uncounted)
             return message is not None
 
     def _find(self, receipt: str) -> _Held | None:

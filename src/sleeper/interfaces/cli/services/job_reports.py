@@ -9,7 +9,7 @@ import click
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.options import instance_option, json_option, one_of
 from sleeper.interfaces.cli.present import print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import DeadLetter, QueueName
@@ -27,7 +27,7 @@ limit_option = click.option(
 
 
 @click.command()
-@click.option("--kind", type=click.Choice([*JobKind]), help="Workers for this kind of job only.")
+@click.option("--kind", type=one_of(*JobKind), help="Workers for this kind of job only.")
 @click.option("--unfinished", is_flag=True, help="Workers that have not ended only.")
 @limit_option
 @instance_option

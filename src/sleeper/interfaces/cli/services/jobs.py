@@ -14,7 +14,7 @@ import click
 
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
-from sleeper.interfaces.cli.options import instance_option, json_option, text_of
+from sleeper.interfaces.cli.options import instance_option, json_option, one_of, text_of
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
@@ -26,8 +26,8 @@ _POLL_S = 0.5
 
 kind_option = click.option(
     "--kind",
-    type=click.Choice([JobKind.INGEST, JobKind.COMPACTION]),
-    default=JobKind.INGEST,
+    type=one_of(JobKind.INGEST, JobKind.COMPACTION),
+    default=JobKind.INGEST.value,
     show_default=True,
     help="What the jobs do; a bulk import is an ingest.",
 )
@@ -82,7 +82,7 @@ def submit(
 
 
 @jobs.command()
-@click.argument("queue", type=click.Choice([*QueueName]))
+@click.argument("queue", type=one_of(*QueueName))
 @click.argument("message", type=click.File("rb"), metavar="FILE")
 @instance_option
 def send(queue: str, message: Any, *, instance: str) -> None:
@@ -105,7 +105,7 @@ def send(queue: str, message: Any, *, instance: str) -> None:
 @jobs.command("list")
 @kind_option
 @table_option
-@click.option("--state", type=click.Choice([*JobState]), help="Jobs in this state alone.")
+@click.option("--state", type=one_of(*JobState), help="Jobs in this state alone.")
 @click.option("--task", "task_id", metavar="ID", help="Jobs that this worker ran.")
 @click.option("--since", type=click.DateTime(), help="Jobs with events since then (UTC).")
 @click.option("--until", type=click.DateTime(), help="Jobs with events before then (UTC).")
@@ -190,7 +190,7 @@ def show(job_id: str, *, kind: str, table: str | None, instance: str, as_json: b
 @jobs.command()
 @click.option("--exports", is_flag=True, help="Exports instead.")
 @table_option
-@click.option("--state", type=click.Choice([*QueryState]), help="Those in this state alone.")
+@click.option("--state", type=one_of(*QueryState), help="Those in this state alone.")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="So many at most."
 )
@@ -303,6 +303,8 @@ def _show(status: JobStatus) -> None:
             ("table", status.table_id),
             ("state", str(status.state)),
             ("input files", status.input_files),
+            *((("leaf partition", status.partition_id),) if status.partition_id else ()),
+            *((("created", status.created),) if status.created else ()),
             ("accepted", status.accepted),
             ("transaction", status.transaction),
             *(("reason", reason) for reason in status.reasons),
@@ -311,7 +313,10 @@ def _show(status: JobStatus) -> None:
     )
     if status.runs:
         print_grid(
-            ["run", "state", "worker", "started", "finished", "rows read", "rows written"],
+            [
+                *("run", "state", "worker", "started", "finished"),
+                *("rows read", "rows written", "rows a second"),
+            ],
             [
                 [
                     (run.run_id or "")[:8],
@@ -321,6 +326,7 @@ def _show(status: JobStatus) -> None:
                     run.finished,
                     run.rows_read,
                     run.rows_written,
+                    None if run.rows_read_per_s is None else int(run.rows_read_per_s),
                 ]
                 for run in status.runs
             ],

@@ -17,14 +17,15 @@ from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.stderr import LogOutput, warn
-from sleeper.services.job_workers import WORKER_KINDS
+from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
-from sleeper.services.online_tables import OnlineTables
+from sleeper.services.online_tables import OnlineTables, TellJobs
 from sleeper.services.serving.child_processes import start_logged
 from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
+from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -78,15 +79,16 @@ def serve(
 ) -> None:
     """Maintain all online tables and run all jobs, until it is stopped.
 
-    Compacts files, splits large leaf partitions, merges small ones, deletes
-    garbage, and once a day deletes files that killed jobs left. Offline tables
-    are skipped. While queues have messages, processes run their jobs (sleeper
-    worker): as many at once as there are processors, unless --job-workers says
-    otherwise. While the instance is paused (sleeper pause) nothing is begun.
+    Splits large leaf partitions, merges small ones, deletes garbage, and once a
+    day deletes files that killed jobs left. Offline tables are skipped. Processes
+    run jobs while there are some (sleeper worker): as many at once as there are
+    processors, unless --job-workers says otherwise; for compactions, as many as
+    --workers says. With --job-workers compaction=0 maintenance compacts tables
+    itself. While the instance is paused (sleeper pause) nothing is begun.
 
     What is done is logged; sleeper --log-format json serve writes JSON lines.
-    Ctrl-C or SIGTERM stops it after the current compaction job; other jobs go
-    back to their queues, within 20 seconds. A second Ctrl-C stops it at once, and
+    Ctrl-C or SIGTERM stops it: jobs go back to their queues, and compactions
+    release their files, within 20 seconds. A second Ctrl-C stops it at once, and
     is safe too. Its processes end with it, also where it is killed.
 
     With --once there is one round of maintenance and no job is run; the exit
@@ -100,7 +102,7 @@ def serve(
     """
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
-    limits = _workers_max(job_workers)
+    limits = _workers_max(job_workers, workers)
     address = None if metrics is None else _address(metrics)
     log_output.serve()
     stop = threading.Event()
@@ -108,22 +110,31 @@ def serve(
     opened = connect(instance)
     pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
     paused = PauseLook(opened.pause_switch, opened.ticks_s)
+    tables = _online_tables(opened, workers, pace, paused, stop)
     with ExitStack() as services:
         if not (once or only_tables):
-            _start_services(services, opened, limits, pace, paused, stop, log_output, address)
+            tables.leave_compactions = _start_services(
+                services, opened, limits, pace, paused, stop, log_output, address
+            )
         run = run_maintenance(
-            OnlineTables(
-                opened,
-                workers=workers,
-                stopped=stop.is_set,
-                paused=paused,
-                note_change=pace.note_change,
-            ),
+            tables,
             rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
+
+
+def _online_tables(
+    opened: Instance, workers: int, pace: Pace, paused: PauseLook, stop: threading.Event
+) -> OnlineTables:
+    return OnlineTables(
+        opened,
+        workers=workers,
+        stopped=stop.is_set,
+        paused=paused,
+        note_change=pace.note_change,
+    )
 
 
 def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
@@ -147,13 +158,18 @@ def _start_services(
     stop: threading.Event,
     log_output: LogOutput,
     address: tuple[str, int] | None,
-) -> None:
-    """Start what runs jobs. An instance without a place for jobs is maintained all the same."""
+) -> TellJobs | None:
+    """Start what runs jobs; return what is told of compactions, if there are workers for them.
+
+    An instance without a place for jobs is maintained all the same.
+    """
+    waiting = WaitingCompactions(opened.ticks_s)
 
     def start(kind: str) -> WorkerProcess:
         idle_s = opened.properties.ingest_queue.wait_s
         program = (sys.executable, "-m", "sleeper", *log_output.options)
-        options = ("--instance", opened.url, "--parent", str(os.getpid()), "--idle", str(idle_s))
+        ends = ("--until-empty",) if kind == COMPACTION else ("--idle", str(idle_s))
+        options = ("--instance", opened.url, "--parent", str(os.getpid()), *ends)
         return start_logged([*program, "worker", kind, *options], log_output.pass_on)
 
     try:
@@ -164,15 +180,17 @@ def _start_services(
             stop=stop,
             note_work=pace.note_change,
             paused=paused,
+            compactions=waiting.take,
         )
     except PropertiesInvalid as missing:
         warn(f"sleeper: no jobs are run: {missing}")
-        return
+        return None
     if address is not None:
         if address[0] not in _LOOPBACK:
             warn(f"sleeper: anybody who reaches {address[0]} can read the metrics")
         services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
     services.enter_context(jobs)
+    return waiting.tell if limits[COMPACTION] else None
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -187,14 +205,15 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _workers_max(given: Iterable[str]) -> dict[str, int]:
-    """Return how many workers of each kind may run.
+def _workers_max(given: Iterable[str], compactions: int) -> dict[str, int]:
+    """Return how many workers of each kind may run; so many for compactions, unless it is given.
 
     Raises:
         click.BadParameter: one is not KIND=N.
     """
     processors = os.cpu_count() or 1
     limits = {kind: 1 if kind in _ONE_AT_A_TIME else processors for kind in WORKER_KINDS}
+    limits[COMPACTION] = compactions
     for kind, text in split_pairs(given, "--job-workers"):
         if kind not in limits:
             known = ", ".join(limits)

@@ -18,13 +18,13 @@ from sleeper.services.worker import WorkerSettings
 @click.command()
 @click.argument("kind", type=click.Choice(WORKER_KINDS))
 @click.option("--jobs", "jobs_max", type=click.IntRange(min=1), help="End after so many jobs.")
-@click.option("--until-empty", is_flag=True, help="End when the queue has no message.")
+@click.option("--until-empty", is_flag=True, help="End when there is no job.")
 @click.option(
     "--idle",
     "idle_max_s",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="End when there was no message for so long.",
+    help="End when there was no job for so long.",
 )
 @click.option("--parent", type=int, hidden=True, help="End with this process, the parent.")
 @instance_option
@@ -46,10 +46,17 @@ def worker(
     back to its queue. A worker that is killed loses nothing: its message is
     delivered again when its visibility ends.
 
+    Compactions have no queue. A worker of compaction plans the jobs of each online
+    table in turn, claims files for a few, and commits each. When it is stopped it
+    gives back what it has claimed; when it is killed, others take the files once
+    sleeper.table.compaction.job.lease.minutes have passed. While there is nothing to
+    compact it looks more and more rarely: after 1 minute, up to 15.
+
     \b
     Examples:
         sleeper worker ingest
         sleeper worker ingest --until-empty
+        sleeper worker compaction
     """
     log_output.serve()
     stop = threading.Event()

@@ -133,10 +133,10 @@ class SqliteQueue:
         check_hidden(visibility_s, "visibility_s")
         return self._hide(receipt, visibility_s)
 
-    def release(self, receipt: str, delay_s: float = 0.0) -> bool:
+    def release(self, receipt: str, delay_s: float = 0.0, *, counted: bool = True) -> bool:
         """Let a message be received again after a delay."""
         check_hidden(delay_s, "delay_s")
-        return self._hide(receipt, delay_s)
+        return self._hide(receipt, delay_s, uncounted=0 if counted else 1)
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Delete messages."""
@@ -297,13 +297,14 @@ class SqliteQueue:
             sent=as_time(sent),
         )
 
-    def _hide(self, receipt: str, seconds: float) -> bool:
+    def _hide(self, receipt: str, seconds: float, uncounted: int = 0) -> bool:
         with self._database.writing(durable=False) as connection:
             now = self._time(connection)
             number = self._find(connection, receipt)
             connection.execute(
-                "UPDATE message SET since = ?, visible = ? WHERE number = ?",
-                (now, now + _microseconds(seconds), number),
+                "UPDATE message SET since = ?, visible = ?, receives = max(0, receives - ?)"
+                " WHERE number = ?",
+                (now, now + _microseconds(seconds), uncounted, number),
             )
             return number is not None
 

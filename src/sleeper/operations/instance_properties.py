@@ -1,0 +1,256 @@
+"""Reads, checks and changes the properties of an instance.
+
+    instance.properties                            version 0, then a copy of the newest version
+    properties/00000000000000000001.properties     all properties after change 1, and so on
+
+Each change is a whole version. Its object is created only if it is absent, as a log entry is, so of
+two writers one applies its change to the version of the other. The numbered objects decide: a
+reader begins at the copy, whose `sleeper.properties.version` says which version it is, and reads
+the versions after it. The copy may thus be an older version at any time, for instance after a
+writer was killed. Before the first change the property is missing, and nothing else is read.
+Versions are never deleted: a number that was free again could be taken by a second writer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sleeper.errors import InstanceNotFound, PropertiesInvalid, SleeperError, UrlInvalid
+from sleeper.model import paths
+from sleeper.model.formats.properties_file import (
+    FORMAT_PROPERTY,
+    INSTANCE_FORMAT,
+    VERSION_PROPERTY,
+    properties_version,
+    read_instance_properties,
+    write_properties,
+)
+from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.typed import (
+    KNOWN_INSTANCE_PROPERTIES,
+    check_editable,
+    instance_property_warnings,
+    validate_instance_properties,
+)
+from sleeper.ports.ids import NewId
+from sleeper.ports.objects import Objects
+from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
+from sleeper.storage.checked_log import CommitChecks, open_log
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.objectstore.conditions import check_conditions
+from sleeper.storage.objectstore.objects import BucketObjects
+from sleeper.storage.places import Place
+
+_ATTEMPTS: Final = 20
+_JOBS_URL: Final = "sleeper.jobs.url"
+_SUFFIX: Final = ".properties"
+_WORDING: Final = CommitWording(
+    entry="version",
+    when_contended="Set the properties again.",
+    when_unknown=(
+        "It is a change of the instance's properties: when the storage answers, look with "
+        "`sleeper instance show`, and set them again if they are not set."
+    ),
+    attempts_source="the number of attempts to change properties",
+)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProperties:
+    """The properties of one instance, where they are stored.
+
+    Attributes:
+        objects: The instance's objects.
+        url: The instance, for messages.
+    """
+
+    objects: Objects
+    url: str
+
+    def newest(self) -> dict[str, str] | None:
+        """Return all properties that are set now, by full name; None if there is no instance.
+
+        Raises:
+            DataDamaged, FormatTooNew, PropertiesInvalid: they cannot be read.
+            StorageFailed: the storage cannot be read.
+        """
+        copied = self._copied()
+        return None if copied is None else self._newest_after(copied)
+
+    def create(self, values: Mapping[str, str]) -> bool:
+        """Store the properties of a new instance; return False if there is an instance."""
+        return self.objects.create(paths.INSTANCE_PROPERTIES, _encoded(values))
+
+    def change(
+        self,
+        changes: Mapping[str, PropertyValue | None],
+        *,
+        checks: CommitChecks,
+        pause: Callable[[int], None],
+    ) -> dict[str, str]:
+        """Set properties by full name, all or none; None takes a value away. Return all.
+
+        A change that another writer makes at the same time is kept: this one is applied to it.
+
+        Args:
+            changes: Values are str, int or bool.
+            checks: The checks when a version is stored.
+            pause: Waits before another attempt.
+
+        Raises:
+            PropertiesInvalid: a name or value is not allowed, or a property is fixed; lists every
+                failure. Nothing was changed.
+            InstanceNotFound: the instance was deleted.
+            CommitContended: others changed properties in each of 20 attempts. Nothing was changed.
+            CommitUnknown: the storage did not confirm the change.
+            StorageFailed: the storage cannot be read or written. Nothing was changed.
+        """
+        texts = property_texts(changes)
+        log = open_log(self.objects, paths.PROPERTIES_VERSIONS, checks, suffix=_SUFFIX)
+        before: dict[str, str] = {}
+        copied: dict[str, str] = {}
+
+        def build() -> NextEntry[dict[str, str]]:
+            nonlocal before, copied
+            copied = self._copied() or {}
+            if not copied:
+                raise InstanceNotFound(f"the instance at {self.url} was deleted")
+            before = self._newest_after(copied)
+            after = _changed(before, texts)
+            number = (properties_version(before) or 0) + 1
+            if after == before:
+                return NextEntry(number, None, before)
+            if VERSION_PROPERTY not in before:  # readers that find it look for versions
+                marked = {**before, VERSION_PROPERTY: "0"}
+                self.objects.put(paths.INSTANCE_PROPERTIES, _encoded(marked))
+            after[VERSION_PROPERTY] = str(number)
+            return NextEntry(number, _encoded(after), after)
+
+        values = append_entry(log, build, pause=pause, attempts=_ATTEMPTS, wording=_WORDING)
+        if values != copied:
+            self._copy(values)
+        if values != before:
+            self._log_change(before, values)
+        for warning in instance_property_warnings(texts):
+            _log.warning("%s", warning)
+        return values
+
+    def _copied(self) -> dict[str, str] | None:
+        body = self.objects.read(paths.INSTANCE_PROPERTIES)
+        return None if body is None else read_instance_properties(body, self.url)
+
+    def _newest_after(self, values: dict[str, str]) -> dict[str, str]:
+        """Read the versions after one; return the last."""
+        first = properties_version(values)
+        if first is None:
+            return values
+        log = ObjectTransactionLog(self.objects, paths.PROPERTIES_VERSIONS, _SUFFIX)
+        for number, body in log.read_after(first):
+            values = read_instance_properties(body, self.url, log.key(number), number)
+        if properties_version(values) != first:
+            _log.info("instance.properties of %s has version %d, not the newest", self.url, first)
+        return values
+
+    def _copy(self, values: dict[str, str]) -> None:
+        """Write the newest version to `instance.properties`, for other programs.
+
+        Every writer looks for a newer version after it wrote, so the last one to write leaves the
+        newest version, unless it is killed or fails.
+        """
+        try:
+            while True:
+                self.objects.put(paths.INSTANCE_PROPERTIES, _encoded(values))
+                newer = self._newest_after(values)
+                if newer == values:
+                    return
+                values = newer
+        except SleeperError as error:
+            _log.warning(
+                "the properties of %s were changed, but instance.properties still has an older "
+                "version, which other programs may read: %s. Setting a property again writes it.",
+                self.url,
+                error,
+            )
+
+    def _log_change(self, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        names = (before.keys() | after.keys()) - {VERSION_PROPERTY}
+        changed = sorted(name for name in names if before.get(name) != after.get(name))
+        _log.info("changed properties of %s: %s", self.url, ", ".join(changed))
+        if _JOBS_URL in changed:
+            _log.warning(
+                "%s was changed: queues, job events and submitted files are not moved. What is in "
+                "%s stays there, and nothing looks there any more.",
+                _JOBS_URL,
+                before.get(_JOBS_URL) or paths.JOBS,
+            )
+
+
+def make_instance(
+    place: Place, properties: Mapping[str, PropertyValue | None], new_id: NewId
+) -> dict[str, str] | None:
+    """Store a new instance's properties; return them, or None if there is an instance already.
+
+    Args:
+        place: Where.
+        properties: What is set; the id is the folder's name, if it is not set.
+        new_id: Makes unique names of objects that test a bucket.
+
+    Raises:
+        UrlInvalid: the place is inside another instance.
+        PropertiesInvalid: a name or value is not allowed; lists every failure.
+        StorageFailed: the storage cannot be written.
+    """
+    if (outer := place.enclosing_instance()) is not None:
+        raise UrlInvalid(
+            f"{place.url} is inside the instance at {outer}, and would be taken for a part of it: "
+            "create the instance outside of that folder"
+        )
+    fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
+    values = _new_values(fixed, properties)
+    if isinstance(place.objects, BucketObjects):
+        check_conditions(place.objects, new_id)
+    return values if StoredProperties(place.objects, place.url).create(values) else None
+
+
+def _new_values(
+    fixed: Mapping[str, str], given: Mapping[str, PropertyValue | None]
+) -> dict[str, str]:
+    """Check and return the properties of a new instance; `given` overrides `fixed`."""
+    set_now = {name: text for name, text in property_texts(given).items() if text is not None}
+    if VERSION_PROPERTY in set_now:
+        raise PropertiesInvalid(
+            {VERSION_PROPERTY: f"{VERSION_PROPERTY} cannot be set: Sleeper counts changes itself."}
+        )
+    values = {**fixed, **set_now}
+    validate_instance_properties(values, given=set_now)
+    for warning in instance_property_warnings(set_now):
+        _log.warning("%s", warning)
+    return values
+
+
+def log_mistakes(values: Mapping[str, str], url: str) -> None:
+    """Log each misspelt name and wrong value in the properties of an instance that is opened.
+
+    The instance opens anyway. A wrong value raises an error when it is used.
+    """
+    try:
+        validate_instance_properties(values, given=values)
+    except PropertiesInvalid as error:
+        for failure in error.failures.values():
+            _log.warning("instance.properties of %s: %s", url, failure)
+
+
+def _changed(before: Mapping[str, str], texts: Mapping[str, str | None]) -> dict[str, str]:
+    after = {name: value for name, value in {**before, **texts}.items() if value is not None}
+    check_editable(before, after)
+    set_now = {name: texts[name] for name in texts if name in after or name not in before}
+    validate_instance_properties(after, given=set_now)
+    return after
+
+
+def _encoded(values: Mapping[str, str]) -> bytes:
+    return write_properties(values, KNOWN_INSTANCE_PROPERTIES).encode()
