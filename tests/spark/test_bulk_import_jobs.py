@@ -22,6 +22,7 @@ from sleeper.errors import JobNotFound
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
 from tests.spark.conftest import SHORT_LIVED
+from tests.stories.test_ingest_jobs import work
 from tests.stories.test_serving import processes_of, until
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -169,6 +170,21 @@ def test_a_driver_that_is_killed_is_noticed_and_its_job_runs_again(instance, wor
     status = instance.jobs.job(job_id)
     assert [run.state for run in status.runs] == [JobState.FINISHED, JobState.FAILED]
     assert "was killed by signal 9" in status.runs[1].reasons[0]
+    assert rows_are_there_once(instance)
+
+
+def test_a_driver_has_its_rows_committed_by_the_committer(instance, worker, tmp_path):
+    """Given a table that has a committer, then the driver sends its commit there (ING-13)."""
+    table = instance.table("numbers")
+    table.set_properties({"sleeper.table.statestore.commit.async.enabled": True})
+    job_id = submitted(tmp_path, instance)
+
+    worker().communicate(timeout=PATIENCE_S)
+    assert instance.jobs.job(job_id).state is JobState.UNCOMMITTED
+    assert table.query().to_arrow().num_rows == 0
+    assert work(instance, "commit") == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
     assert rows_are_there_once(instance)
 
 

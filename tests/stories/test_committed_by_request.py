@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.model.jobs.events import JobEventType, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.states import JobState
 from tests.stories.test_ingest_jobs import instance, work, written
@@ -30,6 +31,52 @@ def test_a_job_is_uncommitted_until_the_committer_has_committed_it(instance, tmp
 
     assert instance.jobs.job(job_id).state is JobState.FINISHED
     assert instance.table("numbers").query().to_pylist() == [{"id": "0001", "n": 1}]
+
+
+def test_a_bulk_import_goes_through_the_committer_too(instance, tmp_path):
+    """Given a bulk import job, then its worker sends the commit, the committer does it (ING-13)."""
+    path = written(tmp_path / "1.parquet", 1, 2)
+    job_id = instance.jobs.submit_bulk_import("numbers", path)
+    assert work(instance, "bulk-import") == 1
+    assert instance.jobs.job(job_id).state is JobState.UNCOMMITTED
+    assert instance.table("numbers").query().to_pylist() == []
+
+    assert work(instance, "commit") == 1
+
+    status = instance.jobs.job(job_id)
+    assert status.state is JobState.FINISHED
+    assert status.transaction == instance.table("numbers").refresh()
+    assert instance.table("numbers").query().to_arrow().num_rows == 2
+
+
+def test_a_table_may_have_its_bulk_imports_commit_by_themselves(instance, tmp_path):
+    """Given the property of bulk imports off, then the worker commits, and nobody else is needed."""
+    instance.table("numbers").set_properties(
+        {"sleeper.table.bulk.import.job.files.commit.async": False}
+    )
+    path = written(tmp_path / "1.parquet", 1)
+    job_id = instance.jobs.submit_bulk_import("numbers", path)
+
+    assert work(instance, "bulk-import") == 1
+
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert work(instance, "commit") == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compaction.job.commit.async",
+        "compaction.job.id.assignment.commit.async",
+        "partition.splitting.commit.async",
+        "gc.commit.async",
+    ],
+)
+def test_what_never_goes_through_the_committer_is_told(instance, caplog, name):
+    """Given a property of another kind of commit, then a warning says that it has no effect."""
+    instance.table("numbers").set_properties({f"sleeper.table.{name}": "true"})
+
+    assert f"sleeper.table.{name} is stored, but nothing uses it yet." in caplog.text
 
 
 def test_many_requests_are_one_entry_of_the_log(instance, tmp_path):
@@ -83,3 +130,29 @@ def test_a_refused_request_fails_its_job_and_no_other(instance, tmp_path):
     assert failed.state is JobState.FAILED
     assert failed.is_over
     assert "nowhere" in failed.reasons[0]
+
+
+def test_how_long_a_commit_took_is_known(instance, tmp_path):
+    """Of the committer from the request on; of a worker that commits, of a compaction as well."""
+    asked = instance.jobs.submit_ingest("numbers", written(tmp_path / "0.parquet", 0))
+    work(instance)
+    work(instance, "commit")
+    table = instance.table("numbers")
+    table.set_properties({"sleeper.table.statestore.commit.async.enabled": "false"})
+    alone = [
+        instance.jobs.submit_ingest("numbers", written(tmp_path / f"{number}.parquet", number))
+        for number in range(1, 4)
+    ]
+    work(instance)
+    work(instance, "compaction")
+    (compacted,) = instance.jobs.list(kind="compaction")
+
+    def commits(kind, job_id):
+        events = instance.jobs.stores.tracker.events_of_job(JobKind(kind), job_id)
+        return {event.type: event.commit_s for event in events if event.commit_s is not None}
+
+    asked_s = commits("ingest", asked)
+    assert asked_s.keys() == {JobEventType.ADDED_FILES}
+    for job_id in alone:
+        assert commits("ingest", job_id)[JobEventType.FINISHED] > 0
+    assert commits("compaction", compacted.job_id)[JobEventType.FINISHED] > 0

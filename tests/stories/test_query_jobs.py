@@ -62,6 +62,7 @@ def test_a_query_that_is_delivered_twice_has_one_file(instance, tmp_path):
     folder = location.rpartition("/")[0]
     assert len(list((tmp_path / folder).glob("*.parquet"))) == 1
     assert pq.read_table(location).num_rows == 5
+    assert instance.jobs.query(query_id).rows == 5
 
 
 def test_a_query_of_an_unknown_table_fails_with_its_reason(instance):
@@ -93,7 +94,23 @@ def test_an_export_writes_the_table_once(instance):
 
     assert first.state is QueryState.COMPLETED
     assert pq.read_table(first.locations[0]).num_rows == 5
-    assert instance.jobs.query(export_id, kind="export").locations == first.locations
+    second = instance.jobs.query(export_id, kind="export")
+    assert (second.locations, second.rows) == (first.locations, 5)
+
+
+def test_a_killed_export_leaves_nothing_once_it_is_done(instance):
+    """Given the temp folder of a run that was killed, and another's, when it is run again, then
+    the first is deleted.
+    """
+    table_id = instance.table("numbers").table_id
+    above = Path(instance.jobs.results.export_location(table_id, "whole")).parent
+    for name in (".whole.of-the-killed.unfinished", ".whole-2.of-another.unfinished"):
+        (above / name / ".tmp-writes").mkdir(parents=True)
+
+    instance.jobs.submit_export("numbers", "whole")
+    work(instance, "export")
+
+    assert {path.name for path in above.iterdir()} == {"whole", ".whole-2.of-another.unfinished"}
 
 
 def test_queries_are_listed_by_state(instance):

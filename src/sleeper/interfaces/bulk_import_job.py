@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -31,9 +32,11 @@ from sleeper.model.formats.bulk_import_job import (
 )
 from sleeper.planning.jobs.redelivery import may_pass, reasons_of
 from sleeper.ports.ids import given_job_id
-from sleeper.services.driver_run import reported_run
+from sleeper.services.driver_run import reported_run, run_id_of
 from sleeper.spark.session import driver_session, running_session
 from sleeper.spark.submit.driver_process import driver_report
+from sleeper.state.transactions.files import AddFiles
+from sleeper.table.table import Table
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession
@@ -83,6 +86,7 @@ def run_job(
                 conf=dict(split_pairs(conf, "--conf")),
                 ignore_extra_columns=ignore_extra_columns,
                 set_aside=set_aside,
+                send_commit=None if parent is None else _sender(opened, table, given, place),
             )
             reported(result)
         if place is not None:
@@ -101,6 +105,19 @@ def _session(job_id: str | None, master: str | None) -> Iterator[SparkSession | 
         session = session or running_session()
         if session is not None:
             session.stop()
+
+
+def _sender(
+    instance: Instance, table: Table, job: BulkImportJob, place: str | None
+) -> Callable[[AddFiles], None] | None:
+    """Return what sends the commit to the committer; None where the driver is to commit.
+
+    A driver on a cluster always commits: the queues that it could reach are its machine's own.
+    """
+    run_id = run_id_of(job, place)
+    if run_id is None or not table.properties.async_commits.bulk_import:
+        return None
+    return partial(instance.jobs.send_commit, table, task_id=run_id, run_id=run_id)
 
 
 @contextmanager

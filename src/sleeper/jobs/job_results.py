@@ -14,11 +14,15 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.writing.exported_parts import MANIFEST
+from sleeper.engine.writing.atomic_directory import delete_unfinished
+from sleeper.engine.writing.exported_parts import MANIFEST, Exported, read_manifest
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
+from sleeper.errors import DataDamaged
+from sleeper.lookup.parquet.file_end import range_reader, read_file_end
 from sleeper.model.formats.results_publishing import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.objects import ObjectInfo, Objects
@@ -57,6 +61,23 @@ class JobResults:
         key = _query_key(query_id)
         return any(info.key == key for info in self._objects.listing(key))
 
+    def rows_of_query(self, query_id: str) -> int:
+        """Return how many rows a query wrote.
+
+        Raises:
+            ObjectNotFound: it wrote none, or they were deleted.
+            DataDamaged: its file is no Parquet file.
+        """
+        key = _query_key(query_id)
+        read = range_reader(self._objects.read_ranges, key)
+        try:
+            return read_file_end(self._objects.size(key), read).footer.row_count
+        except ValueError as damage:
+            raise DataDamaged(
+                f"the rows of query {query_id!r} cannot be read from {self._objects.url(key)}: "
+                f"{damage}. Delete the file, and submit the query again."
+            ) from damage
+
     def write_query(self, query_id: str, rows: Rows, publishing: ResultsPublishing) -> int:
         """Write a query's rows, which are visible when all are; return how many there were.
 
@@ -84,10 +105,10 @@ class JobResults:
         """Return the URL of the folder of an export, which may not be there yet."""
         return self._objects.url(_export_prefix(table_id, export_id).rstrip("/"))
 
-    def is_exported(self, table_id: str, export_id: str) -> bool:
-        """Return whether an export is complete."""
-        key = _export_prefix(table_id, export_id) + MANIFEST
-        return any(info.key == key for info in self._objects.listing(key))
+    def exported(self, table_id: str, export_id: str) -> Exported | None:
+        """Return what an export wrote; None where it is not complete."""
+        manifest = self._objects.read(_export_prefix(table_id, export_id) + MANIFEST)
+        return None if manifest is None else read_manifest(manifest)
 
     def delete_unfinished_export(self, table_id: str, export_id: str) -> None:
         """Delete what a killed run of an export left, so that it can be run again.
@@ -96,6 +117,9 @@ class JobResults:
         """
         prefix = _export_prefix(table_id, export_id)
         self._objects.delete([info.key for info in self._objects.listing(prefix)])
+        location = self.export_location(table_id, export_id)
+        if "://" not in location:
+            delete_unfinished(Path(location))
 
     def delete_expired(self) -> int:
         """Delete results that are older than the instance keeps them; return how many there were.

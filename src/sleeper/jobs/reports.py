@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sleeper.errors import BadRequest, JobNotFound
 from sleeper.jobs.jobs_handle import JobsHandle
@@ -12,6 +12,9 @@ from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_sta
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
+from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
+
+_FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # nothing happened before
 
 
 def job(
@@ -59,6 +62,7 @@ def list_jobs(
     kind: JobKind | str = JobKind.INGEST,
     table: str | None = None,
     state: JobState | str | None = None,
+    unfinished: bool = False,
     task_id: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -69,26 +73,37 @@ def list_jobs(
         kind: What they do: ingest (bulk imports included), compaction, query or export.
         table: Their table's name; all without it.
         state: How far they are, such as `FAILED`; any without it.
+        unfinished: Only those of which something may still come by itself.
         task_id: A worker that ran them.
-        since: Something happened to them at this time or later (aware).
-        until: Something happened to them before this time (aware).
+        since: They ended at this time or later (aware), or have no end and started at most a day
+            before it.
+        until: They started before this time (aware).
 
     Raises:
+        BadRequest: a time has no time zone.
         TableNotFound: there is no such table.
         StorageFailed: the tracker cannot be reached.
+
+    Source: rule TRK-7.
     """
+    for name, time in (("since", since), ("until", until)):
+        if time is not None and time.tzinfo is None:
+            raise BadRequest(f"{name}={time} has no time zone: add one, such as tzinfo=UTC")
+    seen_since = None if since is None else max(since, _FIRST_TIME) - UNFINISHED_FOR
     wanted = JobFilter(
         kind=JobKind(kind),
         table_id=None if table is None else self.table_id(table),
         task_id=task_id,
-        since=since,
+        since=seen_since,
         until=until,
     )
-    wanted_state = None if state is None else JobState(state)
-    for events in self.stores.tracker.jobs(wanted):
-        status = _healed(self, job_status(events))
-        if wanted_state is None or status.state == wanted_state:
-            yield status
+    found = self.stores.tracker.jobs(wanted)
+    return chosen(
+        (_healed(self, job_status(events)) for events in found),
+        states=() if state is None else (JobState(state),),
+        only_unfinished=unfinished,
+        window=TimeWindow(since=since, until=until),
+    )
 
 
 def query(self: JobsHandle, query_id: str, *, kind: JobKind | str = JobKind.QUERY) -> QueryStatus:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.run_events import RunEvents
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.events import JobEvent, JobKind
 from sleeper.planning.jobs.redelivery import reasons_of
 from sleeper.table.bulk_import_result import BulkImportResult
 
@@ -51,7 +52,7 @@ def reported_run(
         _log.warning("no tracker is told of job %s: %s", job.id, failure)
         yield lambda result: None
         return
-    run_id = _run_id(job, place) or jobs.new_id()
+    run_id = run_id_of(job, place) or jobs.new_id()
     events = RunEvents(
         kind=JobKind.INGEST,
         table_id=table_id,
@@ -70,21 +71,23 @@ def reported_run(
             raise
         jobs.recorder.record(events.failed(now(), reasons_of(failure), is_final=True))
         raise
-    for result in done:
-        jobs.recorder.record(
-            events.finished(
-                now(),
-                files=len({reference.filename for reference in result.files}),
-                rows_read=result.rows_read,
-                rows_written=result.rows_written,
-                transaction=result.transaction,
-                platform=_PLATFORM,
-            )
-        )
+    jobs.recorder.record(*(_finished(events, now(), result) for result in done))
 
 
-def _run_id(job: BulkImportJob, place: str | None) -> str | None:
-    """Return the run's id from `bulk_import/<job id>-<run id>.json`."""
+def _finished(events: RunEvents, at: datetime, result: BulkImportResult) -> JobEvent:
+    return events.finished(
+        at,
+        files=len({reference.filename for reference in result.files}),
+        rows_read=result.rows_read,
+        rows_written=result.rows_written,
+        transaction=result.transaction if result.is_committed else None,
+        platform=_PLATFORM,
+        is_committed=result.is_committed,
+    )
+
+
+def run_id_of(job: BulkImportJob, place: str | None) -> str | None:
+    """Return the run's id from `bulk_import/<job id>-<run id>.json`; None without a place."""
     if place is None:
         return None
     name = place.rpartition("/")[2].removesuffix(".json")

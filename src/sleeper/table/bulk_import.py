@@ -32,9 +32,10 @@ from sleeper.spark.block_shuffle.frame_sample import sample_frame
 from sleeper.spark.bulk_import import Imported, Target, import_files, import_frame
 from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
-from sleeper.state.added_files import SweepGuard, add_files
+from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
-from sleeper.table.bulk_import_result import BulkImportResult, done_before
+from sleeper.state.transactions.files import AddFiles
+from sleeper.table.bulk_import_result import BulkImportResult, done_before, imported_locally
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest, path_aside
 
@@ -59,6 +60,7 @@ class _Request:
     ignore_extra_columns: bool
     set_aside: Path | None
     progress: Callable[[int, int | None], None]
+    send_commit: Callable[[AddFiles], None] | None
 
 
 def bulk_import(
@@ -73,6 +75,7 @@ def bulk_import(
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
+    send_commit: Callable[[AddFiles], None] | None = None,
 ) -> BulkImportResult:
     """Add many rows, all in one commit.
 
@@ -82,12 +85,11 @@ def bulk_import(
 
     Args:
         data: As for `ingest`, or a Spark DataFrame. For a stream no leaf is split: it is read once.
-        job_id: As for `ingest`.
+        job_id, ignore_extra_columns, send_commit: As for `ingest`.
         engine: `local`, `spark`, or `auto` for the cheaper one that can import the input.
         spark: A session to use, classic or Connect; without it one is started and kept.
         master: Where to start Spark instead: `local[4]`, `spark://host:7077`, ...
         conf: Settings of the session that is started.
-        ignore_extra_columns: As for `ingest`.
         set_aside: Where to write rows whose key is null; without it such input is refused. A new
             Parquet file for the local engine; for Spark a new folder that driver and workers share.
         progress: Called repeatedly with the estimated rows that are done, and of all rows.
@@ -112,15 +114,15 @@ def bulk_import(
         ignore_extra_columns=ignore_extra_columns,
         set_aside=path_aside(set_aside),
         progress=progress,
+        send_commit=send_commit,
     )
     started = self._context.now()
     state = opened.store.refresh()
     if request.job_id is not None and (done := state.jobs.find(request.job_id)) is not None:
         before = EngineChoice("local", "the job was committed before")
         return done_before(request.job_id, done, before, state.tree.leaf_count)
-    if _is_frame(data):
-        return _import_frame(self, opened, data, request, started)
-    return _import_source(self, opened, data, request, started)
+    run = _import_frame if _is_frame(data) else _import_source
+    return run(self, opened, data, request, started)
 
 
 def _import_source(
@@ -206,21 +208,9 @@ def _import_locally(
         ignore_extra_columns=request.ignore_extra_columns,
         set_aside=request.set_aside,
         progress=request.progress,
+        send_commit=request.send_commit,
     )
-    return BulkImportResult(
-        engine=choice.engine,
-        reason=choice.reason,
-        rows_read=result.rows_read,
-        rows_written=result.rows_written,
-        rows_set_aside=result.rows_set_aside,
-        files=result.files,
-        transaction=result.transaction,
-        job_id=result.job_id,
-        already_committed=result.already_committed,
-        leaves_before=extended.leaves_before,
-        leaves_after=extended.leaves_after,
-        took_s=result.took_s,
-    )
+    return imported_locally(result, choice, extended)
 
 
 def _title(self: TableHandle, request: _Request) -> str:
@@ -349,7 +339,13 @@ def _commit(
         rows_written=imported.rows_written,
     )
     number: int | JobRecord = opened.store.state().number
-    if imported.references or request.job_id is not None:
+    is_needed = bool(imported.references) or request.job_id is not None
+    is_sent = is_needed and request.send_commit is not None
+    if is_needed and request.send_commit is not None:
+        request_files(
+            imported.references, job, store=opened.store, guard=guard, send=request.send_commit
+        )
+    elif is_needed:
         number = add_files(
             imported.references,
             job,
@@ -369,6 +365,7 @@ def _commit(
         files=imported.references,
         transaction=number,
         job_id=job.job_id,
+        is_committed=not is_sent,
         leaves_before=extended.leaves_before,
         leaves_after=extended.leaves_after,
         took_s=(self._context.now() - started).total_seconds(),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sleeper.model.files import FileReference
+from sleeper.operations.extend_partitions import ExtendResult
+from sleeper.operations.ingest import IngestResult
 from sleeper.planning.engine_choice import EngineChoice
 from sleeper.state.committed_jobs import JobRecord
 
@@ -24,6 +26,7 @@ class BulkImportResult:
         transaction: The table's transaction number after the import.
         job_id: The job's id, given or made.
         already_committed: True if this job was committed before: nothing was added.
+        is_committed: False when the commit was sent to a committer: `transaction` does not have it.
         leaves_before: Number of leaf partitions before.
         leaves_after: Number of leaf partitions to which rows were distributed.
         took_s: Seconds from the call to the commit.
@@ -38,9 +41,37 @@ class BulkImportResult:
     transaction: int
     job_id: str
     already_committed: bool = False
+    is_committed: bool = True
     leaves_before: int
     leaves_after: int
     took_s: float = 0.0
+
+
+def imported_locally(
+    result: IngestResult, choice: EngineChoice, extended: ExtendResult
+) -> BulkImportResult:
+    """Return the result of an import by the local engine, which is an ingest.
+
+    Args:
+        result: That of the ingest.
+        choice: The engine of the result.
+        extended: What was done to the tree before.
+    """
+    return BulkImportResult(
+        engine=choice.engine,
+        reason=choice.reason,
+        rows_read=result.rows_read,
+        rows_written=result.rows_written,
+        rows_set_aside=result.rows_set_aside,
+        files=result.files,
+        transaction=result.transaction,
+        job_id=result.job_id,
+        already_committed=result.already_committed,
+        is_committed=result.is_committed,
+        leaves_before=extended.leaves_before,
+        leaves_after=extended.leaves_after,
+        took_s=result.took_s,
+    )
 
 
 def done_before(

@@ -161,6 +161,7 @@ class TestKnownProperties:
 
         assert {name for name in ours if not name.startswith("sleeper.default.")} == {
             "sleeper.bulk.import.environment",
+            "sleeper.bulk.import.local.spark.master",
             "sleeper.clock.skew.max.minutes",
             "sleeper.format.version",
             "sleeper.jobs.receives.max",
@@ -168,7 +169,9 @@ class TestKnownProperties:
             "sleeper.jobs.retry.max.seconds",
             "sleeper.jobs.url",
             "sleeper.properties.version",
+            "sleeper.query.queue.visibility.timeout.seconds",
             "sleeper.statestore.commit.read.back",
+            "sleeper.statestore.committer.queue.visibility.timeout.seconds",
             "sleeper.table.parquet.page.rows",
             "sleeper.table.parquet.bloom.filter",
             "sleeper.table.function",

@@ -33,12 +33,13 @@ print(sorted(result for _, (result, _) in run_pieces([1, 2, 3], doubled_here, wo
 """
 
 
-def start_script(path, text, *arguments):
+def start_script(path, text, *arguments, stderr=None):
     """Write a script, and start it as a process."""
     path.write_text(text)
     return subprocess.Popen(
         [sys.executable, path, *arguments],
         stdout=subprocess.PIPE,
+        stderr=stderr,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         text=True,
     )
@@ -77,6 +78,14 @@ def in_native_code(path):
     """Spend minutes in one call of C code, having said so."""
     write_process_id(path)
     hashlib.pbkdf2_hmac("sha512", b"a", b"b", 2_000_000_000)
+
+
+def ending_with_parent(path):
+    """End at the moment at which the parent does, having said so."""
+    parent = os.getppid()
+    write_process_id(path)
+    while os.getppid() == parent:
+        time.sleep(0.001)
 
 
 def write_process_id(path):
@@ -209,6 +218,22 @@ def test_workers_end_when_their_parent_is_killed(tmp_path, function):
     for worker in filter(is_alive, workers):
         os.kill(worker, signal.SIGKILL)
     assert ended
+
+
+def test_workers_that_end_with_their_killed_parent_say_nothing(tmp_path):
+    """Given a result that nobody can be told any more, then there is no traceback on stderr."""
+    script = KILLED_PARENT.format(function="ending_with_parent")
+    files, stderr = [tmp_path / "1", tmp_path / "2"], tmp_path / "stderr"
+    with stderr.open("wb") as output:
+        parent = start_script(tmp_path / "script.py", script, tmp_path, stderr=output)
+    assert wait_for(lambda: all(file.exists() for file in files), 60)
+
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    assert wait_for(lambda: not any(is_alive(int(file.read_text())) for file in files), 5)
+    assert stderr.read_text() == ""
 
 
 def test_a_script_needs_no_main_guard(tmp_path):

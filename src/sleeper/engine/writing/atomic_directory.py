@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EEXIST, ENOTDIR, ENOTEMPTY
+from glob import escape
 from pathlib import Path
 
 from sleeper.errors import AlreadyExists, StorageFailed
 
 _TAKEN = {EEXIST, ENOTDIR, ENOTEMPTY}
+_UNFINISHED = ".unfinished"
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -33,7 +38,7 @@ def atomic_directory(folder: Path, mark: str) -> Iterator[Path]:
     """
     folder = Path(os.path.realpath(folder))
     _check_free(folder)
-    unfinished = folder.with_name(f".{folder.name}.{mark}.unfinished")
+    unfinished = folder.with_name(f".{folder.name}.{mark}{_UNFINISHED}")
     above = [parent for parent in folder.parents if not os.path.lexists(parent)]
     try:
         yield unfinished
@@ -42,6 +47,17 @@ def atomic_directory(folder: Path, mark: str) -> Iterator[Path]:
         shutil.rmtree(unfinished, ignore_errors=True)
         _remove_empty(above)
         raise
+
+
+def delete_unfinished(folder: Path) -> None:
+    """Delete the temp folders that killed processes left beside `folder`.
+
+    A process that is still writing one fails.
+    """
+    folder = Path(os.path.realpath(folder))
+    for left in folder.parent.glob(f".{escape(folder.name)}.*{_UNFINISHED}"):
+        _log.info("deleting %s, which a writer that died has left", left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _check_free(folder: Path) -> None:

@@ -178,6 +178,13 @@ class ExportTarget:
             )
 
 
+def read_manifest(body: bytes) -> Exported:
+    """Return the export that a manifest is about."""
+    said = json.loads(body)
+    parts = (ExportedPart(name=part["name"], row_count=part["rows"]) for part in said["parts"])
+    return Exported(parts=tuple(parts), transaction=said["transaction"])
+
+
 def _manifest(exported: Exported) -> bytes:
     said = {
         "transaction": exported.transaction,

@@ -9,8 +9,6 @@ from sleeper.model.jobs.message_rules import HIDDEN_MAX_S
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties
 
-_VISIBILITY_S: Final = 900.0
-_COMMIT_VISIBILITY_S: Final = 60.0  # a committer that was killed holds up its tables so long
 _COMMIT_RECEIVES_MAX: Final = 1_000  # a request is tried until the log takes or refuses it
 _KEEPALIVES: Final = 3
 """How often a lease is renewed before it would end, at least."""
@@ -70,8 +68,8 @@ def _visibility_s(properties: InstanceProperties, name: QueueName) -> float:
         case QueueName.EXPORT:
             return float(properties.export_queue.visibility_s)
         case QueueName.COMMIT:
-            return _COMMIT_VISIBILITY_S
+            return float(properties.committer.visibility_s)
         case QueueName.QUERY:
-            return _VISIBILITY_S
+            return float(properties.query_queue.visibility_s)
         case _:
             return float(properties.ingest_queue.visibility_s)

@@ -140,6 +140,13 @@ class CompactionWorkerProperties:
 class QueryQueueProperties:
     """Workers of queries, and what they return."""
 
+    visibility_s: int = setting(
+        "query.queue.visibility.timeout.seconds",
+        "900",
+        POSITIVE,
+        "Lease of a message: a query whose worker was killed is tried again after it.",
+        since="ours",
+    )
     batch_rows: int = setting(
         "query.processor.results.batch.size",
         "2000",
@@ -222,6 +229,13 @@ class TrackerProperties:
 class CommitterProperties:
     """The committer."""
 
+    visibility_s: int = setting(
+        "statestore.committer.queue.visibility.timeout.seconds",
+        "60",
+        POSITIVE,
+        "Lease of a message: a committer that was killed holds up its tables for so long.",
+        since="ours",
+    )
     batch_size: int = setting(
         "statestore.committer.batch.size",
         "10",

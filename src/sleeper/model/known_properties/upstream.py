@@ -105,7 +105,14 @@ _TABLE_EMR = (
     ("executor.max.capacity", "10", POSITIVE, "Capacity units of executors, at most."),
     ("release.label", "emr-spark-8.0.0", TEXT, "Release of EMR."),
 )
-_TABLE_ASYNC = (("commit.async.enabled", None, BOOLEAN, "Jobs commit through the committer."),)
+_TABLE_ASYNC = (
+    (
+        "commit.async.enabled",
+        None,
+        BOOLEAN,
+        "Workers of ingest and bulk import jobs commit through the committer.",
+    ),
+)
 
 ASYNC_COMMIT_SWITCH: Final[tuple[Property, ...]] = family(
     "Asynchronous commits", "table.statestore.", _TABLE_ASYNC, used=True

@@ -171,14 +171,14 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()
-    with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
-        while True:
-            try:
+    try:
+        with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
+            while True:
                 call = pickle.load(pieces)  # noqa: S301 - from the process that started this one
-            except EOFError:
-                return
-            results.write(pickle.dumps(_answer(call)))
-            results.flush()
+                results.write(pickle.dumps(_answer(call)))
+                results.flush()
+    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+        _log.debug("process %d needs no more, or has ended, at whatever point", parent_id)
 
 
 def _exit_with(parent_id: int) -> None:

@@ -49,9 +49,15 @@ class ExportWork:
     def done_before(self) -> JobOutcome | None:
         """Return where the files are, if the export is complete."""
         results = self.instance.jobs.results
-        if not results.is_exported(self.table_id, self.job_id):
+        exported = results.exported(self.table_id, self.job_id)
+        if exported is None:
             return None
-        return JobOutcome(locations=(results.export_location(self.table_id, self.job_id),))
+        return JobOutcome(
+            rows_written=exported.row_count,
+            files=len(exported.parts),
+            transaction=exported.transaction,
+            locations=(results.export_location(self.table_id, self.job_id),),
+        )
 
     def run(self, run: RunContext) -> JobOutcome:
         """Write the table's rows, filtered and aggregated, in key order (rules EXP-2, EXP-3)."""

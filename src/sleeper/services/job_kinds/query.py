@@ -73,7 +73,11 @@ class QueryWork:
         results = self.instance.jobs.results
         if not results.has_query(self.job_id):
             return None
-        return JobOutcome(files=1, locations=(results.query_location(self.job_id),))
+        return JobOutcome(
+            rows_written=results.rows_of_query(self.job_id),
+            files=1,
+            locations=(results.query_location(self.job_id),),
+        )
 
     def run(self, run: RunContext) -> JobOutcome:
         """Write the rows of all regions to one file, in key order (rules QRY-10, QRY-13)."""

@@ -1,0 +1,81 @@
+"""A `sleeper serve` in a session of its own, so that all of its processes can be found and killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE_S = 300.0
+
+
+class Served:
+    """One running serve.
+
+    Args:
+        url: The instance.
+        log: Gets what it and its children log.
+        options: More options of the command.
+    """
+
+    def __init__(self, url: str, log: Path, *options: str) -> None:
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sleeper", "-v", "serve", "--every", "1", *options],
+                env={
+                    **os.environ,
+                    "SLEEPER_INSTANCE": url,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                    "PYTHONDONTWRITEBYTECODE": "",  # else each process compiles all that it imports
+                    "PYTHONPYCACHEPREFIX": str(log.parent / "compiled"),
+                },
+                stderr=output,
+                start_new_session=True,
+            )
+        self.session = self._process.pid
+
+    def children(self) -> list[int]:
+        """The processes that it, or a child, has started."""
+        return [pid for pid in processes_of(self.session) if pid != self.session]
+
+    def kill(self) -> None:
+        """Kill it, and none of its children."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def kill_session(self) -> None:
+        """Kill it and all of its children at once."""
+        os.killpg(self.session, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+
+    def ask_to_end(self) -> int:
+        """Ask it to end, and return its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(PATIENCE_S)
+
+    def clean_up(self) -> None:
+        """Kill whatever is left, at the end of a test."""
+        for pid in processes_of(self.session):
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait(PATIENCE_S)
+
+
+def processes_of(session: int) -> list[int]:
+    """Return the processes of a session that are no zombies."""
+    lines = subprocess.run(
+        ["ps", "-A", "-o", "sid=,stat=,pid="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    found = (line.split() for line in lines)
+    return [int(pid) for sid, stat, pid in found if sid == str(session) and stat[0] != "Z"]
+
+
+def wait_until(happened: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Wait until something happened."""
+    deadline = time.monotonic() + patience_s
+    while not happened():
+        assert time.monotonic() < deadline, "waited for too long"
+        time.sleep(0.2)

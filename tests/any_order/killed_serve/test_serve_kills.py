@@ -1,0 +1,153 @@
+"""`sleeper serve` is killed again and again while jobs run: nothing is lost, nothing is doubled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.any_order.killed_serve.asked import Asked
+from tests.any_order.killed_serve.found import Found
+from tests.any_order.killed_serve.served import Served, processes_of, wait_until
+from tests.soak import FIRST_SEED, SOAK, tries
+
+KILLS = tries(4, soak=500)
+WAITING_MAX = 6
+GONE_S = 20.0  # workers look once a second, and have five seconds then; the machine is busy
+CHANGE_S = 15.0
+STEP_S = 0.3
+OVERDUE_S = 60.0
+LOOP_SHARE = 0.3
+FIRST_LIVES = (("child", "session"), ("child", "parent"))
+ENDS = ("parent", "session", "asked")
+
+
+class Kills:
+    """Starts one serve after the other, and kills it, or its children.
+
+    Args:
+        asked: What it is asked to do.
+        draw: Decides when and whom.
+        log: Gets what is logged.
+    """
+
+    def __init__(self, asked: Asked, draw: random.Random, log: Path) -> None:
+        self.counts: Counter[str] = Counter()
+        self.longest_s = 0.0
+        self._asked, self._draw, self._log = asked, draw, log
+        self._ended: dict[int, float] = {}
+
+    def start(self, started: ExitStack) -> Served:
+        """Start a serve, with few workers of a kind, or with compactions in its own loop."""
+        limits = {"query": 1, "ingest": self._draw.randint(1, 2)}
+        if self._draw.random() < LOOP_SHARE:
+            limits["compaction"] = 0
+        options = [f"--job-workers={kind}={count}" for kind, count in limits.items()]
+        options.append(f"--workers={self._draw.randint(1, 2)}")
+        served = Served(self._asked.instance.url, self._log, *options)
+        started.callback(served.clean_up)
+        return served
+
+    def live(self, served: Served, kills: tuple[str, ...]) -> None:
+        """Let a serve work while jobs come in, and kill its children; the last kill is its own."""
+        for at, kill in enumerate(kills):
+            if self._draw.random() < 0.7:
+                self._wait_for_work()
+            self._rest(0.1, 1.5 if at else 6.0)
+            match kill:
+                case "child":
+                    self._kill_child(served)
+                case "parent":
+                    served.kill()
+                case "session":
+                    served.kill_session()
+                case _:
+                    assert served.ask_to_end() in (0, -signal.SIGTERM)  # before it could listen
+            self.counts[kill] += 1
+        self._ended[served.session] = time.monotonic()
+
+    def check_all_are_gone(self) -> None:
+        """Check that no process of a serve that has ended is left after a while."""
+        for session, ended in [*self._ended.items()]:
+            left, for_s = processes_of(session), time.monotonic() - ended
+            assert not left or for_s < GONE_S, left
+            if left:
+                self.longest_s = max(self.longest_s, for_s)
+            else:
+                del self._ended[session]
+
+    def wait_until_all_are_gone(self) -> None:
+        """Wait until no process is left."""
+        wait_until(lambda: self.check_all_are_gone() or not self._ended)
+
+    def _kill_child(self, served: Served) -> None:
+        wait_until(served.children)
+        with suppress(ProcessLookupError):
+            os.kill(
+                self._draw.choice(served.children() or [served.session + 2**22]), signal.SIGKILL
+            )
+
+    def _wait_for_work(self) -> None:
+        """Wait until a table has changed, for a while."""
+        before, deadline = self._asked.changes(), time.monotonic() + CHANGE_S
+        while self._asked.changes() == before and time.monotonic() < deadline:
+            self._rest(STEP_S, STEP_S)
+
+    def _rest(self, least_s: float, most_s: float) -> None:
+        """Wait for a while; jobs come in meanwhile, and processes of earlier serves end."""
+        deadline = time.monotonic() + self._draw.uniform(least_s, most_s)
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._asked.ask(WAITING_MAX)
+            self.check_all_are_gone()
+            time.sleep(min(STEP_S, max(0.0, left_s)))
+
+
+@pytest.mark.soak
+def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
+    """
+    Given jobs of every kind under way, when serve or any of its processes is killed at any moment,
+    or asked to end, then no process is left, and in the end each job is finished, each of its rows
+    is there once, each result is a version of its table, and no queue has a message.
+    """
+    draw = random.Random(FIRST_SEED)
+    log = tmp_path / "serve.log"
+    asked = Asked(tmp_path, draw)
+    found = Found(asked)
+    kills = Kills(asked, draw, log)
+    begun = time.monotonic()
+    overdue_s = 0.0
+    with asked.instance, ExitStack() as started:
+        first = iter(FIRST_LIVES)
+        while kills.counts.total() < KILLS:
+            children = ("child",) * draw.randrange(8)
+            kills.live(kills.start(started), next(first, (*children, draw.choice(ENDS))))
+            overdue_s = max(overdue_s, found.overdue_s())
+        killing_s = time.monotonic() - begun
+
+        asked.ask(WAITING_MAX)
+        last = kills.start(started)
+        wait_until(
+            lambda: kills.check_all_are_gone() or asked.make_batches() or found.is_all_done()
+        )
+        wait_until(lambda: found.overdue_s() <= 0 and not (SOAK and found.claims()))
+        assert last.ask_to_end() == 0
+        assert processes_of(last.session) == []
+        kills.wait_until_all_are_gone()
+
+        rows, compactions = found.check(), found.compactions()
+    assert "Traceback" not in log.read_text()
+    assert overdue_s < OVERDUE_S
+    took_s = time.monotonic() - begun
+    print(  # noqa: T201 - pytest -rP shows how much was tried
+        f"seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
+        f" {killing_s:.0f} s, all in {took_s:.0f} s; jobs {dict(asked.kinds())}, {rows:,} rows;"
+        f" compactions {dict(compactions)};"
+        f" the last process was gone {kills.longest_s:.1f} s after its serve,"
+        f" a claim was held {overdue_s:.0f} s after its lease"
+    )
