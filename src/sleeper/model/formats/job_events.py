@@ -8,7 +8,6 @@ from datetime import datetime
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 
-
 _NAMES = {kind: [field.name for field in fields(kind)] for kind in (JobEvent, TaskEvent)}
 
 
