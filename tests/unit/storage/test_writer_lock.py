@@ -36,8 +36,11 @@ def test_a_writer_waits_until_the_other_has_ended_and_is_called_meanwhile(root):
 
 def test_a_lock_that_nobody_has_is_taken_at_once(root):
     """Nothing is called meanwhile, and no other lock is in the way."""
-    with writer_lock(root, "log", pytest.fail), writer_lock(root, "another", pytest.fail):
-        pass
+    waited = []
+
+    with writer_lock(root, "log", lambda: waited.append("log")):
+        with writer_lock(root, "another", lambda: waited.append("another")):
+            assert waited == []
 
 
 def test_a_writer_that_hangs_does_not_hold_up_others_for_ever(root, monkeypatch, caplog):
@@ -73,8 +76,9 @@ def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(root):
             os.close(told)
             os.read(end, 1)
             os._exit(0)
-    with writer_lock(root, "log", pytest.fail):
-        pass
+    waited = []
+    with writer_lock(root, "log", lambda: waited.append(1)):
+        assert waited == []
     os.close(told)
     os.close(end)
     os.waitpid(child, 0)
