@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
@@ -37,10 +38,10 @@ def test_a_writer_waits_until_the_other_has_ended_and_is_called_meanwhile(root):
 def test_a_lock_that_nobody_has_is_taken_at_once(root):
     """Nothing is called meanwhile, and no other lock is in the way."""
     waited = []
+    meanwhile = partial(waited.append, "waits")
 
-    with writer_lock(root, "log", lambda: waited.append("log")):
-        with writer_lock(root, "another", lambda: waited.append("another")):
-            assert waited == []
+    with writer_lock(root, "log", meanwhile), writer_lock(root, "another", meanwhile):
+        assert waited == []
 
 
 def test_a_writer_that_hangs_does_not_hold_up_others_for_ever(root, monkeypatch, caplog):
