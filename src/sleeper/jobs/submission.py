@@ -225,7 +225,10 @@ def _paths(files: Paths) -> tuple[str, ...]:
 def send_commit(
     self: JobsHandle, table: Table, transaction: Transaction, *, task_id: str, run_id: str
 ) -> None:
-    """Ask the committer to commit a transaction.
+    """Ask the committer to commit a transaction: for workers that have a message of their own.
+
+    They delete it later. So when a power cut takes the request, the job is run again, and asks
+    again: the request needs no sync, for which all others who send would wait.
 
     Args:
         table: Whose log it goes into.
@@ -240,5 +243,9 @@ def send_commit(
     """
     message = table.request_commit(transaction, task_id=task_id, run_id=run_id)
     self.stores.queue(QueueName.COMMIT).send(
-        [NewMessage(body=message, group=table.table_id, deduplication_id=run_id)]
+        [
+            NewMessage(
+                body=message, group=table.table_id, deduplication_id=run_id, is_sent_again=True
+            )
+        ]
     )
