@@ -8,6 +8,7 @@ from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
 from sleeper.services.file_batcher import run_batcher
 from tests.stories.test_ingest_jobs import instance, work, written
+from tests.unit.interfaces.command_line import sleeper as command
 
 __all__ = ["instance"]
 
@@ -90,3 +91,20 @@ def test_files_of_a_deleted_table_are_dropped(instance, tmp_path):
     assert run_batcher(instance.jobs, datetime.now(UTC)).dropped == 1
 
     assert list(instance.jobs.submitted_files()) == []
+
+
+def test_the_report_says_where_jobs_will_run(instance, tmp_path):
+    """Given upstream's queue, EMR Serverless, and no application, then the worker runs them."""
+    instance.jobs.submit_files("numbers", written(tmp_path / "1.parquet", 1))
+    work(instance, "batcher")
+
+    report = command("batcher", "report", "--instance", instance.url)
+
+    assert report.exit_code == 0, report.output
+    assert (
+        "jobs of numbers go to the bulk-import-emr-serverless queue and run in a worker of bulk "
+        "imports, as emr-serverless is not set up: " in report.output
+    )
+    limited(instance)
+    report = command("batcher", "report", "--instance", instance.url)
+    assert "jobs of numbers go to the ingest queue and run in a worker of ingest" in report.output

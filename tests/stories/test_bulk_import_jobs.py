@@ -9,6 +9,8 @@ import pytest
 import sleeper
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
+from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.services.job_kinds.bulk_import_place import where_jobs_run
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
 
 __all__ = ["instance"]
@@ -27,14 +29,43 @@ def test_a_job_runs_on_the_worker_s_machine(instance, tmp_path):
     assert instance.table("numbers").query().to_arrow().num_rows == 3
 
 
-def test_a_platform_that_is_not_set_up_is_the_worker_s_machine(instance, tmp_path):
-    """Given the queue of EMR Serverless and no application, then the job runs here."""
+def test_a_platform_that_is_not_set_up_is_the_worker_s_machine(instance, tmp_path, caplog):
+    """Given the queue of EMR Serverless and no application, then the job runs here, as is logged."""
+    caplog.set_level("INFO", "sleeper")
     path = written(tmp_path / "one.parquet", 1)
     instance.jobs.submit_bulk_import("numbers", path, "june", queue="bulk-import-emr-serverless")
 
     assert work(instance, "bulk-import") == 1
 
     assert instance.jobs.job("june").state is JobState.FINISHED
+    assert (
+        "job june of the bulk-import-emr-serverless queue runs in a worker of bulk imports, as "
+        "emr-serverless is not set up" in caplog.text
+    )
+    assert "sleeper.bulk.import.emr.serverless.application.id" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("queue", "properties", "where"),
+    [
+        ("ingest", {}, "in a worker of ingest jobs"),
+        ("bulk-import", {}, "in a worker of bulk imports"),
+        (
+            "bulk-import-eks",
+            {"local.spark.master": "local[2]"},
+            (
+                "on Spark at local[2], by a driver beside a worker of bulk imports, as no queue leads "
+                "to Kubernetes: use sleeper bulk-import --submit kubernetes"
+            ),
+        ),
+        ("bulk-import-persistent-emr", {"persistent.emr.cluster.name": "c"}, "on persistent-emr"),
+    ],
+)
+def test_where_jobs_of_a_queue_run_is_told(queue, properties, where):
+    """By the queue and the instance's properties, as the batcher's report says it (BAT-6)."""
+    values = {f"sleeper.bulk.import.{name}": value for name, value in properties.items()}
+
+    assert where_jobs_run(QueueName(queue), InstanceProperties(values)) == where
 
 
 def test_all_reasons_are_named_at_once(instance):
@@ -118,7 +149,9 @@ class TestDrivers:
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
 
-        monkeypatch.setattr("sleeper.services.job_kinds.bulk_import.sys.executable", str(program))
+        monkeypatch.setattr(
+            "sleeper.services.job_kinds.bulk_import_place.sys.executable", str(program)
+        )
         return runs
 
     def test_a_job_whose_drivers_are_killed_ends_among_the_dead_letters(

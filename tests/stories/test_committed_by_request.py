@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.model.jobs.events import JobEventType, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.states import JobState
 from tests.stories.test_ingest_jobs import instance, work, written
@@ -129,3 +130,29 @@ def test_a_refused_request_fails_its_job_and_no_other(instance, tmp_path):
     assert failed.state is JobState.FAILED
     assert failed.is_over
     assert "nowhere" in failed.reasons[0]
+
+
+def test_how_long_a_commit_took_is_known(instance, tmp_path):
+    """Of the committer from the request on; of a worker that commits, of a compaction as well."""
+    asked = instance.jobs.submit_ingest("numbers", written(tmp_path / "0.parquet", 0))
+    work(instance)
+    work(instance, "commit")
+    table = instance.table("numbers")
+    table.set_properties({"sleeper.table.statestore.commit.async.enabled": "false"})
+    alone = [
+        instance.jobs.submit_ingest("numbers", written(tmp_path / f"{number}.parquet", number))
+        for number in range(1, 4)
+    ]
+    work(instance)
+    work(instance, "compaction")
+    (compacted,) = instance.jobs.list(kind="compaction")
+
+    def commits(kind, job_id):
+        events = instance.jobs.stores.tracker.events_of_job(JobKind(kind), job_id)
+        return {event.type: event.commit_s for event in events if event.commit_s is not None}
+
+    asked_s = commits("ingest", asked)
+    assert asked_s.keys() == {JobEventType.ADDED_FILES}
+    for job_id in alone:
+        assert commits("ingest", job_id)[JobEventType.FINISHED] > 0
+    assert commits("compaction", compacted.job_id)[JobEventType.FINISHED] > 0

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import sqlite3
 import threading
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.errors import JobInvalid, JobNotFound
+from sleeper.errors import JobInvalid, JobNotFound, StorageFailed
 from sleeper.instance import Instance
 from sleeper.model.jobs.states import JobState
 from sleeper.services.job_workers import open_worker
@@ -35,7 +39,13 @@ def written(path: Path, *numbers: int) -> Path:
     return path
 
 
-def work(instance: Instance, kind: str = "ingest", *, stop_in: str | None = None) -> int:
+def work(
+    instance: Instance,
+    kind: str = "ingest",
+    *,
+    stop_in: str | None = None,
+    wait: Callable[[float], object] | None = None,
+) -> int:
     """Run a worker until its queue is empty, or asked to end in a job; return how many jobs ran."""
     woken = threading.Event()
 
@@ -51,7 +61,7 @@ def work(instance: Instance, kind: str = "ingest", *, stop_in: str | None = None
         host="here",
         pid=1,
         stopped=stopped,
-        rest=woken.wait,
+        rest=wait or woken.wait,
     )
     done = worker.run()
     return done if isinstance(done, int) else done.jobs
@@ -72,6 +82,33 @@ def test_a_job_goes_from_accepted_to_finished_and_its_rows_are_found(
     assert status.furthest_run is not None
     assert (status.furthest_run.rows_read, status.furthest_run.rows_written) == (2, 2)
     assert instance.table("numbers").query(key="0002").to_pylist() == [{"id": "0002", "n": 2}]
+
+
+def test_a_job_that_is_done_is_logged(instance, tmp_path, caplog) -> None:
+    """Given a job, when a worker has done it, then one line says which it was and what it wrote."""
+    job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1, 2))
+
+    with caplog.at_level(logging.INFO, "sleeper.services.worker"):
+        work(instance)
+
+    (line,) = [each.getMessage() for each in caplog.records if each.name.endswith(".worker")]
+    assert f"ingest job {job_id} of table {instance.table('numbers').table_id} took" in line
+    assert line.endswith("2 rows read, 2 written, transaction 2")
+
+
+def test_a_worker_that_ends_when_its_queue_is_empty_ends_when_it_cannot_be_read(
+    instance, tmp_path
+) -> None:
+    """Given a file of another program where queues should be, when it runs, then it fails."""
+    instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1))
+    file = tmp_path / "instance" / "services" / "jobs.sqlite"
+    for path in file.parent.iterdir():
+        path.unlink()
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("CREATE TABLE of_another_program (x)")
+
+    with pytest.raises(StorageFailed, match="of another program"):
+        work(instance, wait=lambda _: None)
 
 
 def test_a_job_whose_workers_are_asked_to_end_is_run_in_the_end(
@@ -119,7 +156,11 @@ def test_a_message_that_is_no_job_is_rejected_with_all_reasons_and_its_text(
     assert status.state is JobState.REJECTED
     assert status.table_id == "-"
     assert status.message == text
-    assert status.reasons == ("One of the files was null", "Table not found: nobody")
+    assert status.reasons == (
+        "One of the files was null",
+        "Table not found: nobody",
+        "Could not find one or more paths: /nowhere/x.parquet",
+    )
     assert instance.jobs.queue_depths()[sleeper.model.jobs.messages.QueueName.INGEST].ready == 0
 
 

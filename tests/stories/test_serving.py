@@ -49,6 +49,7 @@ class Served:
     """A `sleeper serve` of its own process, and the lines that it logs."""
 
     def __init__(self, url: str, *options: str) -> None:
+        self.lines: list[str] = []
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sleeper", "--log-format", "json", "serve", *options],
             env={
@@ -67,9 +68,11 @@ class Served:
             self.process.send_signal(number)
             time.sleep(0.2)  # two at once would be one
         _, errors = self.process.communicate(timeout=PATIENCE_S)
-        for line in errors.splitlines():
-            if line.startswith("{"):  # what Ctrl-C says is no log line
-                json.loads(line)
+        self.lines = [
+            json.loads(line)["message"]
+            for line in errors.splitlines()
+            if line.startswith("{")  # what Ctrl-C says is no log line
+        ]
         until(lambda: not [pid for pid in started if is_running(pid)])
         return self.process.returncode
 
@@ -140,6 +143,10 @@ def test_jobs_are_run_by_processes_that_end_when_there_are_none(instance, serve,
 
     assert rows(instance) == 3
     assert serve.end(signal.SIGTERM) == 0
+    assert serve.lines[0].startswith(f"serving {instance.url}, with a round")
+    done = [line for line in serve.lines if line.startswith("ingest job ")]
+    assert [line.split()[2] for line in done] == [job_id, again]
+    assert serve.lines[-1] == "asked to end: ending all processes"
 
 
 def test_unfinished_jobs_go_back_when_it_is_stopped(instance, serve, tmp_path):
@@ -230,3 +237,23 @@ def test_submitted_files_become_jobs_without_being_asked_for(instance, serve, tm
 
     until(lambda: rows(instance) == 3)
     assert serve.end(signal.SIGTERM) == 0
+
+
+def test_changed_properties_are_used_by_a_serve_that_runs(instance, tmp_path):
+    """Given a serve at work, when jobs get another place, then it runs those that are sent there."""
+    served = Served(instance.url, "--every", "1")
+    try:
+        first = instance.jobs.submit_ingest("numbers", written(tmp_path / "a.parquet", range(2)))
+        ends(instance, first)
+        jobs = f"sqlite://{tmp_path}/jobs.sqlite"
+        done = command("instance", "set", f"sleeper.jobs.url={jobs}", "--instance", instance.url)
+        assert done.exit_code == 0, done.output
+
+        with sleeper.connect(instance.url) as changed:
+            file = written(tmp_path / "b.parquet", range(2, 5))
+            ends(changed, changed.jobs.submit_ingest("numbers", file))
+            assert rows(changed) == 5
+        assert served.end(signal.SIGTERM) == 0
+    finally:
+        if served.process.poll() is None:
+            served.end(signal.SIGKILL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
@@ -94,7 +95,11 @@ class Committer:
         except SleeperError as failure:
             self._put_back(delivered, failure)
             return 0
-        events = [event for answer in answers if (event := self._event(table_id, answer))]
+        events = [
+            event
+            for answer, each in zip(answers, delivered, strict=True)
+            if (event := self._event(table_id, answer, each.message.sent))
+        ]
         self._jobs.recorder.record(*events)
         self._queue.delete([each.message.receipt for each in delivered])
         try:
@@ -119,24 +124,25 @@ class Committer:
             else:
                 self._queue.release(each.message.receipt, plan.delay_s)
 
-    def _event(self, table_id: str, answer: CommitAnswer) -> JobEvent | None:
+    def _event(self, table_id: str, answer: CommitAnswer, sent: datetime) -> JobEvent | None:
         """Return what the tracker is told: files were added, or the job has failed."""
         request = answer.request
         if answer.refusal is not None:
             _log.warning("a request for table %s was refused: %s", table_id, answer.refusal)
         if answer.job_id is None:
             return None
-        refused = answer.refusal is not None
+        refused, now = answer.refusal is not None, self._jobs.recorder.now()
         return JobEvent(
             kind=JobKind.INGEST,
             table_id=table_id,
             job_id=answer.job_id,
             type=JobEventType.FAILED if refused else JobEventType.ADDED_FILES,
-            at=self._jobs.recorder.now(),
+            at=now,
             run_id=request.run_id,
             task_id=request.task_id,
             files=None if refused else answer.files,
             transaction=answer.transaction,
+            commit_s=None if refused else max(0.0, (now - sent).total_seconds()),
             reasons=() if answer.refusal is None else reasons_of(answer.refusal),
             is_final=refused,
         )

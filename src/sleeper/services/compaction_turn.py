@@ -31,6 +31,7 @@ class CompactionTurn:
         ticks_s: A clock that is never set, in seconds.
         stopped: Whether the worker is to end: then its job ends at once.
         paused: Whether the instance is paused: then no more jobs are claimed.
+        commit_s: Returns how many seconds the table's last commit took.
 
     Attributes:
         done: Jobs that were committed.
@@ -49,6 +50,7 @@ class CompactionTurn:
         ticks_s: Callable[[], float],
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
+        commit_s: Callable[[], float | None],
     ) -> None:
         self._table_id = table_id
         self._task_id = task_id
@@ -58,6 +60,7 @@ class CompactionTurn:
         self._ticks_s = ticks_s
         self._stopped = stopped
         self._paused = paused
+        self._commit_s = commit_s
         self._begun_s = self._started_s = ticks_s()
         self._open: dict[str, CompactionJob] = {}
         self.done: list[CompactionJobResult] = []
@@ -118,6 +121,7 @@ class CompactionTurn:
             rows_read=result.rows_read,
             rows_written=result.rows_written,
             transaction=result.transaction,
+            commit_s=self._commit_s(),
         )
         self._record(finished)
 

@@ -50,6 +50,7 @@ class CompactionWorker:
         ticks_s: A clock that is never set, in seconds.
         stopped: Asked before each table, and while a job runs.
         paused: Asked before each claim; while it is true, nothing is claimed.
+        outdated: Asked before each table; the worker ends when it is true.
         rest: Waits for so many seconds, or until the worker is stopped.
     """
 
@@ -65,6 +66,7 @@ class CompactionWorker:
         ticks_s: Callable[[], float],
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
+        outdated: Callable[[], bool],
         rest: Callable[[float], object],
     ) -> None:
         self._tables = tables
@@ -76,6 +78,7 @@ class CompactionWorker:
         self._ticks_s = ticks_s
         self._stopped = stopped
         self._paused = paused
+        self._outdated = outdated
         self._rest = rest
         self._totals = replace(task, is_finished=True)
         self._resting: dict[str, _Rest] = {}
@@ -92,7 +95,7 @@ class CompactionWorker:
 
     def _run(self) -> None:
         idle_s, pause_s = 0.0, self._every_s
-        while not self._stopped() and self._jobs_left():
+        while not self._stopped() and self._jobs_left() and not self._outdated():
             paused = self._paused()
             if not paused and self._round():
                 idle_s, pause_s = 0.0, self._every_s
@@ -118,7 +121,7 @@ class CompactionWorker:
         done = False
         try:
             for table in self._tables():
-                if self._stopped() or self._jobs_left() <= 0:
+                if self._stopped() or self._jobs_left() <= 0 or self._outdated():
                     break
                 rest = self._resting.get(table.table_id)
                 if rest is None or self._ticks_s() >= rest.until_s:
@@ -138,6 +141,7 @@ class CompactionWorker:
             ticks_s=self._ticks_s,
             stopped=self._stopped,
             paused=self._paused,
+            commit_s=lambda: table.last_commit_s,
         )
         failed = False
         try:

@@ -52,6 +52,7 @@ class JobOutcome:
         transaction: The table's transaction number with its result; None where there is none.
         locations: Where results are.
         platform: Where a bulk import ran.
+        commit_s: Seconds that its commit took; None where it is not known.
         is_committed: False when the commit was handed to a committer.
         is_finished: False when a driver reports the run's end, or has done so.
     """
@@ -62,6 +63,7 @@ class JobOutcome:
     transaction: int | None = None
     locations: tuple[str, ...] = ()
     platform: str | None = None
+    commit_s: float | None = None
     is_committed: bool = True
     is_finished: bool = True
 

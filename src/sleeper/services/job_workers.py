@@ -75,6 +75,7 @@ def open_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
+    outdated: Callable[[], bool] = lambda: False,
 ) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when it is told to.
 
@@ -86,14 +87,15 @@ def open_worker(
         pid: Its process id.
         stopped: Asked before each message and while a job is at work.
         rest: Waits for so many seconds, or until the worker is stopped.
+        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
     """
     if kind == COMPACTION:
         return _compaction_worker(
-            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest
+            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
         )
     jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(jobs, settings, stopped=stopped, rest=rest)
+        return Committer(jobs, settings, stopped=lambda: stopped() or outdated(), rest=rest)
     open_reader, names = _READERS[kind]
     properties = instance.properties
     settings = with_handling(settings, properties, names[0])
@@ -120,6 +122,7 @@ def open_worker(
         paused=(lambda: False)
         if kind in GO_ON_PAUSED
         else PauseLook(instance.pause_switch, instance.ticks_s),
+        outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,
     )
@@ -133,6 +136,7 @@ def _compaction_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
+    outdated: Callable[[], bool],
 ) -> CompactionWorker:
     """Return a compaction worker, also for an instance that has no place for jobs."""
     record: Callable[..., None]
@@ -145,7 +149,7 @@ def _compaction_worker(
         record, task_id = jobs.recorder.record, jobs.new_id()
     paused = PauseLook(instance.pause_switch, instance.ticks_s)
     online = OnlineTables(
-        instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
+        lambda: instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
     )
     return CompactionWorker(
         lambda: (each.table for each in online()),
@@ -164,5 +168,6 @@ def _compaction_worker(
         ticks_s=instance.ticks_s,
         stopped=stopped,
         paused=paused,
+        outdated=outdated,
         rest=rest,
     )

@@ -10,6 +10,7 @@ from sleeper.errors import TableNotFound
 from sleeper.instance import Instance
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped
+from sleeper.services.serving.table_figures import TableFigures
 from sleeper.table.table import Table
 
 _log = logging.getLogger(__name__)
@@ -25,7 +26,8 @@ class OnlineTables:
     """The tables to maintain; their handles are reused in every round.
 
     Args:
-        instance: Their instance.
+        current: Returns their instance. When it is another one, tables are opened again.
+        look: Called before each round; may open the instance again.
         workers: Number of compaction jobs that run in parallel.
         stopped: Returns whether to stop; called after each compaction job.
         paused: Returns whether the instance is paused: then no table is to be maintained.
@@ -34,18 +36,22 @@ class OnlineTables:
     Attributes:
         leave_compactions: Told which jobs a table wants, if workers are to run them; None where
             the loop does.
+        figures: Takes note of each table that was looked at; None where nobody asks for them.
     """
 
     def __init__(
         self,
-        instance: Instance,
+        current: Callable[[], Instance],
         *,
+        look: Callable[[], object] = lambda: None,
         workers: int,
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
         note_change: Callable[[], None],
     ) -> None:
-        self._instance = instance
+        self._current = current
+        self._instance = current()
+        self._look = look
         self._workers = workers
         self._stopped = stopped
         self._paused = paused
@@ -53,13 +59,19 @@ class OnlineTables:
         self._handles: dict[str, Table] = {}
         self._numbers: dict[str, int] = {}
         self.leave_compactions: TellJobs | None = None
+        self.figures: TableFigures | None = None
 
     def __call__(self) -> Iterator[OnlineTable]:
         """Yield the tables that are online now."""
+        self._look()
         if self._paused():
             return
+        if self._current() is not self._instance:
+            self._instance, self._handles = self._current(), {}
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
+        if self.figures is not None:
+            self.figures.keep({record.name for record in records.values() if record.online})
         for table_id, record in records.items():
             if not record.online:
                 continue
@@ -67,6 +79,8 @@ class OnlineTables:
                 if table_id not in self._handles:
                     self._handles[table_id] = self._instance.table(record.name)
                 number = self._handles[table_id].refresh()
+                if self.figures is not None:
+                    self.figures.note(record.name, number, self._handles[table_id].report_files)
             except TableNotFound:
                 _log.info("table %s was deleted or renamed at this moment", record.name)
                 continue

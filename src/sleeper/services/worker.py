@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
@@ -33,6 +33,7 @@ from sleeper.services.visibility import kept_hidden
 _log = logging.getLogger(__name__)
 
 _WAIT_AFTER_FAILURE_S = 5.0
+_FAILURES_MAX = 3
 _BETWEEN_LOOKS_S = 1.0  # at several queues, none of which may be waited at
 
 
@@ -83,6 +84,7 @@ class Worker:
         settings: How messages are taken.
         stopped: Asked before each message, and while a job is at work.
         paused: Asked before each message; while it is true, none is taken.
+        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
         rest: Waits for so many seconds, or until the worker is stopped.
         new_id: Makes the ids of runs.
     """
@@ -96,6 +98,7 @@ class Worker:
         settings: WorkerSettings,
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
+        outdated: Callable[[], bool],
         rest: Callable[[float], object],
         new_id: NewId,
     ) -> None:
@@ -105,9 +108,11 @@ class Worker:
         self._settings = settings
         self._stopped = stopped
         self._paused = paused
+        self._outdated = outdated
         self._rest = rest
         self._new_id = new_id
         self._totals = replace(task, is_finished=True)
+        self._failures = 0
 
     def run(self) -> TaskEvent:
         """Take messages until the worker is stopped; return what it did in all."""
@@ -115,6 +120,8 @@ class Worker:
         idle_s = 0.0
         try:
             while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
+                if self._outdated():
+                    break
                 if self._run_next():
                     idle_s = 0.0
                     continue
@@ -127,7 +134,12 @@ class Worker:
         return self._totals
 
     def _run_next(self) -> bool:
-        """Take a message from any queue and handle it; False where there was none."""
+        """Take a message from any queue and handle it; False where there was none.
+
+        Raises:
+            StorageFailed: a queue could not be used three times, and the worker is one that ends
+                when its queue is empty.
+        """
         if self._paused():
             self._rest(self._settings.wait_s)
             return False
@@ -141,8 +153,12 @@ class Worker:
                     self._handle(source, message)
             except StorageFailed as failure:
                 _log.error("the %s queue cannot be used now: %s", source.reader.kind, failure)
+                self._failures += 1
+                if self._settings.until_empty and self._failures == _FAILURES_MAX:
+                    raise
                 self._rest(_WAIT_AFTER_FAILURE_S)
                 return True
+            self._failures = 0
             if messages:
                 return True
         if len(self._queues) > 1 and not self._settings.until_empty:
@@ -227,7 +243,10 @@ class Worker:
             every_s=self._settings.keepalive_s,
             visibility_s=source.settings.visibility_s,
         ):
-            return job.run(run)
+            outcome = job.run(run)
+        if job.is_tracked:
+            _log_done(source.reader.kind, job, outcome, self._recorder.now() - now)
+        return outcome
 
     def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> bool:
         """Put a message back for another try, or among the dead letters: then return True."""
@@ -292,6 +311,19 @@ def _run_events(kind: JobKind, job: Job, run_id: str, task_id: str) -> RunEvents
     )
 
 
+def _log_done(kind: JobKind, job: Job, outcome: JobOutcome, took: timedelta) -> None:
+    _log.info(
+        "%s job %s of table %s took %.1f s: %d rows read, %d written, transaction %s",
+        kind,
+        job.job_id,
+        job.table_id,
+        took.total_seconds(),
+        outcome.rows_read,
+        outcome.rows_written,
+        outcome.transaction or "-",
+    )
+
+
 def _finished(events: RunEvents, at: datetime, outcome: JobOutcome) -> JobEvent:
     return events.finished(
         at,
@@ -301,5 +333,6 @@ def _finished(events: RunEvents, at: datetime, outcome: JobOutcome) -> JobEvent:
         transaction=outcome.transaction,
         locations=outcome.locations,
         platform=outcome.platform,
+        commit_s=outcome.commit_s,
         is_committed=outcome.is_committed,
     )

@@ -183,7 +183,7 @@ def job_stores_of(
         PropertiesInvalid: the instance is in a bucket, and `url` is None.
     """
     if url is not None:
-        path = Path(url.removeprefix("sqlite://"))
+        path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
     elif isinstance(objects, BucketObjects):
         raise PropertiesInvalid(
             {

@@ -31,6 +31,7 @@ class InstanceContext:
         properties: The instance's properties.
         temp_folder: Where sorting may spill; None for the system's temp folder.
         now: The clock of this machine (aware, UTC).
+        ticks_s: A monotonic clock, in seconds.
         storage_time: The clock of the storage, which all writers share (aware, UTC).
         new_id: Makes random ids.
         host: The name of this machine.
@@ -48,6 +49,7 @@ class InstanceContext:
     properties: InstanceProperties
     temp_folder: Path | None
     now: Callable[[], datetime]
+    ticks_s: Callable[[], float]
     storage_time: Callable[[], datetime]
     new_id: NewId
     host: str
@@ -77,9 +79,8 @@ def open_context(
 
     Args:
         properties: The instance's properties.
-        ticks_s: A monotonic clock, in seconds.
-        url, objects, now, new_id, host, pause, inputs, environment, allow_functions, reopen: As
-            in `InstanceContext`.
+        url, objects, now, ticks_s, new_id, host, pause, inputs, environment, allow_functions,
+            reopen: As in `InstanceContext`.
     """
     clock = StorageClock(
         objects,
@@ -96,6 +97,7 @@ def open_context(
         properties=properties,
         temp_folder=None,
         now=now,
+        ticks_s=ticks_s,
         storage_time=clock.time,
         new_id=new_id,
         host=host,

@@ -54,6 +54,22 @@ BUGS = (
         tests=("tests/stories/test_backup.py",),
     ),
     Bug(
+        name="outdated-worker-goes-on",
+        breaks="A busy worker uses properties for ever that were changed long ago.",
+        module="services/worker.py",
+        right="                if self._outdated():\n",
+        wrong="                if self._outdated() is None:\n",
+        tests=("tests/unit/services/test_current_instance.py", "-k", "outdated"),
+    ),
+    Bug(
+        name="maintenance-keeps-old-properties",
+        breaks="Maintenance goes on with tables whose defaults were changed.",
+        module="services/online_tables.py",
+        right="        if self._current() is not self._instance:\n",
+        wrong="        if self._instance is None:\n",
+        tests=("tests/unit/services/test_current_instance.py", "-k", "defaults"),
+    ),
+    Bug(
         name="export-expires-under-way",
         breaks="An export that takes longer than results are kept loses its first files.",
         module="jobs/job_results.py",
@@ -108,5 +124,13 @@ BUGS = (
         right="    state = expired_released(state, _lease(opened), max(now, state.at or now))\n",
         wrong="",
         tests=("tests/unit/services/test_compaction_worker.py",),
+    ),
+    Bug(
+        name="jobs-counted-at-each-scrape",
+        breaks="Each look at the metrics reads the events of a thousand jobs of each kind.",
+        module="services/serving/job_figures.py",
+        right="now_s - self._counted[1] >= _AGE_S:",
+        wrong="now_s - self._counted[1] >= 0:",
+        tests=("tests/unit/services/test_metrics.py",),
     ),
 )

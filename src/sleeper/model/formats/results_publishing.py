@@ -89,7 +89,10 @@ def read_results_publishing(config: Mapping[str, str]) -> tuple[ResultsPublishin
     if destination is ResultsDestination.SQS and publishing.queue_url is None:
         failures.append("resultsPublisherConfig: sqsResultsUrl must be provided for SQS")
     if destination not in built_destinations():
-        failures.append(f"resultsPublisherConfig: destination {destination} is not built yet")
+        failures.append(
+            f"resultsPublisherConfig: destination {destination} is not built yet. Without a "
+            "destination the rows are written to a file in the instance's own place"
+        )
     return publishing, failures
 
 

@@ -63,6 +63,8 @@ class JobEvent:
         transaction: The table's transaction number that has its result.
         partition_id: The leaf of a compaction.
         locations: Where results are, of a query or an export.
+        commit_s: Seconds from when its commit was asked for until it was in the table's log; None
+            where nobody measured it.
         is_committed: False in a FINISHED event whose commit another process does later.
         is_final: True in a FAILED event after which the job is not tried again by itself.
     """
@@ -85,6 +87,7 @@ class JobEvent:
     transaction: int | None = None
     partition_id: str | None = None
     locations: tuple[str, ...] = ()
+    commit_s: float | None = None
     is_committed: bool = True
     is_final: bool = False
 

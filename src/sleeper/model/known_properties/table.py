@@ -348,7 +348,9 @@ class BatcherProperties:
         "table.ingest.batcher.ingest.queue",
         "bulk_import_emr_serverless",
         INGEST_QUEUE,
-        "Where jobs are sent. bulk_import is ours: Spark, or the local engine, where jobs are run.",
+        "The queue that jobs are sent to, which names their platform. A platform that the "
+        "instance's properties do not describe is the worker's own machine, and so is bulk_import, "
+        "which is ours. sleeper batcher report shows where jobs run.",
     )
     tracking_minutes: int = setting(
         "table.ingest.batcher.file.tracking.ttl.minutes",

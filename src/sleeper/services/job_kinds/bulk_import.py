@@ -1,15 +1,11 @@
 """Jobs of bulk import: many files become rows of a table, here or on a cluster.
 
-The queue says which platform a job is for. A platform that the instance's properties do not
-describe is not there: the job runs here then. The worker does it, or a Spark driver beside it where
-`sleeper.bulk.import.local.spark.master` is set.
+The queue says which platform a job is for (`bulk_import_place.py`).
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,25 +17,17 @@ from sleeper.model.formats.bulk_import_job import (
     bulk_import_job_failures,
     read_bulk_import_job,
 )
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
+from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.ports.ids import given_job_id
+from sleeper.services.job_kinds.bulk_import_place import HERE, bulk_import_place
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
-from sleeper.spark.submit.configured_clusters import configured_cluster
 from sleeper.spark.submit.driver_process import DriverProcess, run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
 
 _log = logging.getLogger(__name__)
-
-_HERE = "local"
-_SPARK_HERE = "local, spark"
-_PLATFORMS = {
-    QueueName.BULK_IMPORT_EMR: "emr",
-    QueueName.BULK_IMPORT_PERSISTENT_EMR: "persistent-emr",
-    QueueName.BULK_IMPORT_EMR_SERVERLESS: "emr-serverless",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +106,8 @@ class BulkImportWork:
             files=len({reference.filename for reference in result.files}),
             transaction=result.transaction if result.is_committed else None,
             is_committed=result.is_committed,
-            platform=f"{_HERE}, {result.engine}",
+            commit_s=table.last_commit_s if result.is_committed else None,
+            platform=f"{HERE}, {result.engine}",
         )
 
     def _start_driver(self, cluster: Cluster, run: RunContext) -> None:
@@ -126,7 +115,6 @@ class BulkImportWork:
         environment = self.instance.properties.jobs.environment
         planned = jobs.plan(self.job, cluster, environment=environment, run_id=run.run_id)
         if isinstance(cluster, DriverProcess) and isinstance(planned.request, CommandRequest):
-            _log.info("job %s runs on Spark, %s", self.job_id, cluster.master)
             jobs.save(planned)
             run_driver(planned.request, run.check)
             return
@@ -164,37 +152,18 @@ class BulkImportReader:
 
     def _checked(self, job: BulkImportJob) -> BulkImportWork:
         jobs: InstanceJobs = self._instance.jobs
-        record = jobs.tables.find(table_id=job.table_id, table_name=job.table_name)
-        table_id = record.table_id if record else UNKNOWN_TABLE
-        before = jobs.tables.committed(table_id, job.id or "")
-        missing = jobs.tables.missing(job.paths) if before is None else []
-        failures = bulk_import_job_failures(
-            job, table_found=record is not None, missing_paths=missing
-        )
-        if failures or record is None:
-            raise MessageRejected(job.id or "", tuple(failures), table_id=table_id)
+        checked = jobs.tables.checked(job, bulk_import_job_failures, job_id=job.id)
+        if checked.failures:
+            raise MessageRejected(job.id or "", checked.failures, table_id=checked.table_id)
         if job.class_name:
             _log.info(
                 "job %s asks for %s: there is one algorithm here, which does the same",
                 job.id,
                 job.class_name,
             )
-        cluster = self._cluster()
-        platform = _HERE
-        if cluster is not None:
-            is_here = isinstance(cluster, DriverProcess)
-            platform = _SPARK_HERE if is_here else _PLATFORMS[self._queue]
-        return BulkImportWork(self._instance, table_id, job, cluster, platform, before)
-
-    def _cluster(self) -> Cluster | None:
-        platform = _PLATFORMS.get(self._queue)
-        properties = self._instance.properties
-        if platform is not None:
-            cluster = configured_cluster(platform, properties)
-            if cluster is not None:
-                return cluster
-            _log.info("%s is not set up in the instance's properties: running here", platform)
-        master = properties.jobs.spark_master
-        if master is None:
-            return None
-        return DriverProcess(master=master, python=sys.executable, parent_id=os.getpid())
+        place = bulk_import_place(self._queue, self._instance.properties)
+        if checked.before is None:
+            _log.info("job %s of the %s queue runs %s", job.id, self._queue, place.told)
+        return BulkImportWork(
+            self._instance, checked.table_id, job, place.cluster, place.platform, checked.before
+        )

@@ -15,7 +15,7 @@ from typing import Self
 from sleeper.instance import Instance
 from sleeper.services.job_workers import COMPACTION, queues_of
 from sleeper.services.serving.pause_look import GO_ON_PAUSED
-from sleeper.services.serving.timers import Timers, timers_of
+from sleeper.services.serving.timers import CurrentTimers
 from sleeper.services.serving.worker_fleet import WorkerFleet, WorkerProcess
 
 LOOK_S = 0.5
@@ -45,7 +45,7 @@ class JobServices:
     def __init__(
         self,
         fleet: WorkerFleet,
-        timers: Timers,
+        timers: CurrentTimers,
         *,
         stop: threading.Event,
         note_work: Callable[[], None],
@@ -116,7 +116,7 @@ class JobServices:
 
 
 def open_job_services(
-    instance: Instance,
+    current: Callable[[], Instance],
     *,
     start: Callable[[str], WorkerProcess],
     workers_max: Mapping[str, int],
@@ -128,7 +128,7 @@ def open_job_services(
     """Return what runs the jobs of an instance. Nothing is started yet.
 
     Args:
-        instance: The instance.
+        current: Returns the instance, which may be opened again while they run.
         start: Starts a worker of a kind.
         workers_max: How many workers of each kind may run at once; a kind that is missing or has
             0 is not run.
@@ -140,12 +140,14 @@ def open_job_services(
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
     """
-    jobs = instance.jobs
+    instance = current()
+    instance.jobs  # noqa: B018 - raises an error if it has no place for jobs
 
     def ready(kind: str) -> int:
         if kind == COMPACTION:
             return 0 if paused() else compactions()
-        messages = sum(jobs.stores.queue(name).depth().ready for name in queues_of(kind))
+        stores = current().jobs.stores
+        messages = sum(stores.queue(name).depth().ready for name in queues_of(kind))
         return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages
 
     fleet = WorkerFleet(
@@ -154,5 +156,5 @@ def open_job_services(
         workers_max={kind: count for kind, count in workers_max.items() if count},
         ticks_s=instance.ticks_s,
     )
-    timers = Timers(timers_of(instance, paused), instance.ticks_s)
+    timers = CurrentTimers(current, paused)
     return JobServices(fleet, timers, stop=stop, note_work=note_work)

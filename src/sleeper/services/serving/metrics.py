@@ -4,38 +4,45 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import islice
 from threading import Thread
 from types import TracebackType
 from typing import Self
 
 from sleeper.errors import SleeperError
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.model.jobs.events import JobFilter, JobKind
-from sleeper.model.jobs.statuses import job_status
+from sleeper.services.serving.job_figures import JOBS_MAX, JobCounts, JobFigures
+from sleeper.services.serving.table_figures import TableFigure
 from sleeper.services.serving.worker_fleet import WorkerFleet
 
-_JOBS_MAX = 1000
 _log = logging.getLogger(__name__)
 
 
 class Metrics:
-    """Figures of an instance's jobs, counted when they are asked for.
+    """Figures of an instance: its queues as they are, its jobs and tables as they were lately.
 
-    Tables are not looked at, so that no bucket is asked however often somebody looks.
+    Tables are not looked at here, so that no bucket is asked however often somebody looks.
 
     Args:
-        jobs: The instance's jobs.
+        jobs: Returns the instance's jobs.
         fleet: The workers of this process.
+        tables: What maintenance saw of tables.
+        ticks_s: A clock that is never set, in seconds.
     """
 
-    def __init__(self, jobs: InstanceJobs, fleet: WorkerFleet) -> None:
+    def __init__(
+        self,
+        jobs: Callable[[], InstanceJobs],
+        fleet: WorkerFleet,
+        tables: Iterable[TableFigure],
+        ticks_s: Callable[[], float],
+    ) -> None:
         self._jobs = jobs
         self._fleet = fleet
+        self._tables = tables
+        self._figures = JobFigures(jobs, ticks_s)
 
     def text(self) -> str:
         """Return the figures in Prometheus' text format.
@@ -52,13 +59,13 @@ class Metrics:
             for kind in self._fleet.resting
         ]
         try:
-            self._jobs.queue_depths()
+            self._jobs().queue_depths()
         except SleeperError as failure:
             found.append(f"the queues cannot be read: {failure}")
         return found
 
     def _lines(self) -> Iterator[str]:
-        depths = self._jobs.queue_depths()
+        depths = self._jobs().queue_depths()
         yield from _gauge("sleeper_queue_messages_ready", "Messages that wait for a worker.")
         for name, depth in depths.items():
             yield f'sleeper_queue_messages_ready{{queue="{name}"}} {depth.ready}'
@@ -71,17 +78,36 @@ class Metrics:
         yield from _gauge("sleeper_queue_oldest_seconds", "Age of the oldest message.")
         for name, depth in depths.items():
             yield f'sleeper_queue_oldest_seconds{{queue="{name}"}} {depth.oldest_s or 0.0:.3f}'
-        yield from _gauge("sleeper_jobs", f"The last {_JOBS_MAX} jobs of a kind, by state.")
-        for kind in JobKind:
-            for state, count in sorted(self._states(kind).items()):
-                yield f'sleeper_jobs{{kind="{kind}",state="{state}"}} {count}'
+        yield from self._of_jobs(self._figures.counts())
         yield from _gauge("sleeper_workers", "Worker processes of this sleeper serve.")
         for worker, running in self._fleet.running.items():
             yield f'sleeper_workers{{kind="{worker}"}} {running}'
+        yield from self._of_tables()
 
-    def _states(self, kind: JobKind) -> Counter[str]:
-        found = self._jobs.stores.tracker.jobs(JobFilter(kind=kind))
-        return Counter(str(job_status(events).state) for events in islice(found, _JOBS_MAX))
+    def _of_jobs(self, counts: JobCounts) -> Iterator[str]:
+        yield from _gauge("sleeper_jobs", f"The last {JOBS_MAX} jobs of a kind, by state.")
+        for kind, states in counts.states.items():
+            for state, count in sorted(states.items()):
+                yield f'sleeper_jobs{{kind="{kind}",state="{state}"}} {count}'
+        commits = [*counts.commit_seconds()]
+        about = "of commits in the last 10 minutes."
+        yield from _gauge("sleeper_commit_seconds_median", f"Median duration {about}")
+        for kind, by, middle, _ in commits:
+            yield f'sleeper_commit_seconds_median{{kind="{kind}",by="{by}"}} {middle:.3f}'
+        yield from _gauge("sleeper_commit_seconds_max", f"Longest duration {about}")
+        for kind, by, _, longest in commits:
+            yield f'sleeper_commit_seconds_max{{kind="{kind}",by="{by}"}} {longest:.3f}'
+
+    def _of_tables(self) -> Iterator[str]:
+        tables = [(_label(each.table), each) for each in self._tables]
+        for which in ("mean", "max"):
+            name = f"sleeper_table_leaf_files_{which}"
+            yield from _gauge(name, f"Files of a leaf partition: {which} of those that have any.")
+            for label, each in tables:
+                yield f'{name}{{table="{label}"}} {each.files.references_per_leaf[which]:g}'
+        yield from _gauge("sleeper_table_age_seconds", "Since maintenance looked at the table.")
+        for label, each in tables:
+            yield f'sleeper_table_age_seconds{{table="{label}"}} {each.age_s:.0f}'
 
 
 class MetricsServer:
@@ -148,6 +174,11 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _label(text: str) -> str:
+    """Return a text as the value of a label."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _gauge(name: str, about: str) -> tuple[str, str]:

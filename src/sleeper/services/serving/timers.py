@@ -11,6 +11,7 @@ from sleeper.instance import Instance
 from sleeper.services.file_batcher import run_batcher
 
 _HOUR_S = 3600.0
+_LOOK_S = 60.0
 _DAY_S = 24 * _HOUR_S  # asks a bucket to list results
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,30 @@ class Timers:
                     _log.info("%s", done)
             self._due[timer] = self._ticks_s() + timer.period_s
         return max(0.0, min(self._due.values(), default=_HOUR_S) - self._ticks_s())
+
+
+class CurrentTimers:
+    """The timers of an instance that may be opened again: then they are made anew.
+
+    Args:
+        current: Returns the instance.
+        paused: Returns whether the instance is paused.
+    """
+
+    def __init__(self, current: Callable[[], Instance], paused: Callable[[], bool]) -> None:
+        self._current = current
+        self._paused = paused
+        self._make(current())
+
+    def run_due(self) -> float:
+        """Run what is due, and return the seconds until this is to be called again."""
+        if self._current() is not self._instance:
+            self._make(self._current())
+        return min(_LOOK_S, self._timers.run_due())
+
+    def _make(self, instance: Instance) -> None:
+        self._instance = instance
+        self._timers = Timers(timers_of(instance, self._paused), instance.ticks_s)
 
 
 def timers_of(instance: Instance, paused: Callable[[], bool]) -> tuple[Timer, ...]:

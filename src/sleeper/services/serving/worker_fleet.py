@@ -133,8 +133,13 @@ class WorkerFleet:
         for worker in workers:
             try:
                 worker.wait(max(0.0, deadline - self._ticks_s()))
-            except Exception as late:  # noqa: BLE001 - subprocess.TimeoutExpired, or a test's own
-                _log.warning("killing worker %d, which has not ended: %s", worker.pid, late)
+            except Exception:  # noqa: BLE001 - subprocess.TimeoutExpired, or a test's own
+                _log.warning(
+                    "killing worker %d, which has not ended within %.0f s. Its message comes again "
+                    "when its visibility ends.",
+                    worker.pid,
+                    patience_s,
+                )
                 worker.kill()
                 worker.wait()
         for kind in self._kinds.values():

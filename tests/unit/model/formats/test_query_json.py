@@ -283,7 +283,12 @@ class TestPublishing:
         assert publishing == ResultsPublishing(
             destination=ResultsDestination.SQS, queue_url="http://q", batch_rows=5
         )
-        assert failures == ["resultsPublisherConfig: destination SQS is not built yet"]
+        assert failures == [
+            (
+                "resultsPublisherConfig: destination SQS is not built yet. Without a destination the "
+                "rows are written to a file in the instance's own place"
+            )
+        ]
 
     def test_all_that_is_wrong_comes_together(self):
         """Each option by name."""

@@ -9,7 +9,9 @@ import click
 from sleeper.instance import connect
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.planning.jobs.file_batches import batch_limits
 from sleeper.services.file_batcher import run_batcher
+from sleeper.services.job_kinds.bulk_import_place import where_jobs_run
 
 
 @click.group()
@@ -52,13 +54,24 @@ def submit(table: str, files: tuple[str, ...], *, instance: str) -> None:
 def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
     """Show submitted files, newest first, and the jobs they are in.
 
+    Then, for each of their tables: the queue that its jobs go to, and where they run.
+
     \b
     Example:
         sleeper batcher report --pending
     """
     with connect(instance) as opened:
         shown = [*islice(opened.jobs.submitted_files(pending=pending), limit)]
-        names = {record.table_id: record.name for record in opened.tables()}
+        records = opened.tables()
+        shown_ids = {file.table_id for file in shown}
+        ways = [
+            f"jobs of {record.name} go to the {queue} queue and run "
+            f"{where_jobs_run(queue, opened.properties)}"
+            for record in records
+            if record.table_id in shown_ids
+            for queue in [batch_limits(opened.table(record.name).properties).queue]
+        ]
+    names = {record.table_id: record.name for record in records}
     if as_json:
         print_json(shown)
         return
@@ -76,6 +89,8 @@ def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
             for file in shown
         ],
     )
+    for way in ways:
+        say(way)
 
 
 @batcher.command("run")

@@ -11,8 +11,8 @@ from sleeper.interfaces.cli.options import instance_option, json_option, split_p
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
 
 _IN_FORCE = (
-    "in force for every command and process that starts from now on; start sleeper serve and "
-    "workers again"
+    "in force for every command and process that starts from now on; a sleeper serve that runs "
+    "uses it from its next round on"
 )
 
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 import click
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import Instance, connect
+from sleeper.instance import connect
 from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput, warn
+from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
-from sleeper.services.online_tables import OnlineTables, TellJobs
+from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.child_processes import start_logged
+from sleeper.services.serving.current_instance import CurrentInstance
 from sleeper.services.serving.job_services import open_job_services
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.pace import Pace
 from sleeper.services.serving.pause_look import PauseLook
+from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
 
+_log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
@@ -107,17 +112,19 @@ def serve(
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
-    opened = connect(instance)
-    pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
-    paused = PauseLook(opened.pause_switch, opened.ticks_s)
-    tables = _online_tables(opened, workers, pace, paused, stop)
+    current = CurrentInstance(connect(instance), lambda: connect(instance))
+    pace = Pace(every_s, stop=stop, ticks_s=current().ticks_s)
+    paused = PauseLook(current().pause_switch, current().ticks_s)
     with ExitStack() as services:
+        served = _Services(
+            services, current, limits, pace, paused, stop, log_output, address, workers
+        )
         if not (once or only_tables):
-            tables.leave_compactions = _start_services(
-                services, opened, limits, pace, paused, stop, log_output, address
-            )
+            served.start_jobs()
+        if not once:
+            services.enter_context(_begin_and_end_logged(current().url, every_s))
         run = run_maintenance(
-            tables,
+            served.tables,
             rest=stop.set if once else pace.rest,
             stopped=stop.is_set,
             sweep_is_due=pace.sweep_is_due,
@@ -125,16 +132,12 @@ def serve(
         _end_with([step for step in run if once], as_json=as_json)
 
 
-def _online_tables(
-    opened: Instance, workers: int, pace: Pace, paused: PauseLook, stop: threading.Event
-) -> OnlineTables:
-    return OnlineTables(
-        opened,
-        workers=workers,
-        stopped=stop.is_set,
-        paused=paused,
-        note_change=pace.note_change,
-    )
+@contextmanager
+def _begin_and_end_logged(url: str, every_s: int) -> Iterator[None]:
+    """Log that serve begins, and that it was asked to end; what it does after may take a while."""
+    _log.info("serving %s, with a round of maintenance every %d s", url, every_s)
+    yield
+    _log.info("asked to end: ending all processes")
 
 
 def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
@@ -149,48 +152,75 @@ def _end_with(steps: list[MaintenanceStep], *, as_json: bool) -> None:
         raise click.exceptions.Exit(EXIT_REFUSED)
 
 
-def _start_services(
-    services: ExitStack,
-    opened: Instance,
-    limits: dict[str, int],
-    pace: Pace,
-    paused: PauseLook,
-    stop: threading.Event,
-    log_output: LogOutput,
-    address: tuple[str, int] | None,
-) -> TellJobs | None:
-    """Start what runs jobs; return what is told of compactions, if there are workers for them.
+@dataclass(slots=True)
+class _Services:
+    """What `sleeper serve` runs. Without a place for jobs, tables are maintained all the same."""
 
-    An instance without a place for jobs is maintained all the same.
-    """
-    waiting = WaitingCompactions(opened.ticks_s)
+    services: ExitStack
+    current: CurrentInstance
+    limits: dict[str, int]
+    pace: Pace
+    paused: PauseLook
+    stop: threading.Event
+    log_output: LogOutput
+    address: tuple[str, int] | None
+    workers: int
+    tables: OnlineTables = field(init=False)
+    jobs_wanted: bool = False
+    jobs_started: bool = False
 
-    def start(kind: str) -> WorkerProcess:
+    def __post_init__(self) -> None:
+        self.tables = OnlineTables(
+            self.current,
+            look=self._look,
+            workers=self.workers,
+            stopped=self.stop.is_set,
+            paused=self.paused,
+            note_change=self.pace.note_change,
+        )
+
+    def start_jobs(self) -> None:
+        """Start what runs jobs, now or when the instance gets a place for jobs."""
+        self.jobs_wanted = True
+        waiting = WaitingCompactions(self.current().ticks_s)
+        try:
+            jobs = open_job_services(
+                self.current,
+                start=self._start_worker,
+                workers_max=self.limits,
+                stop=self.stop,
+                note_work=self.pace.note_change,
+                paused=self.paused,
+                compactions=waiting.take,
+            )
+        except PropertiesInvalid as missing:
+            _log.warning("no jobs are run: %s", missing)
+            return
+        self.jobs_started = True
+        if self.address is not None:
+            if self.address[0] not in _LOOPBACK:
+                _log.warning("anybody who reaches %s can read the metrics", self.address[0])
+            ticks_s = self.current().ticks_s
+            figures = self.tables.figures = TableFigures(ticks_s)
+            metrics = Metrics(lambda: self.current().jobs, jobs.fleet, figures, ticks_s)
+            self.services.enter_context(MetricsServer(metrics, *self.address))
+        self.services.enter_context(jobs)
+        if self.limits[COMPACTION]:
+            self.tables.leave_compactions = waiting.tell
+
+    def _look(self) -> None:
+        """Use changed properties of the instance from now on."""
+        changed = self.current.look(with_jobs=self.jobs_started)
+        if changed and self.jobs_wanted and not self.jobs_started:
+            self.start_jobs()
+
+    def _start_worker(self, kind: str) -> WorkerProcess:
+        opened = self.current()
         idle_s = opened.properties.ingest_queue.wait_s
-        program = (sys.executable, "-m", "sleeper", *log_output.options)
+        program = (sys.executable, "-m", "sleeper", *self.log_output.options)
         ends = ("--until-empty",) if kind == COMPACTION else ("--idle", str(idle_s))
         options = ("--instance", opened.url, "--parent", str(os.getpid()), *ends)
-        return start_logged([*program, "worker", kind, *options], log_output.pass_on)
-
-    try:
-        jobs = open_job_services(
-            opened,
-            start=start,
-            workers_max=limits,
-            stop=stop,
-            note_work=pace.note_change,
-            paused=paused,
-            compactions=waiting.take,
-        )
-    except PropertiesInvalid as missing:
-        warn(f"sleeper: no jobs are run: {missing}")
-        return None
-    if address is not None:
-        if address[0] not in _LOOPBACK:
-            warn(f"sleeper: anybody who reaches {address[0]} can read the metrics")
-        services.enter_context(MetricsServer(Metrics(opened.jobs, jobs.fleet), *address))
-    services.enter_context(jobs)
-    return waiting.tell if limits[COMPACTION] else None
+        return start_logged([*program, "worker", kind, *options], self.log_output.pass_on)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from sleeper.interfaces.cli.options import instance_option
 from sleeper.interfaces.cli.services.signals import stop_on_signals, stop_with_parent
 from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.services.job_workers import WORKER_KINDS, open_worker
+from sleeper.services.serving.current_instance import PropertiesLook
 from sleeper.services.worker import WorkerSettings
 
 
@@ -65,6 +66,7 @@ def worker(
         stop_with_parent(stop, parent)
     settings = WorkerSettings(jobs_max=jobs_max, until_empty=until_empty, idle_max_s=idle_max_s)
     with connect(instance) as opened:
+        changed = PropertiesLook(opened)
         open_worker(
             opened,
             kind,
@@ -73,4 +75,5 @@ def worker(
             pid=os.getpid(),
             stopped=stop.is_set,
             rest=stop.wait,
+            outdated=lambda: changed() and parent is not None,
         ).run()

@@ -1,0 +1,93 @@
+"""Notices changes of an instance's properties in a process that runs for days."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from sleeper.errors import SleeperError
+from sleeper.instance import Instance
+
+_LOOK_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class PropertiesLook:
+    """Says whether an instance's properties were changed since it was opened. Safe for threads.
+
+    While the storage cannot be read, they count as unchanged.
+
+    Args:
+        instance: The instance.
+        every_s: Seconds between two looks.
+    """
+
+    def __init__(self, instance: Instance, every_s: float = _LOOK_S) -> None:
+        self._stored = instance.stored_properties
+        self._values = dict(instance.properties.values)
+        self._ticks_s = instance.ticks_s
+        self._every_s = every_s
+        self._looked_s = instance.ticks_s()
+        self._changed = False
+
+    def __call__(self) -> bool:
+        """Return whether they were changed, and log it once."""
+        now_s = self._ticks_s()
+        if self._changed or now_s - self._looked_s < self._every_s:
+            return self._changed
+        self._looked_s = now_s
+        try:
+            newest = self._stored.newest()
+        except SleeperError as failure:
+            _log.warning("whether properties were changed cannot be seen now: %s", failure)
+            return False
+        if newest is None or newest == self._values:
+            return False
+        names = newest.keys() | self._values.keys()
+        changed = sorted(name for name in names if newest.get(name) != self._values.get(name))
+        _log.info(
+            "properties of the instance were changed: %s; processes that start now use them",
+            ", ".join(changed),
+        )
+        self._changed = True
+        return True
+
+
+class CurrentInstance:
+    """The instance of a service; opened again when its properties were changed. Safe for threads.
+
+    Args:
+        instance: The instance as it was opened first.
+        reopen: Opens it again.
+    """
+
+    def __init__(self, instance: Instance, reopen: Callable[[], Instance]) -> None:
+        self._instance = instance
+        self._reopen = reopen
+        self._look = PropertiesLook(instance, every_s=0)
+
+    def __call__(self) -> Instance:
+        """Return the instance with the newest properties that were seen."""
+        return self._instance
+
+    def look(self, *, with_jobs: bool) -> bool:
+        """Open the instance again if its properties were changed; return whether it was.
+
+        The instance of before is not closed, because other threads may be using it. If the changed
+        properties cannot be used, it stays, and the next look tries again.
+
+        Args:
+            with_jobs: Whether its jobs are used.
+        """
+        if not self._look():
+            return False
+        try:
+            opened = self._reopen()
+            if with_jobs:
+                opened.jobs  # noqa: B018 - opened before other threads use it
+        except SleeperError as failure:
+            _log.error("changed properties cannot be used; older ones stay in use: %s", failure)
+            return False
+        self._instance = opened
+        self._look = PropertiesLook(opened, every_s=0)
+        return True
