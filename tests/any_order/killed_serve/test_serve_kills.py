@@ -23,7 +23,7 @@ GONE_S = 20.0  # workers look once a second, and have five seconds then; the mac
 ASKED_CODES = (0, -signal.SIGTERM, EXIT_TERMINATED)  # the last two before it could listen
 CHANGE_S = 8.0
 STEP_S = 0.3
-OVERDUE_S = 60.0
+RELEASED_S = 60.0  # workers look for what to compact again after a minute
 LOOP_SHARE = 0.3
 FIRST_LIVES = (("child", "session"), ("child", "parent"))
 ENDS = ("parent", "session", "asked")
@@ -130,14 +130,14 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
         wait_until(
             lambda: kills.check_all_are_gone() or asked.make_batches() or found.is_all_done()
         )
-        wait_until(lambda: found.overdue_s() <= 0 and not (SOAK and found.claims()))
+        wait_until(lambda: found.overdue_s() <= 0, RELEASED_S)
+        wait_until(lambda: not (SOAK and found.claims()))
         assert last.ask_to_end() == 0
         assert processes_of(last.session) == []
         kills.wait_until_all_are_gone()
 
         rows, compactions = found.check(), found.compactions()
     assert "Traceback" not in log.read_text()
-    assert overdue_s < OVERDUE_S
     took_s = time.monotonic() - begun
     print(  # noqa: T201 - pytest -rP shows how much was tried
         f"seed {FIRST_SEED}: {kills.counts.total()} kills {dict(kills.counts)} of serve in"
