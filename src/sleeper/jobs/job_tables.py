@@ -138,6 +138,17 @@ class JobTables:
         except TableNotFound:
             return None
 
+    def has_file(self, table_id: str, filename: str) -> bool:
+        """Return whether a table tracks a data file now.
+
+        Raises:
+            StorageFailed: the table cannot be read now.
+        """
+        try:
+            return self.table(table_id).state().files.is_tracked(filename)
+        except TableNotFound:
+            return False
+
     def sized_files(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the Parquet files that paths name, each once, with their sizes in bytes.
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from sleeper.errors import BadRequest, JobNotFound
 from sleeper.jobs.jobs_handle import JobsHandle
+from sleeper.model import paths
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_status
 from sleeper.model.jobs.states import JobState
@@ -176,7 +177,9 @@ def wait(
 
 
 def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
-    """Return the status of a job as the table's log has it, and tell the tracker."""
+    """Return the status of a job as the table's log has it, and tell the tracker of ingests."""
+    if status.kind is JobKind.COMPACTION:
+        return _with_its_output(self, status)
     if status.kind is not JobKind.INGEST or status.state in (
         JobState.FINISHED,
         JobState.REJECTED,
@@ -189,6 +192,27 @@ def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
     events = self.stores.tracker.events_of_job(JobKind.INGEST, status.job_id)
     known = [event for event in events if event.table_id == status.table_id]
     return job_status([*known, committed])
+
+
+def _with_its_output(self: JobsHandle, status: JobStatus) -> JobStatus:
+    """Return a compaction as finished if its table has its file, whatever the tracker missed."""
+    if status.is_over or status.partition_id is None:
+        return status
+    output = paths.data_file(status.partition_id, status.job_id)
+    if not self.tables.has_file(status.table_id, output):
+        return status
+    events = self.stores.tracker.events_of_job(JobKind.COMPACTION, status.job_id)
+    finished = JobEvent(
+        kind=JobKind.COMPACTION,
+        table_id=status.table_id,
+        job_id=status.job_id,
+        type=JobEventType.FINISHED,
+        at=status.updated,
+        run_id=status.job_id,
+        files=1,
+    )
+    known = [event for event in events if event.table_id == status.table_id]
+    return job_status([*known, finished])
 
 
 def _unknown_to_tracker(
