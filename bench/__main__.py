@@ -24,6 +24,7 @@ BENCHMARKS = {
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
+    "committer": ["--seconds", "5"],
     "walks": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],

@@ -35,7 +35,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("job", pa.string())])
 STEPS = 25
 EXAMPLES = tries(30, soak=2_000)
 WAITS_S = (1, 30, 70, 901, 7_200)
-KINDS = ("ingest", "bulk-import", "batcher", "commit")
+KINDS = ("ingest", "bulk-import", "batcher", "commit", "compaction")
 
 
 class Killed(BaseException):

@@ -29,16 +29,16 @@ from tests.unit.interfaces.command_line import sleeper as command
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 SPARK = "sleeper.bulk.import.spark."
 ROWS = 20_000
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 @pytest.fixture
 def instance(tmp_path):
-    """An instance whose bulk imports run on Spark, with a table of three leaves."""
+    """An instance whose bulk imports run on Spark, with one worker: two cost twice the imports."""
     sleeper.create_instance(
         tmp_path / "instance",
         {
-            "sleeper.bulk.import.local.spark.master": "local[2]",
+            "sleeper.bulk.import.local.spark.master": "local[1]",
             f"{SPARK}driver.memory": "1g",
             f"{SPARK}driver.extra.java.options": SHORT_LIVED,
             f"{SPARK}sql.shuffle.partitions": "2",

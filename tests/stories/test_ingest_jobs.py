@@ -156,7 +156,11 @@ def test_a_message_that_is_no_job_is_rejected_with_all_reasons_and_its_text(
     assert status.state is JobState.REJECTED
     assert status.table_id == "-"
     assert status.message == text
-    assert status.reasons == ("One of the files was null", "Table not found: nobody")
+    assert status.reasons == (
+        "One of the files was null",
+        "Table not found: nobody",
+        "Could not find one or more paths: /nowhere/x.parquet",
+    )
     assert instance.jobs.queue_depths()[sleeper.model.jobs.messages.QueueName.INGEST].ready == 0
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from sleeper.engine.inputs.input_files import find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
+from sleeper.model.formats.batcher_submission import BatcherSubmission
+from sleeper.model.formats.ingest_job import IngestJob
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.tables import TableRecord
 from sleeper.ports.input_store import InputStore
@@ -18,6 +21,26 @@ from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.table import Table
 
 _TABLES_OPEN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """A job, as its table and its files say.
+
+    Attributes:
+        record: Its table; None if there is none.
+        before: What the table's log says of the job; None if it was not committed, or not asked.
+        failures: Every reason why it cannot be run; none when it can.
+    """
+
+    record: TableRecord | None
+    before: JobRecord | None
+    failures: tuple[str, ...]
+
+    @property
+    def table_id(self) -> str:
+        """The table's id; `UNKNOWN_TABLE` where there is none."""
+        return UNKNOWN_TABLE if self.record is None else self.record.table_id
 
 
 class JobTables:
@@ -78,6 +101,30 @@ class JobTables:
         """
         return [path for path in paths if not self._exists(path)]
 
+    def checked(
+        self,
+        job: IngestJob | BatcherSubmission,
+        failures_of: Callable[..., list[str]],
+        *,
+        job_id: str | None = None,
+    ) -> CheckedJob:
+        """Look at a job's table and files, and return every reason why it cannot be run.
+
+        Args:
+            job: The job.
+            failures_of: Names the reasons: such as `ingest_job_failures`.
+            job_id: Asks the table's log for this job. One that was committed may be without files.
+
+        Raises:
+            StorageFailed: the storage does not answer.
+        """
+        table_id = job.table_id if isinstance(job, IngestJob) else None
+        record = self.find(table_id=table_id, table_name=job.table_name)
+        before = self.committed(record.table_id, job_id) if record and job_id else None
+        missing = [] if before is not None else self.missing(job.paths)
+        failures = failures_of(job, table_found=record is not None, missing_paths=missing)
+        return CheckedJob(record, before, tuple(failures))
+
     def committed(self, table_id: str, job_id: str) -> JobRecord | None:
         """Return what a table's log says of an ingest job; None where it does not know it.
 
@@ -90,6 +137,28 @@ class JobTables:
             return self.table(table_id).state().jobs.find(job_id)
         except TableNotFound:
             return None
+
+    def has_file(self, table_id: str, filename: str) -> bool:
+        """Return whether a table tracks a data file now.
+
+        Raises:
+            StorageFailed: the table cannot be read now.
+        """
+        try:
+            return self.table(table_id).state().files.is_tracked(filename)
+        except TableNotFound:
+            return False
+
+    def may_have_claims(self, table_id: str, job_id: str) -> bool:
+        """Return whether a compaction job may have claims now; False if its table has none of it.
+
+        Raises:
+            StorageFailed: the table cannot be read now.
+        """
+        try:
+            return job_id in self.table(table_id).state().claims
+        except TableNotFound:
+            return True  # nobody can tell any more
 
     def sized_files(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the Parquet files that paths name, each once, with their sizes in bytes.

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from sleeper.errors import BadRequest, JobNotFound
 from sleeper.jobs.jobs_handle import JobsHandle
+from sleeper.model import paths
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_status
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
+from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
+
+_LOST = "its worker ended without a word: the table has neither claims nor a file of the job"
+_FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # nothing happened before
 
 
 def job(
@@ -59,6 +65,7 @@ def list_jobs(
     kind: JobKind | str = JobKind.INGEST,
     table: str | None = None,
     state: JobState | str | None = None,
+    unfinished: bool = False,
     task_id: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -69,26 +76,37 @@ def list_jobs(
         kind: What they do: ingest (bulk imports included), compaction, query or export.
         table: Their table's name; all without it.
         state: How far they are, such as `FAILED`; any without it.
+        unfinished: Only those of which something may still come by itself.
         task_id: A worker that ran them.
-        since: Something happened to them at this time or later (aware).
-        until: Something happened to them before this time (aware).
+        since: They ended at this time or later (aware), or have no end and started at most a day
+            before it.
+        until: They started before this time (aware).
 
     Raises:
+        BadRequest: a time has no time zone.
         TableNotFound: there is no such table.
         StorageFailed: the tracker cannot be reached.
+
+    Source: rule TRK-7.
     """
+    for name, time in (("since", since), ("until", until)):
+        if time is not None and time.tzinfo is None:
+            raise BadRequest(f"{name}={time} has no time zone: add one, such as tzinfo=UTC")
+    seen_since = None if since is None else max(since, _FIRST_TIME) - UNFINISHED_FOR
     wanted = JobFilter(
         kind=JobKind(kind),
         table_id=None if table is None else self.table_id(table),
         task_id=task_id,
-        since=since,
+        since=seen_since,
         until=until,
     )
-    wanted_state = None if state is None else JobState(state)
-    for events in self.stores.tracker.jobs(wanted):
-        status = _healed(self, job_status(events))
-        if wanted_state is None or status.state == wanted_state:
-            yield status
+    found = self.stores.tracker.jobs(wanted)
+    return chosen(
+        (_healed(self, job_status(events)) for events in found),
+        states=() if state is None else (JobState(state),),
+        only_unfinished=unfinished,
+        window=TimeWindow(since=since, until=until),
+    )
 
 
 def query(self: JobsHandle, query_id: str, *, kind: JobKind | str = JobKind.QUERY) -> QueryStatus:
@@ -162,6 +180,8 @@ def wait(
 
 def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
     """Return the status of a job as the table's log has it, and tell the tracker."""
+    if status.kind is JobKind.COMPACTION:
+        return _as_in_its_table(self, status)
     if status.kind is not JobKind.INGEST or status.state in (
         JobState.FINISHED,
         JobState.REJECTED,
@@ -174,6 +194,37 @@ def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
     events = self.stores.tracker.events_of_job(JobKind.INGEST, status.job_id)
     known = [event for event in events if event.table_id == status.table_id]
     return job_status([*known, committed])
+
+
+def _as_in_its_table(self: JobsHandle, status: JobStatus) -> JobStatus:
+    """Return a compaction as finished or failed if its table says so and the tracker missed it.
+
+    It is finished if the table has its file, and failed if that has neither file nor claims.
+    """
+    if status.is_over or status.partition_id is None:
+        return status
+    ended = JobEvent(
+        kind=JobKind.COMPACTION,
+        table_id=status.table_id,
+        job_id=status.job_id,
+        type=JobEventType.FINISHED,
+        at=status.updated,
+        run_id=status.job_id,
+        files=1,
+    )
+    # Claims first: a job that ends between the two looks has its file at the second.
+    may_run = self.tables.may_have_claims(status.table_id, status.job_id)
+    output = paths.data_file(status.partition_id, status.job_id)
+    if not self.tables.has_file(status.table_id, output):
+        if may_run:
+            return status
+        ended = replace(
+            ended, type=JobEventType.FAILED, files=None, reasons=(_LOST,), is_final=True
+        )
+    self.recorder.record(ended)
+    events = self.stores.tracker.events_of_job(JobKind.COMPACTION, status.job_id)
+    known = [event for event in events if event.table_id == status.table_id]
+    return job_status([*known, ended])
 
 
 def _unknown_to_tracker(

@@ -55,14 +55,11 @@ def submit_ingest(self: JobsHandle, table: str, files: Paths, job_id: str | None
     """
     given = given_job_id(job_id) or self.new_id()
     job = IngestJob(id=given, table_name=table, files=_paths(files))
-    record = self.tables.find(table_id=None, table_name=table)
-    failures = ingest_job_failures(
-        job, table_found=record is not None, missing_paths=self.tables.missing(job.paths)
-    )
-    if failures or record is None:
-        raise JobInvalid(tuple(failures))
+    checked = self.tables.checked(job, ingest_job_failures)
+    if checked.failures:
+        raise JobInvalid(checked.failures)
     self.send_message(QueueName.INGEST, write_ingest_job(job))
-    self.record_accepted(JobKind.INGEST, record.table_id, given, len(job.paths))
+    self.record_accepted(JobKind.INGEST, checked.table_id, given, len(job.paths))
     return given
 
 
@@ -97,17 +94,14 @@ def submit_bulk_import(
         files=_paths(files),
         spark_conf=spark_conf or {},
     )
-    record = self.tables.find(table_id=None, table_name=table)
-    failures = bulk_import_job_failures(
-        job, table_found=record is not None, missing_paths=self.tables.missing(job.paths)
-    )
     name = queue_name(queue)
-    if name not in BULK_IMPORT_QUEUES:
-        failures.append(f"{name} is no queue for bulk imports")
-    if failures or record is None:
-        raise JobInvalid(tuple(failures))
+    checked = self.tables.checked(job, bulk_import_job_failures)
+    is_for_them = name in BULK_IMPORT_QUEUES
+    failures = () if is_for_them else (f"{name} is no queue for bulk imports",)
+    if checked.failures or failures:
+        raise JobInvalid(checked.failures + failures)
     self.send_message(name, write_bulk_import_job(job))
-    self.record_accepted(JobKind.INGEST, record.table_id, job.id or "", len(job.paths))
+    self.record_accepted(JobKind.INGEST, checked.table_id, job.id or "", len(job.paths))
     return job.id or ""
 
 
@@ -126,13 +120,9 @@ def submit_files(self: JobsHandle, table: str, files: Paths) -> None:
     Source: rule BAT-1.
     """
     submission = BatcherSubmission(table_name=table, files=_paths(files))
-    failures = batcher_submission_failures(
-        submission,
-        table_found=self.tables.find(table_id=None, table_name=table) is not None,
-        missing_paths=self.tables.missing(submission.paths),
-    )
-    if failures:
-        raise JobInvalid(tuple(failures))
+    checked = self.tables.checked(submission, batcher_submission_failures)
+    if checked.failures:
+        raise JobInvalid(checked.failures)
     self.send_message(QueueName.BATCHER, write_batcher_submission(submission))
 
 
@@ -235,7 +225,10 @@ def _paths(files: Paths) -> tuple[str, ...]:
 def send_commit(
     self: JobsHandle, table: Table, transaction: Transaction, *, task_id: str, run_id: str
 ) -> None:
-    """Ask the committer to commit a transaction.
+    """Ask the committer to commit a transaction: for workers that have a message of their own.
+
+    They delete it later. So when a power cut takes the request, the job is run again, and asks
+    again: the request needs no sync, for which all others who send would wait.
 
     Args:
         table: Whose log it goes into.
@@ -250,5 +243,9 @@ def send_commit(
     """
     message = table.request_commit(transaction, task_id=task_id, run_id=run_id)
     self.stores.queue(QueueName.COMMIT).send(
-        [NewMessage(body=message, group=table.table_id, deduplication_id=run_id)]
+        [
+            NewMessage(
+                body=message, group=table.table_id, deduplication_id=run_id, is_sent_again=True
+            )
+        ]
     )

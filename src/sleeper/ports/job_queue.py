@@ -22,6 +22,9 @@ class JobQueue(Protocol):
     def send(self, messages: Sequence[NewMessage]) -> None:
         """Store messages durably, in order. On failure, some of them may have been stored.
 
+        Of those that are sent again a power cut may take the last, with all that was sent to or
+        deleted from any queue of the same stores after them.
+
         Raises:
             BadRequest: a body is empty or too large, a delay is too long, or the queue does not
                 accept the message's group. No message was stored.

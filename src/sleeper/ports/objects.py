@@ -150,12 +150,14 @@ class Objects(Protocol):
         """
         ...
 
-    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(
+        self, key: str, meanwhile: Callable[[], object]
+    ) -> AbstractContextManager[None]:
         """Hold an advisory lock among writers of this machine, by key; wait for it for a while.
 
         It does not exclude other writers: after waiting long enough the caller continues
-        without it, and so does every caller of a storage without locks. `pause` waits between
-        two attempts.
+        without it, and so does every caller of a storage without locks. `meanwhile` is called
+        again and again while the lock is waited for.
         """
         ...
 

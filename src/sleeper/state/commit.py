@@ -6,9 +6,10 @@ appends them by the commit loop in `append_entry`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 
 from sleeper.errors import CommitRefused, DataDamaged
 from sleeper.model.schema import Schema
@@ -16,6 +17,7 @@ from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.files import AddFiles, fold_added
 from sleeper.state.transactions.schemas import SetSchema
 
 _WORDING = CommitWording(
@@ -54,15 +56,30 @@ def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
             f"{number}. Restore the missing entries from a copy of the table's state."
         )
     applied = replace(state, number=number, at=entry.at)
-    for transaction in entry.transactions:
+    for transactions in _runs(entry.transactions):
         try:
-            applied = transaction.fold(applied, entry.at)
+            applied = _fold(transactions, applied, entry.at)
         except (LookupError, ValueError) as error:
             raise DataDamaged(
                 f"entry {number} of the transaction log does not fit the state before it: "
                 f"{error}. Restore the table's state from a copy."
             ) from error
     return applied
+
+
+def _runs(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+    """Yield transactions in order: those that add files together, each other by itself."""
+    for adds_files, run in groupby(transactions, lambda each: type(each) is AddFiles):
+        if adds_files:
+            yield [*run]
+        else:
+            yield from ([each] for each in run)
+
+
+def _fold(transactions: list[Transaction], state: TableState, at: datetime) -> TableState:
+    """Return the state after one of the runs of `_runs`."""
+    added = [each for each in transactions if isinstance(each, AddFiles)]
+    return fold_added(added, state, at) if added else transactions[0].fold(state, at)
 
 
 def replay(state: TableState, entries: Iterable[tuple[int, bytes]], schema: Schema) -> TableState:
@@ -113,9 +130,12 @@ def commit_group(
         BadRequest: a transaction has an invalid value. Nothing was written.
     """
 
-    def build() -> NextEntry[GroupCommitted]:
+    def catch_up() -> None:
         nonlocal known
         known = replay(known, log.read_after(known.number), schema)
+
+    def build() -> NextEntry[GroupCommitted]:
+        catch_up()
         at = known.next_entry_time(now())
         following = replace(known, number=known.number + 1, at=at)
         first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)
@@ -128,7 +148,9 @@ def commit_group(
         body = encode_entry(entry, schema)
         return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 
-    return append_entry(log, build, pause=pause, attempts=attempts, wording=_WORDING)
+    return append_entry(
+        log, build, pause=pause, attempts=attempts, wording=_WORDING, meanwhile=catch_up
+    )
 
 
 def commit(

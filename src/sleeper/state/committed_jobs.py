@@ -94,11 +94,16 @@ class CommittedJobs:
 
     def with_job(self, job_id: str, record: JobRecord) -> CommittedJobs:
         """Return the jobs with one more, the last, and without those that expired before it."""
-        recent = {**self._recent, job_id: record}
-        added = CommittedJobs(record, self._folded, recent)
+        return self.with_jobs({job_id: record})
+
+    def with_jobs(self, records: Mapping[str, JobRecord]) -> CommittedJobs:
+        """Return the jobs with those of one entry, in their order."""
+        *_, last = records.values()
+        recent = {**self._recent, **records}
+        added = CommittedJobs(last, self._folded, recent)
         if len(recent) < _RECENT_MIN or len(recent) ** 2 < len(self._folded):
             return added
-        return CommittedJobs(record, dict(added.records()))
+        return CommittedJobs(last, dict(added.records()))
 
     def records(self) -> Iterator[tuple[str, JobRecord]]:
         """Yield (job id, record) of every recorded job."""

@@ -19,6 +19,8 @@ from sleeper.model.schema import Schema
 
 _YEAR_MAX = 9000  # a later time plus a delay may be out of Python's range
 
+_KEY_TEXT = json.JSONEncoder(separators=(",", ":"))  # `dumps` would make one for each key
+
 Document = Mapping[str, Any]
 T = TypeVar("T")
 
@@ -86,7 +88,7 @@ def _optional_number(document: Document, name: str) -> int | None:
 def _optional_key(document: Document, name: str) -> str | None:
     if name not in document:
         return None
-    return json.dumps(read(document, name, list), separators=(",", ":"))
+    return _KEY_TEXT.encode(read(document, name, list))
 
 
 def data_files_from_json(

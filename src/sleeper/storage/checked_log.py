@@ -108,9 +108,9 @@ class CheckedTransactionLog:
         """Ask when an entry was stored."""
         return self._log.stored_at(number)
 
-    def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
-        return self._log.writer_lock(pause)
+        return self._log.writer_lock(meanwhile)
 
     def _remember(self, entry: _Entry) -> None:
         if self._last is None or self._last.number < entry.number:

@@ -103,7 +103,9 @@ class MemoryObjects:
         """Return the current time."""
         return self._bodies.now()
 
-    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(
+        self, key: str, meanwhile: Callable[[], object]
+    ) -> AbstractContextManager[None]:
         """Continue at once, without a lock (see the port)."""
         return nullcontext()
 

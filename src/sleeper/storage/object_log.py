@@ -62,9 +62,9 @@ class ObjectTransactionLog:
         """Ask when the object was stored."""
         return self.objects.stored_at(self.key(number))
 
-    def writer_lock(self, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
-        return self.objects.writer_lock(f"{self.prefix}turn", pause)
+        return self.objects.writer_lock(f"{self.prefix}turn", meanwhile)
 
     def key(self, number: int) -> str:
         """Return the key of entry `number`."""

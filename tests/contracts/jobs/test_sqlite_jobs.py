@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.model.jobs.messages import NewMessage, QueueName
+from sleeper.storage.local.jobs.database import JobDatabase
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
 from tests.contracts.jobs.clock import Clock, numbered
@@ -51,3 +53,41 @@ class TestSqliteBatcherStore(BatcherStoreContract):
     @pytest.fixture
     def batcher(self, stores):
         return stores.batcher
+
+
+class TestSyncs:
+    """What a power cut may take is written without a sync; all else is synced."""
+
+    @pytest.fixture
+    def synced(self, stores, monkeypatch):
+        """Whether each transaction that writes was synced."""
+        synced = []
+        writing = JobDatabase.writing
+
+        def watched(database, *, durable):
+            synced.append(durable)
+            return writing(database, durable=durable)
+
+        monkeypatch.setattr(JobDatabase, "writing", watched)
+        return synced
+
+    def test_a_message_is_synced_unless_it_is_sent_again(self, stores, synced):
+        """One message that nobody sends again is enough."""
+        queue = stores.queue(QueueName.COMMIT)
+        again = NewMessage(body="again", group="t", is_sent_again=True)
+
+        queue.send([again])
+        queue.send([NewMessage(body="once", group="t")])
+        queue.send([again, NewMessage(body="once", group="t")])
+
+        assert synced == [False, True, True]
+        assert [each.body for each in queue.receive(10)] == ["again", "once", "again", "once"]
+
+    def test_receipts_and_deletions_are_not_synced(self, stores, synced):
+        """Without them the message is delivered again."""
+        queue = stores.queue(QueueName.INGEST)
+        queue.send([NewMessage(body="job")])
+
+        queue.delete([each.receipt for each in queue.receive()])
+
+        assert synced == [True, False, False]

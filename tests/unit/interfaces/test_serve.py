@@ -133,7 +133,7 @@ def test_scripts_of_before_go_on(url):
 def test_it_ends_when_it_is_asked_to(url, number):
     """It rests between two rounds; asked to stop, it ends at once and well."""
     process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "serve", "--instance", url],
+        [*(sys.executable, "-c", MAIN, "serve", "--instance", url), "--job-workers=compaction=0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -146,4 +146,6 @@ def test_it_ends_when_it_is_asked_to(url, number):
     process.send_signal(number)
     output, errors = process.communicate(timeout=120)
 
-    assert (process.returncode, output, errors) == (0, "", "")
+    assert (process.returncode, output) == (0, "")
+    told = [line.partition(" ")[2] for line in errors.splitlines()]
+    assert told == ["INFO    asked to end: ending all processes"]

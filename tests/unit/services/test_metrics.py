@@ -113,7 +113,7 @@ def test_files_of_leaves_are_told_as_maintenance_saw_them(ask, tables, ticks):
     for ids in ([1, 11], [1], [1]):
         one.ingest([{"id": each} for each in ids])
     online = OnlineTables(
-        instance,
+        lambda: instance,
         workers=1,
         stopped=lambda: False,
         paused=lambda: False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -253,6 +253,25 @@ class TestCommit:
         assert state.number == 3
         assert files_in(log) == ["ours", "theirs"]
         assert writer.pauses == [0]
+
+    def test_reads_what_others_commit_while_it_waits_for_its_turn(self, log, writer, monkeypatch):
+        """Whoever has the turn holds up all others: it reads only what came last."""
+        others, inside = Log(entries=log.entries), []
+
+        @contextmanager
+        def writer_lock(meanwhile):
+            for name in ("a", "b"):
+                Writer(others, name).commit(add(name))
+                meanwhile()
+            monkeypatch.setattr(log, "read_after", lambda n: inside.append(n) or iter(()))
+            yield
+
+        monkeypatch.setattr(log, "writer_lock", writer_lock)
+
+        writer.commit(add("c"))
+
+        assert inside == [3]
+        assert files_in(others) == ["a", "b", "c"]
 
     def test_is_refused_after_a_lost_race_to_the_same_change(self, log, writer):
         """Two writers add one file; the slower one finds out when it goes round."""

@@ -41,8 +41,10 @@ BUGS = (
         name="replay-judges",
         breaks="Replay refuses an entry that was committed under other rules.",
         module="state/commit.py",
-        right="            applied = transaction.fold(applied, entry.at)\n",
-        wrong="            applied = transaction.apply(applied, entry.at)\n",
+        right="    return fold_added(added, state, at) if added else "
+        "transactions[0].fold(state, at)\n",
+        wrong="    for each in added or transactions:\n        state = each.apply(state, at)\n"
+        "    return state\n",
         tests=("tests/unit/state/test_commit.py", "-k", "todays_rules"),
     ),
     Bug(

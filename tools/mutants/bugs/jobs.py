@@ -61,8 +61,8 @@ BUGS = (
         name="given-up-for-ever",
         breaks="A job that was given up, sent again and failed once is shown as over.",
         module="model/jobs/statuses.py",
-        right="failures[-1]",
-        wrong="any(failures)",
+        right="known[-1].is_final",
+        wrong="any(event.is_final for event in known)",
         tests=STATUSES,
     ),
     Bug(
@@ -180,5 +180,29 @@ BUGS = (
         wrong="""        region_from_document(schema, document, base64_strings=False)
         for""",
         tests=MESSAGES,
+    ),
+    Bug(
+        name="running-jobs-left-out-of-period",
+        breaks="A job that started before a period and still runs is not listed in it.",
+        module="jobs/reports.py",
+        right="max(since, _FIRST_TIME) - UNFINISHED_FOR",
+        wrong="max(since, _FIRST_TIME)",
+        tests=("tests/unit/jobs/test_list_jobs.py",),
+    ),
+    Bug(
+        name="resent-dead-letter-given-up",
+        breaks="A dead letter that is sent again is shown as given up while it waits.",
+        module="model/jobs/statuses.py",
+        right="state is JobState.FAILED and known[-1].is_final,",
+        wrong="state is JobState.FAILED and _is_final(known),",
+        tests=STATUSES,
+    ),
+    Bug(
+        name="jobs-of-two-instances",
+        breaks="An instance uses the file of jobs of another one.",
+        module="storage/local/jobs/owner.py",
+        right="    if known.instance_id != owner.instance_id:\n",
+        wrong="    if known.instance_id == owner.url:\n",
+        tests=("tests/unit/storage/test_job_places.py",),
     ),
 )

@@ -52,8 +52,8 @@ BUGS = (
         name="merged-leaf-kept",
         breaks="What was written for a leaf is not placed on the one it was merged into.",
         module="state/transactions/files.py",
-        right="        placed = placed_references(self.references, state.partitions)\n",
-        wrong="        placed = self.references\n",
+        right="        placed = placed_references(each.references, state.partitions)\n",
+        wrong="        placed = each.references\n",
         tests=ANY_ORDER,
     ),
     Bug(

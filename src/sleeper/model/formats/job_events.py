@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import datetime
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (JobEvent, TaskEvent)}
+
 
 def encode_event(event: JobEvent | TaskEvent) -> str:
     """Return an event as JSON in ASCII, the same text for the same event."""
-    values = {**asdict(event), "at": event.at.isoformat(timespec="microseconds")}
+    values = {name: getattr(event, name) for name in _NAMES[type(event)]}
+    values["at"] = event.at.isoformat(timespec="microseconds")
     return json.dumps(values, sort_keys=True)
 
 

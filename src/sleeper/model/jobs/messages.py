@@ -60,12 +60,16 @@ class NewMessage:
         group: Its group in a FIFO queue, which each message there has; None in others.
         deduplication_id: A message with the same id, sent to the queue in the 5 minutes before,
             makes this one count as sent already. Only in FIFO queues.
+        is_sent_again: True if a power cut may take the message, because its sender then sends it
+            again: it does so while another message of the same stores is there, and deletes that
+            one after this was sent.
     """
 
     body: str
     delay_s: float = 0.0
     group: str | None = None
     deduplication_id: str | None = None
+    is_sent_again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,13 +96,12 @@ class JobStatus:
         created: When a compaction job was made (aware, UTC).
         accepted: When it was accepted first, or rejected.
         updated: When the last thing happened to it.
-        is_given_up: True when it failed and is not tried again by itself.
+        is_given_up: True when it failed and is not tried again by itself: its last event says so.
         input_files: How many files it reads.
         reasons: Why it was rejected or failed, outermost first (rule TRK-5).
         message: The message as it came, of a job that was rejected.
         platform: Where a bulk import runs; None for all else.
         partition_id: The leaf of a compaction.
-        is_dead: True when its last failure was final: it is among the dead letters.
     """
 
     kind: JobKind
@@ -119,12 +118,11 @@ class JobStatus:
     message: str | None
     platform: str | None
     partition_id: str | None
-    is_dead: bool
 
     @property
     def is_over(self) -> bool:
         """True when nothing more comes of the job by itself."""
-        return self.state.is_end or (self.state is JobState.FAILED and self.is_dead)
+        return self.state.is_end or self.is_given_up
 
     @property
     def furthest_run(self) -> JobRun | None:
@@ -152,8 +150,7 @@ class JobStatus:
     @property
     def is_unfinished(self) -> bool:
         """True while something may still come of it, or of one of its runs (rule TRK-7)."""
-        is_over = self.state.is_end or self.is_given_up
-        return not is_over or any(run.state.is_run_in_progress for run in self.runs)
+        return not self.is_over or any(run.state.is_run_in_progress for run in self.runs)
 
 
 def rate(count: int | None, seconds: float | None) -> float | None:
@@ -204,13 +201,12 @@ def job_status(events: Iterable[JobEvent]) -> JobStatus:
         created=_earliest(known, JobEventType.CREATED),
         accepted=_earliest(known, JobEventType.ACCEPTED, JobEventType.REJECTED),
         updated=known[-1].at,
-        is_given_up=state is JobState.FAILED and _is_final(known),
+        is_given_up=state is JobState.FAILED and known[-1].is_final,
         input_files=_last(event.input_files for event in known),
         reasons=_last(event.reasons or None for event in known if event.type in _why(state)) or (),
         message=_last(event.message for event in known),
         platform=_last(event.platform for event in known),
         partition_id=_last(event.partition_id for event in known),
-        is_dead=any(event.is_final for event in known[-1:]),
     )
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sleeper.errors import JobInvalid
 from sleeper.instance import Instance
+from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -113,18 +114,13 @@ class SubmissionReader:
         return self._checked(submission, message)
 
     def _checked(self, submission: BatcherSubmission, message: ReceivedMessage) -> SubmissionWork:
-        tables = self._instance.jobs.tables
-        record = tables.find(table_id=None, table_name=submission.table_name)
-        failures = batcher_submission_failures(
-            submission,
-            table_found=record is not None,
-            missing_paths=tables.missing(submission.paths),
-        )
-        if failures or record is None:
-            raise MessageRejected(message.message_id, tuple(failures), is_dead_letter=True)
+        jobs: InstanceJobs = self._instance.jobs
+        checked = jobs.tables.checked(submission, batcher_submission_failures)
+        if checked.failures:
+            raise MessageRejected(message.message_id, checked.failures, is_dead_letter=True)
         return SubmissionWork(
             self._instance,
-            record.table_id,
+            checked.table_id,
             message.message_id,
             tuple(submission.paths),
             message.sent,

@@ -17,7 +17,7 @@ from sleeper.model.formats.bulk_import_job import (
     bulk_import_job_failures,
     read_bulk_import_job,
 )
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
+from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_kinds.bulk_import_place import HERE, bulk_import_place
@@ -152,15 +152,9 @@ class BulkImportReader:
 
     def _checked(self, job: BulkImportJob) -> BulkImportWork:
         jobs: InstanceJobs = self._instance.jobs
-        record = jobs.tables.find(table_id=job.table_id, table_name=job.table_name)
-        table_id = record.table_id if record else UNKNOWN_TABLE
-        before = jobs.tables.committed(table_id, job.id or "")
-        missing = jobs.tables.missing(job.paths) if before is None else []
-        failures = bulk_import_job_failures(
-            job, table_found=record is not None, missing_paths=missing
-        )
-        if failures or record is None:
-            raise MessageRejected(job.id or "", tuple(failures), table_id=table_id)
+        checked = jobs.tables.checked(job, bulk_import_job_failures, job_id=job.id)
+        if checked.failures:
+            raise MessageRejected(job.id or "", checked.failures, table_id=checked.table_id)
         if job.class_name:
             _log.info(
                 "job %s asks for %s: there is one algorithm here, which does the same",
@@ -168,6 +162,8 @@ class BulkImportReader:
                 job.class_name,
             )
         place = bulk_import_place(self._queue, self._instance.properties)
-        if before is None:
+        if checked.before is None:
             _log.info("job %s of the %s queue runs %s", job.id, self._queue, place.told)
-        return BulkImportWork(self._instance, table_id, job, place.cluster, place.platform, before)
+        return BulkImportWork(
+            self._instance, checked.table_id, job, place.cluster, place.platform, checked.before
+        )

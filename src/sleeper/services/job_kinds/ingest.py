@@ -8,7 +8,7 @@ from functools import partial
 from sleeper.errors import JobInvalid
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind, hash_of_paths
+from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
@@ -105,12 +105,7 @@ class IngestReader:
         return self._checked(job, given_job_id(job.id) or message.message_id)
 
     def _checked(self, job: IngestJob, job_id: str) -> IngestWork:
-        tables = self._jobs.tables
-        record = tables.find(table_id=job.table_id, table_name=job.table_name)
-        table_id = record.table_id if record else UNKNOWN_TABLE
-        before = tables.committed(table_id, job_id)
-        missing = tables.missing(job.paths) if record is not None and before is None else []
-        failures = ingest_job_failures(job, table_found=record is not None, missing_paths=missing)
-        if failures or record is None:
-            raise MessageRejected(job_id, tuple(failures), table_id=table_id)
-        return IngestWork(self._jobs, table_id, job_id, tuple(job.paths), before)
+        checked = self._jobs.tables.checked(job, ingest_job_failures, job_id=job_id)
+        if checked.failures:
+            raise MessageRejected(job_id, checked.failures, table_id=checked.table_id)
+        return IngestWork(self._jobs, checked.table_id, job_id, tuple(job.paths), checked.before)

@@ -247,7 +247,8 @@ class FileReferences:
             if not self._has(pair):
                 raise KeyError(f"partition {pair[1]!r} does not reference file {pair[0]!r}")
         for each in added:
-            changes[each.filename, each.partition_id] = replace(each, updated=at)
+            changed = each if each.updated == at else replace(each, updated=at)
+            changes[each.filename, each.partition_id] = changed
         since = self._waits_ended(changes, forgotten)
         since.update(dict.fromkeys(unreferenced, at))
 

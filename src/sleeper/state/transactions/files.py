@@ -6,9 +6,10 @@ every row is referenced once (rule FRF-3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sleeper.errors import (
     FileAlreadyExists,
@@ -22,7 +23,7 @@ from sleeper.errors import (
     NewReferenceSameAsOldReference,
 )
 from sleeper.model.files import FileReference
-from sleeper.state.committed_jobs import CommittedJob, CommittedJobs
+from sleeper.state.committed_jobs import CommittedJob, CommittedJobs, JobRecord
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed, without_jobs
@@ -85,23 +86,7 @@ class AddFiles(Transaction):
 
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Add the files and record the job."""
-        placed = placed_references(self.references, state.partitions)
-        placed = [_with_sequence(reference, state.number) for reference in placed]
-        for reference in placed:
-            if state.partitions is None or reference.partition_id not in state.partitions:
-                raise LookupError(
-                    f"there is no partition {reference.partition_id!r} for {reference.filename!r}"
-                )
-        added = state
-        if placed or self.unreferenced:
-            files = state.files.changed(added=placed, unreferenced=self.unreferenced, at=at)
-            added = replace(added, files=files)
-        if self.job is not None:
-            record = self.job.record(
-                number=state.number, at=at, files=len(references_by_file(placed))
-            )
-            added = replace(added, jobs=state.jobs.with_job(self.job.job_id, record))
-        return added
+        return _added((self,), state, at)
 
     def _check_job(self, state: TableState) -> None:
         committed = state.jobs.find(self.job.job_id) if self.job else None
@@ -177,7 +162,7 @@ class ReplaceFiles(Transaction):
         """Replace the inputs by the output."""
         files = state.files.changed(
             removed=[(filename, self.output.partition_id) for filename in self.inputs],
-            added=[_with_sequence(self.output, state.number)],
+            added=[_new(self.output, state.number, at)],
             at=at,
         )
         return replace(state, files=files, claims=without_jobs(state.claims, {self.job_id}))
@@ -329,14 +314,54 @@ class ClearFiles(Transaction):
         return replace(state, files=FileReferences.empty(), jobs=CommittedJobs(), claims={})
 
 
+def fold_added(added: Sequence[AddFiles], state: TableState, at: datetime) -> TableState:
+    """Return the state after several of an entry's transactions, as `fold` of each would.
+
+    All in one step: a state has mappings that each step copies.
+    """
+    names = [{reference.filename for reference in each.references} for each in added]
+    are_apart = len(set().union(*names)) == sum(map(len, names))
+    if are_apart and not any(each.unreferenced for each in added):
+        return _added(added, state, at)
+    for each in added:
+        state = each.fold(state, at)
+    return state
+
+
+def _added(added: Sequence[AddFiles], state: TableState, at: datetime) -> TableState:
+    references: list[FileReference] = []
+    unreferenced = [name for each in added for name in each.unreferenced]
+    records: dict[str, JobRecord] = {}
+    for each in added:
+        placed = placed_references(each.references, state.partitions)
+        for reference in placed:
+            if state.partitions is None or reference.partition_id not in state.partitions:
+                raise LookupError(
+                    f"there is no partition {reference.partition_id!r} for {reference.filename!r}"
+                )
+        references += (_new(reference, state.number, at) for reference in placed)
+        if each.job is not None:
+            count = len({reference.filename for reference in placed})
+            record = each.job.record(number=state.number, at=at, files=count)
+            records.pop(each.job.job_id, None)  # the last one of an id is the last of all
+            records[each.job.job_id] = record
+    changes: dict[str, Any] = {}
+    if references or unreferenced:
+        changes["files"] = state.files.changed(added=references, unreferenced=unreferenced, at=at)
+    if records:
+        changes["jobs"] = state.jobs.with_jobs(records)
+    return replace(state, **changes) if changes else state
+
+
+def _new(reference: FileReference, number: int, at: datetime) -> FileReference:
+    """Return a reference to a new file with its sequence, by default this transaction."""
+    sequence = number if reference.sequence is None else reference.sequence
+    return replace(reference, sequence=sequence, updated=at)
+
+
 def _as_given(references: Iterable[FileReference]) -> tuple[FileReference, ...]:
     """Return references without `updated`, which those that were read from a state have (STS-5)."""
     return tuple(ref if ref.updated is None else replace(ref, updated=None) for ref in references)
-
-
-def _with_sequence(reference: FileReference, number: int) -> FileReference:
-    """Return a reference to a new file with its sequence: by default this transaction."""
-    return reference if reference.sequence is not None else replace(reference, sequence=number)
 
 
 def _reference(state: TableState, filename: str, partition_id: str) -> FileReference:

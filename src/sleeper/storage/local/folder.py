@@ -205,10 +205,12 @@ class FolderObjects:
         except OSError as error:
             raise write_failure(error, str(self.root)) from error
 
-    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(
+        self, key: str, meanwhile: Callable[[], object]
+    ) -> AbstractContextManager[None]:
         """Lock a hidden file (see the port)."""
         check_key(key)
-        return writer_lock(str(self.root), self.prefix + key, pause)
+        return writer_lock(str(self.root), self.prefix + key, meanwhile)
 
     def under(self, prefix: str) -> FolderObjects:
         """Return the objects of a folder inside this one. Both share the folder of temp files."""

@@ -171,7 +171,9 @@ class BucketObjects:
         except vendor_errors() as error:
             raise self._read_failure(error, _TIME_KEY) from error
 
-    def writer_lock(self, key: str, pause: Callable[[int], None]) -> AbstractContextManager[None]:
+    def writer_lock(
+        self, key: str, meanwhile: Callable[[], object]
+    ) -> AbstractContextManager[None]:
         """Continue at once: buckets have no locks (see the port)."""
         return nullcontext()
 

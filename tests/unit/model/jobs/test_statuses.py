@@ -276,12 +276,17 @@ class TestFields:
         known = [event(Type.FAILED, 4, "r1"), last]
 
         given_up = job_status(known)
+        waiting_again = job_status([*known, event(Type.ACCEPTED, 20)])
         sent_again = job_status([*known, event(Type.STARTED, 20, "r3")])
         failed_again = job_status([*known, event(Type.FAILED, 30, "r3")])
 
         assert (given_up.is_given_up, given_up.is_unfinished) == (True, False)
         assert given_up.finished == at(9)
         assert [run.is_final for run in given_up.runs] == [True, False]
+        assert given_up.is_over
+        assert waiting_again.state is JobState.FAILED
+        assert not waiting_again.is_over
+        assert (waiting_again.is_given_up, waiting_again.is_unfinished) == (False, True)
         assert (sent_again.is_given_up, sent_again.is_unfinished) == (False, True)
         assert (failed_again.is_given_up, failed_again.is_unfinished) == (False, True)
 

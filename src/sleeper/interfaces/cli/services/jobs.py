@@ -107,8 +107,9 @@ def send(queue: str, message: Any, *, instance: str) -> None:
 @table_option
 @click.option("--state", type=one_of(*JobState), help="Jobs in this state alone.")
 @click.option("--task", "task_id", metavar="ID", help="Jobs that this worker ran.")
-@click.option("--since", type=click.DateTime(), help="Jobs with events since then (UTC).")
-@click.option("--until", type=click.DateTime(), help="Jobs with events before then (UTC).")
+@click.option("--unfinished", is_flag=True, help="Jobs that run, wait or are tried again.")
+@click.option("--since", type=click.DateTime(), help="Jobs that were under way since then (UTC).")
+@click.option("--until", type=click.DateTime(), help="Jobs that started before then (UTC).")
 @click.option(
     "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="So many at most."
 )
@@ -119,6 +120,7 @@ def list_jobs(
     kind: str,
     table: str | None,
     state: str | None,
+    unfinished: bool,
     task_id: str | None,
     since: datetime | None,
     until: datetime | None,
@@ -128,9 +130,12 @@ def list_jobs(
 ) -> None:
     """Show jobs, that of the newest event first.
 
+    --since and --until choose jobs that were under way in that period. A job that
+    has not ended counts for a day from its start.
+
     \b
     Examples:
-        sleeper jobs list
+        sleeper jobs list --unfinished
         sleeper jobs list --state FAILED --since 2026-11-01
     """
     with connect(instance) as opened:
@@ -138,6 +143,7 @@ def list_jobs(
             kind=kind,
             table=table,
             state=state,
+            unfinished=unfinished,
             task_id=task_id,
             since=_utc(since),
             until=_utc(until),

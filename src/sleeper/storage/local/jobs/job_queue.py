@@ -66,8 +66,9 @@ _DELETE_DEAD = """
 class SqliteQueue:
     """One queue of the file, safe for threads and processes.
 
-    A send survives a power cut. A receipt or a deletion may be lost in one: then the message is
-    delivered again.
+    A send survives a power cut, but for messages that are sent again. A receipt or a deletion may
+    be lost in one: then the message is delivered again. What a power cut takes is always the last
+    that was written to the file, so a deletion never outlives a send before it.
 
     Args:
         database: The file.
@@ -97,7 +98,8 @@ class SqliteQueue:
         check_new_messages(messages, self._name, self._settings)
         if not messages:
             return
-        with self._database.writing(durable=True) as connection:
+        durable = not all(each.is_sent_again for each in messages)
+        with self._database.writing(durable=durable) as connection:
             now = self._time(connection)
             connection.executemany(
                 "INSERT INTO message(queue, message_id, body, message_group, sent, since, visible)"

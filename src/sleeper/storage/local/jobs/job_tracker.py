@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
+from typing import Any
 
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
 from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
@@ -55,9 +56,10 @@ class SqliteTracker:
         """Keep events; one that is there already stays as it is."""
         if not events:
             return
+        rows = [_row(event, as_number(expires)) for event in events]  # others wait for the file
         with self._database.writing(durable=False) as connection:
-            for event in events:
-                _record(connection, event, as_number(expires))
+            for row in rows:
+                _record(connection, row)
 
     def events_of_job(self, kind: JobKind, job_id: str) -> list[JobEvent]:
         """Return what happened to a job."""
@@ -120,7 +122,8 @@ class SqliteTracker:
         return deleted + tasks
 
 
-def _record(connection: sqlite3.Connection, event: JobEvent | TaskEvent, expires: int) -> None:
+def _row(event: JobEvent | TaskEvent, expires: int) -> dict[str, Any]:
+    """Return what is written of an event; only events of jobs have a job id."""
     body = encode_event(event)
     values = {
         "kind": event.kind,
@@ -130,19 +133,24 @@ def _record(connection: sqlite3.Connection, event: JobEvent | TaskEvent, expires
         "digest": blake2b(body.encode(), digest_size=16).digest(),
         "body": body,
     }
-    if isinstance(event, TaskEvent):
+    if isinstance(event, JobEvent):
+        values |= {"job_id": _storable(event.job_id), "table_id": _storable(event.table_id)}
+    return values
+
+
+def _record(connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+    if "job_id" not in row:
         connection.execute(
             "INSERT OR IGNORE INTO task_event(kind, task_id, at, expires, digest, body)"
             " VALUES(:kind, :task_id, :at, :expires, :digest, :body)",
-            values,
+            row,
         )
         return
-    values |= {"job_id": _storable(event.job_id), "table_id": _storable(event.table_id)}
-    values["job"] = connection.execute(_JOB, values).fetchone()[0]
+    number = connection.execute(_JOB, row).fetchone()[0]
     connection.execute(
         "INSERT OR IGNORE INTO job_event(job, task_id, at, expires, digest, body)"
         " VALUES(:job, :task_id, :at, :expires, :digest, :body)",
-        values,
+        {**row, "job": number},
     )
 
 

@@ -1,0 +1,1 @@
+"""Adapters for SQS and DynamoDB, by boto3."""

@@ -1,0 +1,97 @@
+"""The lock that lets writers of one folder take turns: waited for, for a while, and given back."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from sleeper.storage.local import writer_lock as module
+from sleeper.storage.local.writer_lock import writer_lock
+
+
+@pytest.fixture
+def root(tmp_path):
+    return str(tmp_path)
+
+
+def test_a_writer_waits_until_the_other_has_ended_and_is_called_meanwhile(root):
+    """It is told again and again that others have the lock, and gets it when they end."""
+    other = ExitStack()
+    other.enter_context(writer_lock(root, "log", pytest.fail))
+    steps = []
+
+    def meanwhile():
+        steps.append("waits")
+        if len(steps) == 2:
+            other.close()
+
+    with writer_lock(root, "log", meanwhile):
+        steps.append("has it")
+
+    assert steps[:2] == ["waits", "waits"]
+    assert steps[-1] == "has it"
+
+
+def test_a_lock_that_nobody_has_is_taken_at_once(root):
+    """Nothing is called meanwhile, and no other lock is in the way."""
+    waited = []
+    meanwhile = partial(waited.append, "waits")
+
+    with writer_lock(root, "log", meanwhile), writer_lock(root, "another", meanwhile):
+        assert waited == []
+
+
+def test_a_writer_that_hangs_does_not_hold_up_others_for_ever(root, monkeypatch, caplog):
+    """Who has waited for long goes ahead without the lock, says so, and takes it from nobody."""
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.05)
+    caplog.set_level("INFO")
+    with writer_lock(root, "log", pytest.fail):
+        with writer_lock(root, "log", lambda: None):
+            assert "going ahead without it" in caplog.text
+        waited = []
+        with writer_lock(root, "log", lambda: waited.append(1)):
+            assert waited
+
+
+def test_a_wait_that_was_given_up_leaves_the_lock_free(root, monkeypatch):
+    """The thread that still waited for it gives it back when it gets it at last."""
+    with writer_lock(root, "log", pytest.fail), monkeypatch.context() as short:
+        short.setattr(module, "_PATIENCE_S", 0.02)
+        with writer_lock(root, "log", lambda: None):
+            pass
+    looks = []
+    with writer_lock(root, "log", lambda: looks.append(1)):
+        pass
+    assert len(looks) < 100, "it was waited for until patience ended"
+
+
+def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(root):
+    """The child has the file open too, until it ends."""
+    end, told = os.pipe()
+    with writer_lock(root, "log", pytest.fail):
+        child = os.fork()
+        if not child:
+            os.close(told)
+            os.read(end, 1)
+            os._exit(0)
+    waited = []
+    with writer_lock(root, "log", lambda: waited.append(1)):
+        assert waited == []
+    os.close(told)
+    os.close(end)
+    os.waitpid(child, 0)
+
+
+def test_no_thread_left_to_wait_is_no_obstacle(root, monkeypatch, caplog):
+    """The system allows no more threads: a commit goes ahead without its turn."""
+
+    def refused(self):
+        raise RuntimeError("can't start new thread")
+
+    with writer_lock(root, "log", pytest.fail):
+        monkeypatch.setattr(module.Thread, "start", refused)
+        with writer_lock(root, "log", pytest.fail):
+            assert "can't start new thread" in caplog.text
