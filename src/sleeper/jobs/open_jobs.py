@@ -23,11 +23,13 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         sleep: Waits for so many seconds.
 
     Raises:
-        PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
+        PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set; or the
+            file that it names has the jobs of another instance.
     """
     properties = context.properties
     stores = job_stores_of(
         context.objects,
+        properties.id,
         context.url,
         properties.jobs.url,
         {name: queue_settings(properties, name) for name in QueueName},

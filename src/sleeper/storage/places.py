@@ -27,6 +27,7 @@ from sleeper.ports.objects import Objects
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
+from sleeper.storage.local.jobs.owner import Owner
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
 from sleeper.storage.objectstore.client import Client
@@ -159,6 +160,7 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
 
 def job_stores_of(
     objects: Objects,
+    instance_id: str,
     instance_url: str,
     url: str | None,
     settings: Mapping[QueueName, QueueSettings],
@@ -167,10 +169,11 @@ def job_stores_of(
     sleep: Callable[[float], None],
     new_id: NewId,
 ) -> JobStores:
-    """Return where the jobs of an instance are kept. Nothing is read; those in memory are new.
+    """Return where the jobs of an instance are kept. Those in memory are new.
 
     Args:
         objects: The instance's objects.
+        instance_id: Its `sleeper.id`.
         instance_url: Where the instance is.
         url: The property `sleeper.jobs.url`: `sqlite://` and an absolute path, or None for
             `services/jobs.sqlite` in a folder, and memory for an instance in memory.
@@ -180,7 +183,8 @@ def job_stores_of(
         new_id: Makes an id that no other process uses.
 
     Raises:
-        PropertiesInvalid: the instance is in a bucket, and `url` is None.
+        PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
+            and another instance's.
     """
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
@@ -195,7 +199,11 @@ def job_stores_of(
         path = Path(instance_url) / paths.JOBS
     else:
         return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
-    return SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id)
+    is_folder = isinstance(objects, FolderObjects)
+    owner = Owner(instance_id, os.path.realpath(instance_url) if is_folder else instance_url)
+    stores = SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner)
+    stores.check_owner()
+    return stores
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import DataDamaged, PropertiesInvalid
 from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties, validate_instance_properties
 from sleeper.model.object_stores import ObjectStoreSettings
@@ -14,13 +17,15 @@ from tests.contracts.jobs.clock import Clock, numbered
 SETTINGS = {QueueName.COMMIT: QueueSettings(fifo=True)}
 
 
-def open_stores(instance_url, jobs_url=None):
+def open_stores(instance_url, jobs_url=None, instance_id="demo"):
     """Open the jobs of the instance at a URL, whose property has a value."""
     clock = Clock()
     place = place_of(instance_url, ObjectStoreSettings(), clock.now)
     properties = InstanceProperties({"sleeper.jobs.url": jobs_url or ""})
     how = {"now": clock.now, "sleep": clock.sleep, "new_id": numbered("id-")}
-    return job_stores_of(place.objects, place.url, properties.jobs.url, SETTINGS, **how)
+    return job_stores_of(
+        place.objects, instance_id, place.url, properties.jobs.url, SETTINGS, **how
+    )
 
 
 def send_one(stores):
@@ -76,3 +81,74 @@ def test_the_property_is_an_absolute_path_of_sqlite(url):
     """Checked when it is set; queues in SQS are not built yet, and the message says so."""
     with pytest.raises(PropertiesInvalid, match="SQS are not built yet"):
         validate_instance_properties({"sleeper.id": "a", "sleeper.jobs.url": url})
+
+
+class TestOneFileOfTwoInstances:
+    """Two instances that name one file by sleeper.jobs.url would take each other's jobs."""
+
+    @pytest.fixture
+    def url(self, tmp_path):
+        return f"sqlite://{tmp_path}/jobs"
+
+    def test_the_second_is_refused_with_both_named_and_what_to_do(self, tmp_path, url):
+        """Before it sends or receives anything."""
+        send_one(open_stores(tmp_path / "first", url, "first"))
+
+        with pytest.raises(PropertiesInvalid) as refused:
+            open_stores("s3://bucket/second", url, "second")
+
+        for named in ("'first'", f"{tmp_path}/first", "'second'", "s3://bucket/second"):
+            assert named in str(refused.value)
+        assert "Set sleeper.jobs.url of the second to another file" in str(refused.value)
+
+    def test_a_file_that_both_opened_before_it_was_there_is_the_first_writers(self, tmp_path, url):
+        """The second is refused at its first call, and has changed nothing."""
+        first = open_stores(tmp_path / "first", url, "first")
+        second = open_stores(tmp_path / "second", url, "second")
+        send_one(first)
+
+        for call in (
+            lambda queue: queue.send([NewMessage(body="b", group="g")]),
+            lambda queue: queue.receive(),
+            lambda queue: queue.depth(),
+        ):
+            with pytest.raises(PropertiesInvalid, match="'second'"):
+                call(second.queue(QueueName.COMMIT))
+
+        assert first.queue(QueueName.COMMIT).depth().ready == 1
+
+    def test_a_file_of_an_older_version_is_the_next_writers(self, tmp_path, url):
+        """It remembers nobody; whoever only reads it does not write to it."""
+        send_one(open_stores(tmp_path / "first", url, "first"))
+        with closing(sqlite3.connect(tmp_path / "jobs")) as file:
+            file.execute("DROP TABLE owner")
+
+        assert open_stores(tmp_path / "third", url, "third").queue(QueueName.COMMIT).depth().ready
+        second = open_stores(tmp_path / "second", url, "second").queue(QueueName.COMMIT)
+        assert len(second.receive()) == 1
+
+        with pytest.raises(PropertiesInvalid, match="'third'"):
+            open_stores(tmp_path / "third", url, "third")
+
+    def test_an_instance_that_was_moved_keeps_its_file_and_says_so_once(
+        self, tmp_path, url, caplog
+    ):
+        """Another one of the same id cannot be told from it, so both places are named."""
+        send_one(open_stores(tmp_path / "here", url))
+        for _ in range(2):
+            moved = open_stores(tmp_path / "there", url).queue(QueueName.COMMIT)
+            assert moved.receive(visibility_s=0)
+
+        (line,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+        assert f"{tmp_path}/here" in line
+        assert f"{tmp_path}/there" in line
+
+    def test_a_file_that_is_damaged_is_told_by_its_first_use(self, tmp_path, url, caplog):
+        """Its owner cannot be seen: that is logged, and maintenance of tables goes on."""
+        (tmp_path / "jobs").write_bytes(b"no file of SQLite, but long enough for a header" * 9)
+
+        stores = open_stores(tmp_path / "first", url)
+
+        assert "whose file of jobs it is cannot be seen now" in caplog.text
+        with pytest.raises(DataDamaged):
+            stores.queue(QueueName.COMMIT).depth()

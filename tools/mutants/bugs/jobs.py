@@ -197,4 +197,12 @@ BUGS = (
         wrong="state is JobState.FAILED and _is_final(known),",
         tests=STATUSES,
     ),
+    Bug(
+        name="jobs-of-two-instances",
+        breaks="An instance uses the file of jobs of another one.",
+        module="storage/local/jobs/owner.py",
+        right="    if known.instance_id != owner.instance_id:\n",
+        wrong="    if known.instance_id == owner.url:\n",
+        tests=("tests/unit/storage/test_job_places.py",),
+    ),
 )

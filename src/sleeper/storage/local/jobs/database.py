@@ -18,6 +18,7 @@ from sleeper.errors import FormatTooNew, StorageFailed
 from sleeper.storage.local.failures import write_failure
 from sleeper.storage.local.jobs.failures import job_file_failure
 from sleeper.storage.local.jobs.network_disks import MOUNTS, network_file_system
+from sleeper.storage.local.jobs.owner import Owner, check_owner, note_owner
 from sleeper.storage.local.jobs.schema import APPLICATION_ID, STATEMENTS, VERSION
 from sleeper.storage.local.modes import share_folder, share_for_writing
 
@@ -40,6 +41,8 @@ class JobDatabase:
         sleep: Waits for so many seconds.
         patience_s: How long to wait while others have the file locked.
         mounts: The kernel's list of mounted file systems.
+        owner: The instance whose jobs they are. The file remembers the first one that wrote to it,
+            and no other may use it. None for any.
     """
 
     def __init__(
@@ -49,8 +52,10 @@ class JobDatabase:
         sleep: Callable[[float], None],
         patience_s: float = PATIENCE_S,
         mounts: Path = MOUNTS,
+        owner: Owner | None = None,
     ) -> None:
         self.path, self._mounts = path, mounts
+        self._owner, self._is_noted = owner, False
         self._sleep, self._patience_s = sleep, patience_s
         self._idle: list[sqlite3.Connection] = []
         self._parents: list[sqlite3.Connection] = []
@@ -62,6 +67,7 @@ class JobDatabase:
         """Yield a connection to read by; each statement sees a state of its own.
 
         Raises:
+            PropertiesInvalid: the file is another instance's.
             StorageFailed: the file cannot be read.
         """
         connection = self._take()
@@ -89,12 +95,19 @@ class JobDatabase:
             connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._begin(connection)
             try:
+                noted = self._is_noted or self._note_owner(connection)
                 yield connection
                 connection.execute("COMMIT")
+                self._is_noted = noted
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def _note_owner(self, connection: sqlite3.Connection) -> bool:
+        if self._owner is not None:
+            note_owner(connection, self.path, self._owner)
+        return True
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Take the write lock. SQLite alone would wait ever longer between tries, and starve."""
@@ -131,6 +144,7 @@ class JobDatabase:
             self._begin_in_child()
         if self._identity() != self._file:  # no file yet, or it was replaced
             self.close()
+            self._is_noted = False
         with self._lock:
             idle = self._idle.pop() if self._idle else None
         return idle or self._open()
@@ -180,6 +194,8 @@ class JobDatabase:
         self._turn_on_wal(connection)
         connection.execute("BEGIN")  # its reads see one state, though others make the schema
         version = _version(connection, self.path)
+        if version and self._owner is not None:
+            check_owner(connection, self.path, self._owner)
         connection.execute("COMMIT")
         if version == 0:
             connection.execute("BEGIN IMMEDIATE")

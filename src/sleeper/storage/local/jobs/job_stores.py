@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 
+from sleeper.errors import DataDamaged, StorageFailed
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.local.jobs.batcher_store import SqliteBatcherStore
 from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase
 from sleeper.storage.local.jobs.job_queue import SqliteQueue
 from sleeper.storage.local.jobs.job_tracker import SqliteTracker
+from sleeper.storage.local.jobs.owner import Owner
+
+_log = logging.getLogger(__name__)
 
 
 class SqliteJobStores:
@@ -24,6 +29,7 @@ class SqliteJobStores:
         sleep: Waits for so many seconds.
         new_id: Makes ids of messages and receipts.
         patience_s: How long to wait while other processes have the file locked.
+        owner: The instance; another one's file is refused.
     """
 
     def __init__(
@@ -35,8 +41,9 @@ class SqliteJobStores:
         sleep: Callable[[float], None],
         new_id: NewId,
         patience_s: float = PATIENCE_S,
+        owner: Owner | None = None,
     ) -> None:
-        self._database = JobDatabase(path, sleep=sleep, patience_s=patience_s)
+        self._database = JobDatabase(path, sleep=sleep, patience_s=patience_s, owner=owner)
         self._tracker = SqliteTracker(self._database)
         self._batcher = SqliteBatcherStore(self._database)
         self._queues = {
@@ -64,6 +71,20 @@ class SqliteJobStores:
     def queue(self, name: QueueName) -> SqliteQueue:
         """Return one of the queues, the same each time."""
         return self._queues[name]
+
+    def check_owner(self) -> None:
+        """Look whether the file is another instance's, if it is there.
+
+        Raises:
+            PropertiesInvalid: it is.
+        """
+        if not self._database.path.exists():
+            return
+        try:
+            with self._database.reading():
+                pass
+        except (StorageFailed, DataDamaged) as failure:  # whoever uses it is told
+            _log.warning("whose file of jobs it is cannot be seen now: %s", failure)
 
     def close(self) -> None:
         """Close connections that no thread is using. Another use opens the file again."""
