@@ -19,10 +19,12 @@ __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 def stores(aws_endpoint):
     stores = AwsJobStores(
         f"test-{uuid.uuid4().hex[:12]}",
+        "s3://bucket/test",
         SETTINGS,
         region=REGION,
         now=lambda: datetime.now(UTC),
         sleep=time.sleep,
+        pause=lambda attempt: time.sleep(0.01 * attempt),
         new_id=lambda: str(uuid.uuid4()),
         look_s=0,
     )
