@@ -29,7 +29,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3",
+    "SERVICES": "s3,sqs,dynamodb",
     "SFTP_ENABLED": "0",
 }
 
