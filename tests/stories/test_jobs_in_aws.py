@@ -30,7 +30,7 @@ def instance_id():
 def instance(aws_endpoint, bucket, instance_id):
     """An instance in a bucket, with a table, whose jobs are in SQS and DynamoDB."""
     properties = {"sleeper.id": instance_id, "sleeper.jobs.url": "sqs"}
-    opened = sleeper.connect(f"s3://{bucket}/demo", create=True, properties=properties)
+    opened = sleeper.create_instance(f"s3://{bucket}/demo", properties)
     opened.create_table("numbers", SCHEMA, row_keys=["id"])
     return opened
 
@@ -64,23 +64,22 @@ def test_a_message_of_another_program_is_ingested(instance, instance_id, sqs, tm
         assert elsewhere.jobs.job("from-boto3").state is JobState.FINISHED
 
 
-def test_a_message_that_is_no_job_can_be_corrected_and_sent_again(
-    instance, instance_id, sqs, tmp_path, caplog
-):
-    """Given a table that comes later, when its dead letter is redriven, then its job runs."""
+def test_a_job_that_failed_too_often_can_be_sent_again(instance, tmp_path):
+    """Given a file that comes late, when its dead letter is redriven, then the job is done."""
+    instance.set_properties({"sleeper.jobs.receives.max": 1})
     file = tmp_path / "late.parquet"
+    file.write_bytes(b"not yet")
     job_id = instance.jobs.submit_ingest("numbers", file)
-    for _ in range(4):
-        work(instance)
-    letters = instance.jobs.dead_letters("ingest")
+    assert work(instance) == 1
+    [letter] = instance.jobs.dead_letters("ingest")
     pq.write_table(pa.table({"id": ["a"], "n": [1]}, schema=SCHEMA), file)
 
-    moved = instance.jobs.redrive("ingest") if letters else 0
+    assert instance.jobs.redrive("ingest") == 1
 
-    if letters:
-        assert moved == 1
-        assert work(instance) == 1
-        assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert "late.parquet" in letter.reason
+    assert work(instance) == 1
+    assert instance.jobs.job(job_id).state is JobState.FINISHED
+    assert instance.jobs.dead_letters("ingest") == []
 
 
 def test_commands_show_what_is_in_sqs(instance, tmp_path):
@@ -98,9 +97,7 @@ def test_an_instance_with_the_same_id_is_refused(instance, instance_id, s3_serve
     """Given two buckets, when both would use one queue, then the second is told so."""
     instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1))
     properties = {"sleeper.id": instance_id, "sleeper.jobs.url": "sqs"}
-    other = sleeper.connect(
-        f"s3://{s3_server.new_bucket()}/demo", create=True, properties=properties
-    )
+    other = sleeper.create_instance(f"s3://{s3_server.new_bucket()}/demo", properties)
     other.create_table("numbers", SCHEMA, row_keys=["id"])
 
     with pytest.raises(PropertiesInvalid, match=f"{instance.url}.*same sleeper.id"):
