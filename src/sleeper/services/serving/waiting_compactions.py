@@ -63,9 +63,10 @@ class WaitingCompactions:
                 true, they are kept.
         """
         with self._lock:
-            ready = sum(self._ready.values())
-        if not ready or paused():
+            waits = bool(self._ready)
+        if not waits or paused():
             return 0
         with self._lock:
+            ready = sum(self._ready.values())
             self._ready.clear()
         return ready
