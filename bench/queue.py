@@ -46,7 +46,7 @@ def main(seconds: float = 3.0, runs: int = 3) -> list[str]:
         for at_once in (1, 10):
             found = [race(processes, at_once, seconds) for _ in range(runs)]
             middle = [median(each) for each in zip(*found, strict=True)]
-            figures = (f"{value:>12.{at in (2, 3)}f}" for at, value in enumerate(middle))
+            figures = (f"{value:>12.{int(at in (2, 3, 4))}f}" for at, value in enumerate(middle))
             lines.append(f"{processes:>9}{at_once:>12}" + "".join(figures))
     with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
         lines.append(idle(folder))
