@@ -17,6 +17,7 @@ BENCHMARKS = {
     "lookup": ["--rows", "10000000", "--leaves", "64"],
     "compaction": ["--files", "11", "--rows", "500000"],
     "a_day": ["--ingests", "150", "--leaves", "16"],
+    "a_day_of_jobs": ["--files", "100", "--minutes", "2", "--leaves", "16"],
     "state": ["--references", "100000"],
     "open_table": ["--references", "100000"],
     "commits": [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,10 @@ import sleeper
 from sleeper.errors import AlreadyExists, CommitContended, InstanceAlreadyExists, UrlInvalid
 from sleeper.instance import Instance
 from sleeper.storage.local.folder import FolderObjects
+from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
+
+__all__ = ["bucket", "s3_credentials", "s3_server"]
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 
@@ -169,3 +173,27 @@ def test_a_copy_does_not_share_the_queues_of_the_original(tmp_path):
     copied = original.backup(tmp_path / "copy")
 
     assert "sleeper.jobs.url" not in sleeper.connect(copied.url).properties.values
+
+
+def test_a_copy_goes_from_folders_and_buckets_to_folders_and_buckets(
+    instance, bucket, s3_server, s3_credentials, monkeypatch, tmp_path
+):
+    """Given a folder, when it is copied to a bucket, on to another place, and back, then all is."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setattr("sleeper.operations.maintenance.copy_table._PIECE_BYTES", 1_000)
+    add(instance.table("numbers"), 5)
+    instance.table("numbers").compact(all_files=True)
+    places = [f"s3://{bucket}/first", f"s3://{bucket}/second/copy", str(tmp_path / "back")]
+
+    for source, target in itertools.pairwise([instance.url, *places]):
+        copied = command("backup", source, target)
+        assert copied.exit_code == 0, copied.output
+        assert "lies inside" in command("backup", source, f"{target}/inside").stderr
+
+    wanted = rows(instance.table("numbers"))
+    for place in places:
+        with sleeper.connect(place) as opened:
+            assert rows(opened.table("numbers")) == wanted
+            add(opened.table("numbers"), 99)
+            assert opened.table("numbers").orphans().orphans == ()

@@ -149,6 +149,17 @@ class JobTables:
         except TableNotFound:
             return False
 
+    def may_have_claims(self, table_id: str, job_id: str) -> bool:
+        """Return whether a compaction job may have claims now; False if its table has none of it.
+
+        Raises:
+            StorageFailed: the table cannot be read now.
+        """
+        try:
+            return job_id in self.table(table_id).state().claims
+        except TableNotFound:
+            return True  # nobody can tell any more
+
     def sized_files(self, paths: Iterable[str]) -> dict[str, int]:
         """Return the Parquet files that paths name, each once, with their sizes in bytes.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from sleeper.errors import BadRequest, JobNotFound
@@ -15,6 +16,7 @@ from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
 from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
 
+_LOST = "its worker ended without a word: the table has neither claims nor a file of the job"
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # nothing happened before
 
 
@@ -177,9 +179,9 @@ def wait(
 
 
 def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
-    """Return the status of a job as the table's log has it, and tell the tracker of ingests."""
+    """Return the status of a job as the table's log has it, and tell the tracker."""
     if status.kind is JobKind.COMPACTION:
-        return _with_its_output(self, status)
+        return _as_in_its_table(self, status)
     if status.kind is not JobKind.INGEST or status.state in (
         JobState.FINISHED,
         JobState.REJECTED,
@@ -194,15 +196,14 @@ def _healed(self: JobsHandle, status: JobStatus) -> JobStatus:
     return job_status([*known, committed])
 
 
-def _with_its_output(self: JobsHandle, status: JobStatus) -> JobStatus:
-    """Return a compaction as finished if its table has its file, whatever the tracker missed."""
+def _as_in_its_table(self: JobsHandle, status: JobStatus) -> JobStatus:
+    """Return a compaction as finished or failed if its table says so and the tracker missed it.
+
+    It is finished if the table has its file, and failed if that has neither file nor claims.
+    """
     if status.is_over or status.partition_id is None:
         return status
-    output = paths.data_file(status.partition_id, status.job_id)
-    if not self.tables.has_file(status.table_id, output):
-        return status
-    events = self.stores.tracker.events_of_job(JobKind.COMPACTION, status.job_id)
-    finished = JobEvent(
+    ended = JobEvent(
         kind=JobKind.COMPACTION,
         table_id=status.table_id,
         job_id=status.job_id,
@@ -211,8 +212,19 @@ def _with_its_output(self: JobsHandle, status: JobStatus) -> JobStatus:
         run_id=status.job_id,
         files=1,
     )
+    # Claims first: a job that ends between the two looks has its file at the second.
+    may_run = self.tables.may_have_claims(status.table_id, status.job_id)
+    output = paths.data_file(status.partition_id, status.job_id)
+    if not self.tables.has_file(status.table_id, output):
+        if may_run:
+            return status
+        ended = replace(
+            ended, type=JobEventType.FAILED, files=None, reasons=(_LOST,), is_final=True
+        )
+    self.recorder.record(ended)
+    events = self.stores.tracker.events_of_job(JobKind.COMPACTION, status.job_id)
     known = [event for event in events if event.table_id == status.table_id]
-    return job_status([*known, finished])
+    return job_status([*known, ended])
 
 
 def _unknown_to_tracker(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 300.0
@@ -41,6 +43,16 @@ class Served:
     def children(self) -> list[int]:
         """The processes that it, or a child, has started."""
         return [pid for pid in processes_of(self.session) if pid != self.session]
+
+    def kill_children(self, draw: random.Random) -> int:
+        """Wait for a child, and kill one or two at random; return how many were killed."""
+        wait_until(self.children)
+        alive = self.children()
+        chosen = draw.sample(alive, min(len(alive), draw.choice([1, 1, 2])))
+        for pid in chosen:
+            with suppress(ProcessLookupError):  # it has ended by itself at this moment
+                os.kill(pid, signal.SIGKILL)
+        return len(chosen)
 
     def kill(self) -> None:
         """Kill it, and none of its children."""

@@ -11,7 +11,7 @@ from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, JobNotFound, PropertiesInvalid, StorageFailed
 from sleeper.instance import Instance
 from sleeper.model.files import ClaimOwner
-from sleeper.model.jobs.events import JobEventType, JobKind
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.states import JobState
 from sleeper.services.job_workers import open_worker
 from sleeper.services.worker import WorkerSettings
@@ -269,6 +269,31 @@ def test_a_job_whose_end_the_tracker_missed_is_finished_by_its_file(world, monke
         assert world.instance.jobs.job(job.job_id, kind="compaction").is_over
     world.instance.delete_table("one")
     assert [job.state for job in world.statuses()] == [JobState.IN_PROGRESS] * 2
+
+
+def test_a_job_without_claims_and_without_a_file_has_failed(world):
+    """Given a worker that died, and claims that were released by hand, then its job is over."""
+    table = world.table("one")
+    names = tuple(each.filename for each in table.references())
+    claim = Claim(job_id="lost", partition_id="root", filenames=names)
+    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
+    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    created = JobEvent(
+        kind=JobKind.COMPACTION,
+        table_id=table.table_id,
+        job_id="lost",
+        type=JobEventType.CREATED,
+        at=world.now,
+        partition_id="root",
+    )
+    world.instance.jobs.recorder.record(created)
+    assert [job.state for job in world.statuses()] == [JobState.CREATED]
+
+    table.release_claims()
+
+    (job,) = world.statuses()
+    assert (job.state, job.is_over) == (JobState.FAILED, True)
+    assert "ended without a word" in job.reasons[0]
 
 
 def test_an_instance_without_a_place_for_jobs_is_compacted(world, monkeypatch, caplog):

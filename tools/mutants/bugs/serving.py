@@ -38,6 +38,14 @@ BUGS = (
         tests=("tests/stories/test_query_jobs.py",),
     ),
     Bug(
+        name="lost-compactions-at-work",
+        breaks="A compaction whose worker was killed is shown as at work for ever.",
+        module="jobs/reports.py",
+        right="        if may_run:\n",
+        wrong="        if may_run or True:\n",
+        tests=("tests/unit/services/test_compaction_worker.py",),
+    ),
+    Bug(
         name="killed-exports-stay",
         breaks="The files of a killed run of an export stay for ever beside those of the next.",
         module="jobs/job_results.py",
