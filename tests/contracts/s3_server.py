@@ -1,4 +1,4 @@
-"""A server that speaks S3, one for a test run: ministack, an emulator, on a port of 127.0.0.1."""
+"""A server that speaks S3, SQS and DynamoDB, one for a test run: ministack, an emulator."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
+from sleeper.storage.aws import clients
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
 
@@ -29,7 +30,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3",
+    "SERVICES": "s3,sqs,dynamodb",
     "SFTP_ENABLED": "0",
 }
 
@@ -133,6 +134,15 @@ def s3_credentials(monkeypatch):
     monkeypatch.setenv("SLEEPER_STORE_PATIENCE_SECONDS", str(PATIENCE_S))
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def aws_endpoint(s3_server, s3_credentials, monkeypatch):
+    """The URL of the server, which is where this process finds SQS and DynamoDB too."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setattr(clients, "_clients", {})
+    return s3_server.endpoint
 
 
 @pytest.fixture

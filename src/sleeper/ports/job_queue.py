@@ -15,6 +15,10 @@ class JobQueue(Protocol):
     visibility timeout. So handling a message must be idempotent. Without FIFO, messages come
     roughly in the order in which they were sent; the order is not guaranteed.
 
+    A receipt becomes stale when its message is delivered again or deleted. Not every queue can
+    tell every stale receipt (SQS cannot): where it says that it is stale, it is; where a method
+    returns True, the message may have been delivered again since.
+
     Every method raises `StorageFailed` (`StorageFull` if a disk is full) if the queue cannot be
     reached; the operation may or may not have been done.
     """
@@ -58,7 +62,8 @@ class JobQueue(Protocol):
             receipt: The receipt.
             delay_s: Seconds until it is visible; 0 to 12 hours.
             counted: False: this delivery is not counted, so it does not bring the message nearer
-                to the dead letters. For a receiver that was asked to end.
+                to the dead letters. For a receiver that was asked to end. A FIFO queue may count
+                it all the same, and so may a delay of more than 15 minutes.
         """
         ...
 
@@ -66,16 +71,23 @@ class JobQueue(Protocol):
         """Delete handled messages; return False for each whose receipt is stale.
 
         A stale receipt deletes nothing: the message was delivered again since. A receipt
-        whose visibility has ended becomes stale only then.
+        whose visibility has ended becomes stale only then; in a FIFO queue it may be at once.
         """
         ...
 
     def bury(self, receipt: str, reason: str) -> bool:
-        """Make a message a dead letter at once; False if the receipt is stale."""
+        """Make a message a dead letter at once; False if the receipt is stale.
+
+        For messages that this process received lately: of older ones a queue may not know enough
+        any more, and then says that they are stale.
+        """
         ...
 
     def dead_letters(self, count_max: int = 100) -> list[DeadLetter]:
-        """Return dead letters, oldest first, without removing them."""
+        """Return dead letters, oldest first, without removing them.
+
+        They may be hidden from other callers for a moment.
+        """
         ...
 
     def redrive(self, message_ids: Sequence[str] | None = None) -> int:
@@ -91,5 +103,5 @@ class JobQueue(Protocol):
         ...
 
     def depth(self) -> QueueDepth:
-        """Return the number of messages."""
+        """Return the number of messages; approximate, where others use the queue meanwhile."""
         ...

@@ -95,7 +95,7 @@ class CompactionWorker:
 
     def _run(self) -> None:
         idle_s, pause_s = 0.0, self._every_s
-        while not self._stopped() and self._jobs_left() and not self._outdated():
+        while not self._stopped() and self._jobs_left() > 0 and not self._outdated():
             paused = self._paused()
             if not paused and self._round():
                 idle_s, pause_s = 0.0, self._every_s

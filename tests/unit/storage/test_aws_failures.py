@@ -15,6 +15,7 @@ from botocore.exceptions import (
 )
 
 from sleeper.errors import MissingExtra, ObjectNotFound, StorageFailed, StorageReadOnly
+from sleeper.storage.aws import clients
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.failures import aws_failure, is_missing, is_throttled, vendor_errors
 
@@ -37,6 +38,7 @@ def no_aws(monkeypatch, tmp_path):
     """An environment without any settings of AWS."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(clients, "_clients", {})
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -124,7 +124,8 @@ class QueueDepth:
         ready: Messages that are not hidden. In a FIFO queue some may stand behind a hidden one.
         hidden: Messages that are delayed, or received and neither deleted nor visible again.
         dead: Dead letters.
-        oldest_s: Seconds since the oldest of them was sent, dead letters aside; None without one.
+        oldest_s: Seconds since the oldest of them was sent, dead letters aside; None without one,
+            and where the queue cannot tell.
     """
 
     ready: int

@@ -77,7 +77,8 @@ class Metrics:
             yield f'sleeper_queue_dead_letters{{queue="{name}"}} {depth.dead}'
         yield from _gauge("sleeper_queue_oldest_seconds", "Age of the oldest message.")
         for name, depth in depths.items():
-            yield f'sleeper_queue_oldest_seconds{{queue="{name}"}} {depth.oldest_s or 0.0:.3f}'
+            if depth.oldest_s is not None or not depth.ready + depth.hidden:  # else it is not known
+                yield f'sleeper_queue_oldest_seconds{{queue="{name}"}} {depth.oldest_s or 0.0:.3f}'
         yield from self._of_jobs(self._figures.counts())
         yield from _gauge("sleeper_workers", "Worker processes of this sleeper serve.")
         for worker, running in self._fleet.running.items():
