@@ -87,8 +87,7 @@ def open_worker(
         pid: Its process id.
         stopped: Asked before each message and while a job runs.
         rest: Waits for so many seconds, or until the worker is stopped.
-        outdated: Asked before each message; the worker ends when true. A running job is
-            finished first.
+        outdated: Asked before each message; the worker ends when it is true.
     """
     if kind == COMPACTION:
         return _compaction_worker(
