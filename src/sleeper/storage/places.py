@@ -193,16 +193,8 @@ def job_stores_of(
             and another instance's; or names in AWS cannot have the id.
     """
     if url == "sqs":
-        return AwsJobStores(
-            instance_id,
-            instance_url,
-            settings,
-            region=region,
-            now=now,
-            sleep=sleep,
-            pause=pause,
-            new_id=new_id,
-        )
+        aws = partial(AwsJobStores, instance_id, instance_url, settings, region=region)
+        return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
     elif isinstance(objects, BucketObjects):
