@@ -1,8 +1,9 @@
 """Commits a second through the committer, for 64 submitters with 16 free writers beside them.
 
 Each submitter asks for one commit after the other: it sends a request, and waits until the table's
-log has it. Free writers commit directly to the same table meanwhile, as fast as they can. Beside
-it: one process that commits groups of the same size directly, without queue and tracker.
+log has it. Free writers commit directly to the same table meanwhile: each four times a second, or
+as fast as it can. Beside it: one process that commits groups of the same size directly, without
+queue and tracker. CPU time is that of the committer.
 
     python -m bench.committer --seconds 5 --runs 3
 """
@@ -10,6 +11,7 @@ it: one process that commits groups of the same size directly, without queue and
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from sleeper.state.transactions.files import AddFiles
 
 SCHEMA = pa.schema([("key", pa.string())])
 SUBMITTERS, WRITERS, SUBMITTING_PROCESSES = 64, 16, 4
+PAUSES_S = {"": 0.0, "4 a second": 0.25, "in a loop": 0.0}
 HERE = Path(__file__).parent.parent
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -38,13 +41,15 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def main(seconds: float = 5.0, runs: int = 3) -> list[str]:
     """Measure, and return the lines of the report."""
     heads = ("commits/s", "p50 ms", "p99 ms", "max ms", "CPU ms each", "peak MB", "load")
-    lines = ["files  free writers  " + "".join(f"{head:>12}" for head in heads)]
+    lines = ["files       free writers  " + "".join(f"{head:>12}" for head in heads)]
     for files in (1, 16):
         found = [directly(files, seconds) for _ in range(runs)]
         lines.append(line(files, "directly", found))
-        for writers in (0, WRITERS):
-            both = [race(files, writers, seconds) for _ in range(runs)]
-            lines.append(line(files, str(writers), [through for through, _ in both]))
+        for about, pause_s in PAUSES_S.items():
+            writers = WRITERS if about else 0
+            both = [race(files, writers, pause_s, seconds) for _ in range(runs)]
+            name = f"{writers} {about}".strip()
+            lines.append(line(files, name, [through for through, _ in both]))
             if writers:
                 lines.append(line(1, "these", [free for _, free in both]))
     return lines
@@ -55,7 +60,7 @@ def line(files: int, about: str, found: list[tuple[float, ...]]) -> str:
     middle = [median(each) for each in zip(*found, strict=True)]
     middle[3] = max(each[3] for each in found)
     figures = (f"{value:>12.{0 if at in (0, 5) else 2}f}" for at, value in enumerate(middle))
-    return f"{files:>5}  {about:>12}  " + "".join(figures) + f"{os.getloadavg()[0]:>12.1f}"
+    return f"{files:>5}  {about:>17}  " + "".join(figures) + f"{os.getloadavg()[0]:>12.1f}"
 
 
 def transactions(root: str, who: str, files: int) -> Iterator[AddFiles]:
@@ -122,7 +127,9 @@ def directly(files: int, seconds: float) -> tuple[float, ...]:
     return (count / seconds, *waits(took), 1000 * cpu_s / count, peak_mb)
 
 
-def race(files: int, writers: int, seconds: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def race(
+    files: int, writers: int, pause_s: float, seconds: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Let submitters and free writers commit beside each other; return figures of both."""
     each = str(SUBMITTERS // SUBMITTING_PROCESSES)
     with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
@@ -133,10 +140,9 @@ def race(files: int, writers: int, seconds: float) -> tuple[tuple[float, ...], t
             started("--submit", folder, f"{files},{each},{number}", seconds=seconds)
             for number in range(SUBMITTING_PROCESSES)
         ]
-        free = [
-            started("--write", folder, f"free{number}", seconds=seconds)
-            for number in range(writers)
-        ]
+        free = []
+        if writers:
+            free = [started("--write", folder, f"{writers},{pause_s}", seconds=seconds)]
         try:
             warmed(folder)
             spent_s = cpu_seconds(committer.pid)
@@ -216,15 +222,31 @@ def group(folder: str, about: str, seconds: float) -> None:
 
 
 def write(folder: str, about: str, seconds: float) -> None:
-    """Commit directly one after the other, and print how long each took in ms."""
-    store = sleeper.connect(folder).table("bench")._current().store
-    wanted = transactions(store.refresh().tree.root_id, about, 1)
+    """Let forked processes commit directly, and print how long each commit took in ms."""
+    count, pause_s = about.split(",")
+    pa.scalar(1)  # loads pandas before the fork, if it is installed
+    forked = multiprocessing.get_context("fork")
+    begin, results = forked.Barrier(int(count) + 1), forked.SimpleQueue()
+
+    def write_alone(name: str) -> None:
+        store = sleeper.connect(folder).table("bench")._current().store
+        wanted = transactions(store.refresh().tree.root_id, name, 1)
+        begin.wait()
+        begin.wait()
+        end, took = perf_counter() + seconds, []
+        while (start := perf_counter()) < end:
+            store.commit(next(wanted))
+            took.append((perf_counter() - start) * 1000)
+            sleep(float(pause_s))
+        results.put(took)
+
+    for number in range(int(count)):
+        forked.Process(target=write_alone, args=(f"free{number}",), daemon=True).start()
+    begin.wait()
     ready()
-    end, took = perf_counter() + seconds, []
-    while (start := perf_counter()) < end:
-        store.commit(next(wanted))
-        took.append((perf_counter() - start) * 1000)
-    print(" ".join(f"{ms:.3f}" for ms in took))
+    begin.wait()
+    for _ in range(int(count)):
+        print(" ".join(f"{ms:.3f}" for ms in results.get()))
 
 
 def submit(folder: str, about: str, seconds: float) -> None:

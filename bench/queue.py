@@ -1,15 +1,17 @@
 """Messages a second into and out of the queue in SQLite, singly and in tens, by 1 and 4 processes.
 
 Each process sends, receives and deletes in turn, for so many seconds: a message counts when it is
-deleted, so it was three calls. Then, what an idle poller costs, and how long a call took at worst.
+deleted, so it was three calls. CPU time is that of the processes. Then, what an idle poller costs.
+Medians of several runs.
 
-    python -m bench.queue --seconds 3
+    python -m bench.queue --seconds 3 --runs 3
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import uuid
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time, sleep
 
 from sleeper.model.jobs.messages import NewMessage, QueueName
@@ -35,22 +38,30 @@ def open_queue(folder: str) -> SqliteQueue:
     return stores.queue(QueueName.INGEST)
 
 
-def main(seconds: float = 3.0) -> list[str]:
+def main(seconds: float = 3.0, runs: int = 3) -> list[str]:
     """Measure, and return the lines of the report."""
-    heads = ("at once", "messages/s", "p50 ms", "p99 ms", "worst ms", "least", "most")
+    heads = ("at once", "messages/s", "CPU us", "p50 ms", "p99 ms", "worst ms", "least", "most")
     lines = ["processes" + "".join(f"{head:>12}" for head in heads)]
     for processes in (1, 4):
         for at_once in (1, 10):
-            with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
-                open_queue(folder).depth()
-                lines.append(race(folder, processes, at_once, seconds))
+            found = [race(processes, at_once, seconds) for _ in range(runs)]
+            middle = [median(each) for each in zip(*found, strict=True)]
+            figures = (f"{value:>12.{int(at in (2, 3, 4))}f}" for at, value in enumerate(middle))
+            lines.append(f"{processes:>9}{at_once:>12}" + "".join(figures))
     with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
         lines.append(idle(folder))
-    return lines
+    return [*lines, f"load {os.getloadavg()[0]:.1f}"]
 
 
-def race(folder: str, processes: int, at_once: int, seconds: float) -> str:
-    """Let processes send, receive and delete beside each other."""
+def race(processes: int, at_once: int, seconds: float) -> tuple[float, ...]:
+    """Let processes send, receive and delete beside each other, in a file of their own."""
+    with tempfile.TemporaryDirectory(prefix="sleeper-bench-") as folder:
+        open_queue(folder).depth()
+        return raced(folder, processes, at_once, seconds)
+
+
+def raced(folder: str, processes: int, at_once: int, seconds: float) -> tuple[float, ...]:
+    """Let processes use one file, and return the figures."""
     command = [sys.executable, "-m", "bench.queue", "--process", folder, str(at_once)]
     started = [
         subprocess.Popen(
@@ -71,13 +82,10 @@ def race(folder: str, processes: int, at_once: int, seconds: float) -> str:
         process.stdin.flush()
     said = [process.communicate()[0].split() for process in started]
     counts = [int(words[0]) for words in said]
-    took = sorted(float(ms) for words in said for ms in words[1:])
-    figures = (took[len(took) // 2], took[len(took) * 99 // 100], took[-1])
-    return (
-        f"{processes:>9}{at_once:>12}{sum(counts) / seconds:>12.0f}"
-        + "".join(f"{ms:>12.1f}" for ms in figures)
-        + f"{min(counts):>12}{max(counts):>12}"
-    )
+    used_us = 1e6 * sum(float(words[1]) for words in said) / sum(counts)
+    took = sorted(float(ms) for words in said for ms in words[2:])
+    waits = (took[len(took) // 2], took[len(took) * 99 // 100], took[-1])
+    return (sum(counts) / seconds, used_us, *waits, min(counts), max(counts))
 
 
 def work(folder: str, at_once: int, seconds: float) -> None:
@@ -85,7 +93,7 @@ def work(folder: str, at_once: int, seconds: float) -> None:
     queue = open_queue(folder)
     print("ready", flush=True)
     sys.stdin.readline()
-    end = perf_counter() + seconds
+    end, used = perf_counter() + seconds, process_time()
     took, count = [], 0
     while perf_counter() < end:
         times = [perf_counter()]
@@ -96,7 +104,7 @@ def work(folder: str, at_once: int, seconds: float) -> None:
         count += sum(queue.delete([each.receipt for each in messages]))
         times.append(perf_counter())
         took += [(b - a) * 1000 for a, b in pairwise(times)]
-    print(count, " ".join(f"{ms:.3f}" for ms in took))
+    print(count, process_time() - used, " ".join(f"{ms:.3f}" for ms in took))
 
 
 def idle(folder: str) -> str:
@@ -112,9 +120,10 @@ def idle(folder: str) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--process", nargs=2, metavar=("FOLDER", "AT_ONCE"))
     chosen = parser.parse_args()
     if chosen.process:
         work(chosen.process[0], int(chosen.process[1]), chosen.seconds)
     else:
-        print("\n".join(main(chosen.seconds)))
+        print("\n".join(main(chosen.seconds, chosen.runs)))

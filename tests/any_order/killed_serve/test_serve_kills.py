@@ -120,7 +120,7 @@ def test_kills_of_serve_lose_no_job_and_double_none(tmp_path: Path) -> None:
     with asked.instance, ExitStack() as started:
         first = iter(FIRST_LIVES)
         while kills.counts.total() < KILLS:
-            children = ("child",) * draw.randrange(12)
+            children = ("child",) * draw.randrange(6)
             kills.live(kills.start(started), next(first, (*children, draw.choice(ENDS))))
             overdue_s = max(overdue_s, found.overdue_s())
         killing_s = time.monotonic() - begun

@@ -68,3 +68,20 @@ def test_new_files_ask_at_once(world):
     world.waiting.tell("one", jobs("ab", "cd"))
 
     assert world.waiting.take() == 2
+
+
+def test_a_pause_is_asked_about_only_where_jobs_wait(world):
+    """The question goes to the storage: an idle instance in a bucket makes no requests for it."""
+    asked = []
+
+    def paused():
+        asked.append(1)
+        return len(asked) == 1
+
+    assert world.waiting.take(paused) == 0
+    assert asked == []
+
+    world.waiting.tell("one", jobs("ab"))
+
+    assert [world.waiting.take(paused) for _ in range(3)] == [0, 1, 0]
+    assert len(asked) == 2

@@ -123,7 +123,7 @@ def open_job_services(
     stop: threading.Event,
     note_work: Callable[[], None],
     paused: Callable[[], bool],
-    compactions: Callable[[], int] = lambda: 0,
+    compactions: Callable[[Callable[[], bool]], int] = lambda paused: 0,
 ) -> JobServices:
     """Return what runs the jobs of an instance. Nothing is started yet.
 
@@ -135,7 +135,8 @@ def open_job_services(
         stop: Set when everything is to end.
         note_work: Called at each look that sees workers at work.
         paused: Asked before workers are started.
-        compactions: Returns how many compaction jobs wait for workers to be started.
+        compactions: Returns how many compaction jobs wait for workers to be started; none while
+            what it is given returns that the instance is paused.
 
     Raises:
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set.
@@ -145,7 +146,7 @@ def open_job_services(
 
     def ready(kind: str) -> int:
         if kind == COMPACTION:
-            return 0 if paused() else compactions()
+            return compactions(paused)
         stores = current().jobs.stores
         messages = sum(stores.queue(name).depth().ready for name in queues_of(kind))
         return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages

@@ -55,8 +55,17 @@ class WaitingCompactions:
             self._seen[table_id] = _Seen(files, pause_s, now_s + pause_s)
             self._ready[table_id] = len(jobs)
 
-    def take(self) -> int:
-        """Return how many jobs want a worker, and forget them: a worker runs until all are done."""
+    def take(self, paused: Callable[[], bool] = lambda: False) -> int:
+        """Return how many jobs want a worker, and forget them: a worker runs until all are done.
+
+        Args:
+            paused: Asked only where there are jobs, because it may ask the storage; where it is
+                true, they are kept.
+        """
+        with self._lock:
+            waits = bool(self._ready)
+        if not waits or paused():
+            return 0
         with self._lock:
             ready = sum(self._ready.values())
             self._ready.clear()
