@@ -357,10 +357,7 @@ def test_a_lost_reply_of_any_write_of_the_tracker_changes_nothing(s3_server):
     events = [event(at=hour(n), run_id=str(n)) for n in range(10)]
     for number in (1, 2, 3):
         faults = Faults(s3_server.endpoint, "lost", number)
-        tables = LastingTables(
-            lambda: faults.client, f"sleeper-{new_id()}-", pause=pause, new_id=new_id
-        )
-        tracker = DynamoTracker(tables, now=lambda: NOON, pause=pause)
+        tracker = tracker_of(faults.client)
 
         tracker.record([*events, task_event()], expires=LATER)
 
