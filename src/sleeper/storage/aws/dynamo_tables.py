@@ -1,6 +1,6 @@
 """The DynamoDB tables of one instance: made at first use, and read and written with patience.
 
-Tables have the names and keys of upstream's, but for what decision 0062 tells.
+Tables have the names and keys of upstream's, but for what decision 0061 tells.
 """
 
 from __future__ import annotations
