@@ -47,4 +47,4 @@ class LastingTables(DynamoTables):
 
 @pytest.fixture
 def tables(dynamo):
-    return LastingTables(dynamo, f"sleeper-{new_id()}-", pause=pause, new_id=new_id)
+    return LastingTables(lambda: dynamo, f"sleeper-{new_id()}-", pause=pause, new_id=new_id)

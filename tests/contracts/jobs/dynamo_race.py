@@ -18,7 +18,8 @@ from tests.contracts.jobs.dynamo import LastingTables, dynamo_client, new_id, pa
 
 
 def main(endpoint, prefix, name):
-    tables = LastingTables(dynamo_client(endpoint), prefix, pause=pause, new_id=new_id)
+    client = dynamo_client(endpoint)
+    tables = LastingTables(lambda: client, prefix, pause=pause, new_id=new_id)
     store = DynamoBatcherStore(tables, now=lambda: NOON)
     jobs = {}
     for n in count():

@@ -1,6 +1,6 @@
 """The DynamoDB tables of one instance: made at first use, and read and written with patience.
 
-Tables have the names and keys of upstream's, but for what decision 0058 tells.
+Tables have the names and keys of upstream's, but for what decision 0061 tells.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ WRITES_MAX: Final = 100
 
 _ATTEMPTS_MAX = 20
 _ACTIVE_ATTEMPTS_MAX = 120
-_ACTIVE_PAUSE = 10  # the tenth pause: up to a second
+_ACTIVE_PAUSE = 10
+"""The tenth pause, which is up to a second."""
 _PASSING = {
     "InternalServerError",
     "ProvisionedThroughputExceeded",
@@ -113,14 +114,19 @@ class DynamoTables:
     A table that is missing has no items; it is made before something is written to it.
 
     Args:
-        client: A client of DynamoDB, by boto3, which retries calls without an answer.
+        client: Returns this process' client of DynamoDB, which retries calls without an answer.
         prefix: What the names of the instance's tables begin with: `sleeper-<instance id>-`.
         pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes ids of transactions: a transaction that is sent again is done once.
     """
 
     def __init__(
-        self, client: Any, prefix: str, *, pause: Callable[[int], None], new_id: NewId
+        self,
+        client: Callable[[], Any],
+        prefix: str,
+        *,
+        pause: Callable[[int], None],
+        new_id: NewId,
     ) -> None:
         self._client, self._prefix = client, prefix
         self._pause, self._new_id = pause, new_id
@@ -220,7 +226,7 @@ class DynamoTables:
     def _transact(self, parts: Sequence[Item], token: str) -> list[str] | None:
         """Write parts; return None, or a code for each if they are to be sent again."""
         try:
-            self._client.transact_write_items(TransactItems=list(parts), ClientRequestToken=token)
+            self._client().transact_write_items(TransactItems=list(parts), ClientRequestToken=token)
         except vendor_errors() as error:
             code = error_code(error)
             if code in _PASSING:
@@ -267,7 +273,7 @@ class DynamoTables:
                 for name, key in table.indexes
             ]
         with self._unless("ResourceInUseException", "make", table):  # somebody else makes it
-            self._client.create_table(**request)
+            self._client().create_table(**request)
             logger.info("made table %s", self.name(table))
 
     def _wait_until_active(self, table: DynamoTable) -> None:
@@ -285,7 +291,7 @@ class DynamoTables:
         found = self._call("describe_time_to_live", "read", table, TableName=name)
         if found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("DISABLED", "DISABLING"):
             with self._unless("ValidationException", "change", table):  # somebody else did
-                self._client.update_time_to_live(
+                self._client().update_time_to_live(
                     TableName=name,
                     TimeToLiveSpecification={"Enabled": True, "AttributeName": table.expiry},
                 )
@@ -299,7 +305,7 @@ class DynamoTables:
 
     def _call(self, operation: str, verb: str, table: DynamoTable, **request: Any) -> Any:
         try:
-            return getattr(self._client, operation)(**request)
+            return getattr(self._client(), operation)(**request)
         except vendor_errors() as error:
             raise self._failure(error, verb, f"table {self.name(table)}") from error
 
