@@ -30,7 +30,7 @@ SLOTS = 1 << 14
 SPACE = SLOTS * ROWS
 KEYS = PLACES * SPACE
 _STEP = 7919  # odd, so that each number has a slot of its own
-KINDS = {"ingest": 1.0, "bulk-import": 1.0, "batcher": 0.3, "query": 0.3, "export": 0.2}
+KINDS = {"ingest": 1.0, "bulk-import": 1.0, "batcher": 0.15, "query": 0.3, "export": 0.2}
 """Of each kind, how likely a job is asked for where few of them wait."""
 
 READS = ("query", "export")
