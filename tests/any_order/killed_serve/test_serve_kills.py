@@ -18,7 +18,7 @@ from tests.any_order.killed_serve.served import Served, processes_of, wait_until
 from tests.soak import FIRST_SEED, SOAK, tries
 
 KILLS = tries(4, soak=500)
-WAITING_MAX = tries(2, soak=6)
+WAITING_MAX = tries(3, soak=6)
 GONE_S = 20.0  # workers look once a second, and have five seconds then; the machine is busy
 ASKED_CODES = (0, -signal.SIGTERM, EXIT_TERMINATED)  # the last two before it could listen
 PROGRESS_S = 15.0
