@@ -23,7 +23,6 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         sleep: Waits for so many seconds.
 
     Raises:
-        MissingExtra: `sleeper.jobs.url` is `sqs`, and boto3 is not installed.
         PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set; or what
             it names has the jobs of another instance.
     """

@@ -188,7 +188,6 @@ def job_stores_of(
         new_id: Makes an id that no other process uses.
 
     Raises:
-        MissingExtra: `url` is `sqs`, and `sleeper-store[aws]` is not installed.
         PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
             and another instance's; or names in AWS cannot have the id.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.ports.ids import NewId
@@ -50,8 +50,10 @@ class AwsJobStores:
         look_s: int = 1,
     ) -> None:
         prefix = resource_prefix(instance_id)
-        self._prefix, self._region = prefix, region
-        self._now, self._pause, self._new_id = now, pause, new_id
+        client = partial(aws_client, "dynamodb", region)
+        tables = DynamoTables(client, prefix, pause=pause, new_id=new_id)
+        self._tracker = DynamoTracker(tables, now=now, pause=pause)
+        self._batcher = DynamoBatcherStore(tables, now=now)
         self._queues = {
             name: SqsQueue(
                 partial(aws_client, "sqs", region),
@@ -66,20 +68,15 @@ class AwsJobStores:
             for name in QueueName
         }
 
-    @cached_property
+    @property
     def tracker(self) -> DynamoTracker:
         """The events of jobs and tasks."""
-        return DynamoTracker(self._tables, now=self._now, pause=self._pause)
+        return self._tracker
 
-    @cached_property
+    @property
     def batcher(self) -> DynamoBatcherStore:
         """The files that were submitted to the ingest batcher."""
-        return DynamoBatcherStore(self._tables, now=self._now)
-
-    @cached_property
-    def _tables(self) -> DynamoTables:
-        client = aws_client("dynamodb", self._region)
-        return DynamoTables(client, self._prefix, pause=self._pause, new_id=self._new_id)
+        return self._batcher
 
     def queue(self, name: QueueName) -> SqsQueue:
         """Return one of the queues, the same each time."""
