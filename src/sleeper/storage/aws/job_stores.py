@@ -78,7 +78,7 @@ class AwsJobStores:
 
     @cached_property
     def _tables(self) -> DynamoTables:
-        client = aws_client("dynamodb", self._region)
+        client = partial(aws_client, "dynamodb", self._region)
         return DynamoTables(client, self._prefix, pause=self._pause, new_id=self._new_id)
 
     def queue(self, name: QueueName) -> SqsQueue:
