@@ -107,8 +107,10 @@ def test_a_worker_that_ends_when_its_queue_is_empty_ends_when_it_cannot_be_read(
     with closing(sqlite3.connect(file)) as other:
         other.execute("CREATE TABLE of_another_program (x)")
 
+    tries = iter(range(10))
+
     with pytest.raises(StorageFailed, match="of another program"):
-        work(instance, wait=lambda _: None)
+        work(instance, wait=lambda _: next(tries))
 
 
 def test_a_job_whose_workers_are_asked_to_end_is_run_in_the_end(

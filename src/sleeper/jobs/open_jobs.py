@@ -23,8 +23,9 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         sleep: Waits for so many seconds.
 
     Raises:
-        PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set; or the
-            file that it names has the jobs of another instance.
+        MissingExtra: `sleeper.jobs.url` is `sqs`, and boto3 is not installed.
+        PropertiesInvalid: the instance is in a bucket, and `sleeper.jobs.url` is not set; or what
+            it names has the jobs of another instance.
     """
     properties = context.properties
     stores = job_stores_of(
@@ -33,8 +34,10 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         context.url,
         properties.jobs.url,
         {name: queue_settings(properties, name) for name in QueueName},
+        region=context.inputs.settings.region,
         now=context.now,
         sleep=sleep,
+        pause=context.pause,
         new_id=context.new_id,
     )
     recorder = EventRecorder(stores.tracker, kept=events_kept(properties), now=context.now)

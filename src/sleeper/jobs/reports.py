@@ -16,14 +16,14 @@ from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
 from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
 
-_LOST = "its worker ended without a word: the table has neither claims nor a file of the job"
+_LOST = "its worker was killed: the table has neither claims nor a file of the job"
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # nothing happened before
 
 
 def job(
     self: JobsHandle, job_id: str, *, kind: JobKind | str = JobKind.INGEST, table: str | None = None
 ) -> JobStatus:
-    """Return what became of a job.
+    """Return the status of a job.
 
     An ingest that a table's log has is finished, whatever the tracker missed.
 
@@ -110,7 +110,7 @@ def list_jobs(
 
 
 def query(self: JobsHandle, query_id: str, *, kind: JobKind | str = JobKind.QUERY) -> QueryStatus:
-    """Return what became of a query, or of an export.
+    """Return the status of a query, or of an export.
 
     Args:
         query_id: The query, or the export.

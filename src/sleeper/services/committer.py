@@ -125,7 +125,7 @@ class Committer:
                 self._queue.release(each.message.receipt, plan.delay_s)
 
     def _event(self, table_id: str, answer: CommitAnswer, sent: datetime) -> JobEvent | None:
-        """Return what the tracker is told: files were added, or the job has failed."""
+        """Return the event for the tracker: files were added, or the job has failed."""
         request = answer.request
         if answer.refusal is not None:
             _log.warning("a request for table %s was refused: %s", table_id, answer.refusal)

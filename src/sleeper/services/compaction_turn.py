@@ -1,4 +1,4 @@
-"""One turn of a compaction worker at one table: what it may claim, and what the tracker is told."""
+"""One turn of a compaction worker at one table: what it may claim, and what the tracker records."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CompactionTurn:
             raise Interrupted
 
     def ended(self, result: CompactionJobResult) -> None:
-        """Record what became of a job."""
+        """Record the end of a job."""
         job_id = result.job.job_id
         self._open.pop(job_id, None)
         self.busy_s += self._ticks_s() - self._started_s

@@ -22,7 +22,7 @@ from sleeper.table.table import Table
 
 _LONGEST_PAUSE_S = 900.0
 _PAUSED_S = 5.0
-_LOST_LEASE = "its worker ended without a word: its claims were released when their lease ended"
+_LOST_LEASE = "its worker was killed: its claims were released when their lease ended"
 _NO_LIMIT = 1_000_000_000
 
 _log = logging.getLogger(__name__)

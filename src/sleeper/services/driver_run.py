@@ -49,7 +49,7 @@ def reported_run(
     try:
         jobs: InstanceJobs = instance.jobs
     except PropertiesInvalid as failure:
-        _log.warning("no tracker is told of job %s: %s", job.id, failure)
+        _log.warning("job %s is not tracked: %s", job.id, failure)
         yield lambda result: None
         return
     run_id = run_id_of(job, place) or jobs.new_id()

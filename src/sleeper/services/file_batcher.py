@@ -41,7 +41,7 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
         now: The time (aware, UTC).
 
     Raises:
-        StorageFailed: the store or a queue cannot be reached; the next round goes on from there.
+        StorageFailed: the store or a queue cannot be reached; the next round continues there.
     """
     store = jobs.stores.batcher
     tables = jobs.tables.all()

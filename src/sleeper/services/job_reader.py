@@ -12,7 +12,7 @@ from sleeper.state.committed_jobs import JobRecord
 
 
 class Interrupted(Exception):
-    """The worker was asked to end while a job was at work. The job goes back to its queue."""
+    """The worker was asked to end while a job ran. The job goes back to its queue."""
 
 
 class MessageRejected(Exception):
@@ -88,7 +88,7 @@ class RunContext:
     Attributes:
         run_id: Names the attempt.
         task_id: Names the worker.
-        check: Called now and then while the job is at work; raises `Interrupted` when it is to end.
+        check: Called now and then while the job runs; raises `Interrupted` when it is to end.
     """
 
     run_id: str

@@ -77,7 +77,7 @@ def open_worker(
     rest: Callable[[float], object],
     outdated: Callable[[], bool] = lambda: False,
 ) -> Worker | Committer | CompactionWorker:
-    """Return a worker that runs jobs of one kind when it is told to.
+    """Return a worker that runs jobs of one kind when its `run` is called.
 
     Args:
         instance: Whose jobs they are.
@@ -85,9 +85,9 @@ def open_worker(
         settings: How messages are taken.
         host: The machine it runs on.
         pid: Its process id.
-        stopped: Asked before each message and while a job is at work.
+        stopped: Asked before each message and while a job runs.
         rest: Waits for so many seconds, or until the worker is stopped.
-        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
+        outdated: Asked before each message; the worker ends when it is true.
     """
     if kind == COMPACTION:
         return _compaction_worker(
@@ -143,7 +143,7 @@ def _compaction_worker(
     try:
         jobs = instance.jobs
     except PropertiesInvalid as missing:
-        _log.warning("no tracker is told of compactions: %s", missing)
+        _log.warning("compactions are not tracked: %s", missing)
         record, task_id = (lambda *events: None), f"{host}:{pid}"
     else:
         record, task_id = jobs.recorder.record, jobs.new_id()

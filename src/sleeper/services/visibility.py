@@ -19,7 +19,7 @@ def kept_hidden(
 ) -> Iterator[None]:
     """Extend a message's visibility from a thread until the block ends.
 
-    When the receipt is stale another worker has the message. The job goes on: whichever commits
+    When the receipt is stale another worker has the message. The job continues: whichever commits
     second is recognised by its id.
 
     Args:

@@ -82,9 +82,10 @@ class Worker:
         recorder: Gets the events of jobs and of this worker.
         task: The event of this worker's start: its id, machine and process.
         settings: How messages are taken.
-        stopped: Asked before each message, and while a job is at work.
+        stopped: Asked before each message, and while a job runs.
         paused: Asked before each message; while it is true, none is taken.
-        outdated: Asked before each message; the worker ends when it is true. A job at work goes on.
+        outdated: Asked before each message; the worker ends when true. A running job is
+            finished first.
         rest: Waits for so many seconds, or until the worker is stopped.
         new_id: Makes the ids of runs.
     """

@@ -24,6 +24,7 @@ from sleeper.model.object_stores import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
+from sleeper.storage.aws.job_stores import AwsJobStores
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
@@ -165,8 +166,10 @@ def job_stores_of(
     url: str | None,
     settings: Mapping[QueueName, QueueSettings],
     *,
+    region: str | None,
     now: Callable[[], datetime],
     sleep: Callable[[float], None],
+    pause: Callable[[int], None],
     new_id: NewId,
 ) -> JobStores:
     """Return where the jobs of an instance are kept. Those in memory are new.
@@ -175,24 +178,31 @@ def job_stores_of(
         objects: The instance's objects.
         instance_id: Its `sleeper.id`.
         instance_url: Where the instance is.
-        url: The property `sleeper.jobs.url`: `sqlite://` and an absolute path, or None for
+        url: The property `sleeper.jobs.url`: `sqs`, `sqlite://` and an absolute path, or None for
             `services/jobs.sqlite` in a folder, and memory for an instance in memory.
         settings: How queues deliver; one that is missing has the default settings.
+        region: The region of AWS; None for the one that boto3 finds.
         now: The clock (aware, UTC).
         sleep: Waits for so many seconds.
+        pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes an id that no other process uses.
 
     Raises:
+        MissingExtra: `url` is `sqs`, and `sleeper-store[aws]` is not installed.
         PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
-            and another instance's.
+            and another instance's; or names in AWS cannot have the id.
     """
+    if url == "sqs":
+        aws = partial(AwsJobStores, instance_id, instance_url, settings, region=region)
+        return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
     elif isinstance(objects, BucketObjects):
         raise PropertiesInvalid(
             {
                 "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
-                "sleeper.jobs.url to sqlite:///and/an/absolute/path on the machine that runs jobs."
+                "sleeper.jobs.url to sqs, or to sqlite:///and/an/absolute/path on the machine that "
+                "runs jobs."
             }
         )
     elif isinstance(objects, FolderObjects):

@@ -30,7 +30,7 @@ SLOTS = 1 << 14
 SPACE = SLOTS * ROWS
 KEYS = PLACES * SPACE
 _STEP = 7919  # odd, so that each number has a slot of its own
-KINDS = {"ingest": 1.0, "bulk-import": 1.0, "batcher": 0.3, "query": 0.3, "export": 0.2}
+KINDS = {"ingest": 1.0, "bulk-import": 1.0, "batcher": 0.15, "query": 0.3, "export": 0.2}
 """Of each kind, how likely a job is asked for where few of them wait."""
 
 READS = ("query", "export")
@@ -122,6 +122,7 @@ class Asked:
             for name, own in TABLES.items()
         }
         self.nonsense: list[str] = []
+        self._results = folder / "instance"
         self._inputs = folder / "inputs"
         self._inputs.mkdir()
         self._draw = draw
@@ -131,9 +132,13 @@ class Asked:
         jobs = [job.kind for each in self.tables.values() for job in (*each.written, *each.read)]
         return Counter([*jobs, *("nonsense" for _ in self.nonsense)])
 
-    def changes(self) -> int:
-        """Return how often the tables were changed."""
-        return sum(each.table.refresh() for each in self.tables.values())
+    def progress(self) -> tuple[int, int]:
+        """Return the last commits of jobs, added up, and how many results there are."""
+        last = (each.table.state().jobs.last for each in self.tables.values())
+        results = (
+            self._results.glob(pattern) for pattern in ("query_results/*", "bulk_export/*/*")
+        )
+        return sum(job.number for job in last if job), sum(1 for each in results for _ in each)
 
     def ask(self, waiting_max: int) -> None:
         """Ask for jobs of kinds whose queues have fewer messages."""

@@ -293,7 +293,7 @@ def test_a_job_without_claims_and_without_a_file_has_failed(world):
 
     (job,) = world.statuses()
     assert (job.state, job.is_over) == (JobState.FAILED, True)
-    assert "ended without a word" in job.reasons[0]
+    assert "its worker was killed" in job.reasons[0]
 
 
 def test_an_instance_without_a_place_for_jobs_is_compacted(world, monkeypatch, caplog):
@@ -305,7 +305,7 @@ def test_an_instance_without_a_place_for_jobs_is_compacted(world, monkeypatch, c
     assert world.work().jobs == 1
 
     assert files_of(table) == 1
-    assert "no tracker is told of compactions" in caplog.text
+    assert "compactions are not tracked" in caplog.text
 
 
 def test_tables_that_cannot_be_read_are_told_and_tried_again(world, monkeypatch, caplog):

@@ -22,7 +22,13 @@ def open_stores(instance_url, jobs_url=None, instance_id="demo"):
     clock = Clock()
     place = place_of(instance_url, ObjectStoreSettings(), clock.now)
     properties = InstanceProperties({"sleeper.jobs.url": jobs_url or ""})
-    how = {"now": clock.now, "sleep": clock.sleep, "new_id": numbered("id-")}
+    how = {
+        "region": None,
+        "now": clock.now,
+        "sleep": clock.sleep,
+        "pause": lambda attempt: None,
+        "new_id": numbered("id-"),
+    }
     return job_stores_of(
         place.objects, instance_id, place.url, properties.jobs.url, SETTINGS, **how
     )
@@ -75,11 +81,11 @@ def test_a_bucket_without_the_property_has_no_jobs():
 
 
 @pytest.mark.parametrize(
-    "url", ["sqs", "sqlite://relative", "sqlite:///", "sqlite:///folder/", "/a"]
+    "url", ["sqs:", "SQS", "sqlite://relative", "sqlite:///", "sqlite:///folder/", "/a"]
 )
 def test_the_property_is_an_absolute_path_of_sqlite(url):
-    """Checked when it is set; queues in SQS are not built yet, and the message says so."""
-    with pytest.raises(PropertiesInvalid, match="SQS are not built yet"):
+    """Checked when it is set; or `sqs`, and the message says so."""
+    with pytest.raises(PropertiesInvalid, match="must be sqs, or sqlite:///"):
         validate_instance_properties({"sleeper.id": "a", "sleeper.jobs.url": url})
 
 

@@ -71,13 +71,14 @@ class Sqs:
         return [parameters for name, parameters in self.calls if name == operation]
 
 
-def queue_of(sqs, *, pauses=None, fifo=False, **settings):
+def queue_of(sqs, *, pauses=None, fifo=False, owner="s3://bucket/demo", **settings):
     """Return a queue on a client."""
     numbers = count()
     return SqsQueue(
         lambda: sqs,
         "sleeper-demo-",
         QueueName.INGEST,
+        owner,
         QueueSettings(fifo=fifo, **settings),
         sleep=(pauses if pauses is not None else []).append,
         new_id=lambda: f"id-{next(numbers)}",
@@ -234,6 +235,35 @@ class TestFailures:
         assert sqs.asked("receive_message")[0]["QueueUrl"] == "http://sqs/theirs"
 
 
+class TestOwners:
+    """Two instances with one id."""
+
+    def test_a_queue_of_another_instance_is_refused(self):
+        """Both places are named; nothing is taken from it."""
+        sqs = Sqs(list_queue_tags=[{"Tags": {"sleeper.instance.url": "s3://other/demo"}}])
+
+        with pytest.raises(PropertiesInvalid, match=r"s3://other/demo.*s3://bucket/demo"):
+            queue_of(sqs).receive()
+
+        assert sqs.asked("receive_message") == []
+
+    @pytest.mark.parametrize("answer", [{}, {"Tags": {"team": "x"}}, refusal("AccessDenied")])
+    def test_a_queue_without_the_tag_is_used(self, answer):
+        """Upstream made it, or the tags may not be seen."""
+        assert queue_of(Sqs(list_queue_tags=[answer], receive_message=[{}])).receive() == []
+
+    def test_a_long_url_is_a_hash(self):
+        """A tag has at most 256 characters, and not all."""
+        missing = refusal("QueueDoesNotExist")
+        arn = {"Attributes": {"QueueArn": "arn"}}
+        sqs = Sqs(get_queue_url=[missing] * 2, get_queue_attributes=[arn], receive_message=[{}])
+
+        queue_of(sqs, owner="s3://bucket/é").receive()
+
+        _, made = sqs.asked("create_queue")
+        assert len(made["tags"]["sleeper.instance.url"]) == 64
+
+
 class TestRequests:
     """What is asked of SQS."""
 
@@ -363,7 +393,8 @@ class TestNotes:
             "Sleeper.Sent": "2026-05-04T12:00:00+00:00",
             "Sleeper.Receives": "2",
         }
-        operations = [name for name, _ in sqs.calls if name != "get_queue_url"]
+        finding = ("get_queue_url", "list_queue_tags")
+        operations = [name for name, _ in sqs.calls if name not in finding]
         assert operations[1:] == [
             "change_message_visibility",
             "send_message_batch",

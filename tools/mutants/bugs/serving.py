@@ -141,4 +141,12 @@ BUGS = (
         wrong="now_s - self._counted[1] >= 0:",
         tests=("tests/unit/services/test_metrics.py",),
     ),
+    Bug(
+        name="unusable-queue-tried-for-ever",
+        breaks="A worker that is to end with its last message tries a broken queue for ever.",
+        module="services/worker.py",
+        right="if self._settings.until_empty and self._failures == _FAILURES_MAX:",
+        wrong="if False:",
+        tests=("tests/stories/test_ingest_jobs.py",),
+    ),
 )

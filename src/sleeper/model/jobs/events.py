@@ -64,7 +64,7 @@ class JobEvent:
         partition_id: The leaf of a compaction.
         locations: Where results are, of a query or an export.
         commit_s: Seconds from when its commit was asked for until it was in the table's log; None
-            where nobody measured it.
+            where it was not measured.
         is_committed: False in a FINISHED event whose commit another process does later.
         is_final: True in a FAILED event after which the job is not tried again by itself.
     """

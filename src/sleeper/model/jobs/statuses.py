@@ -154,7 +154,7 @@ class JobStatus:
 
 
 def rate(count: int | None, seconds: float | None) -> float | None:
-    """Return how many there were a second; None when nobody knows, or no time went by."""
+    """Return how many there were a second; None when it is unknown, or no time went by."""
     if count is None or seconds is None or seconds <= 0:
         return None
     return count / seconds

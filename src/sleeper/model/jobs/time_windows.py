@@ -32,7 +32,7 @@ class TimeWindow:
 
         Args:
             start: When it started.
-            end: When it ended; None where it has not, or nobody knows.
+            end: When it ended; None where it has not, or it is unknown.
         """
         latest = start + UNFINISHED_FOR if end is None else end
         starts_in_time = self.until is None or start < self.until

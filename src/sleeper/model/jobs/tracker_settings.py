@@ -14,7 +14,7 @@ class TrackerSettings:
     """How jobs of one kind are tracked.
 
     Attributes:
-        enabled: False: nothing is recorded, and nobody can ask.
+        enabled: False: nothing is recorded or reported.
         job_ttl: How long an event of a job is kept from when it was recorded.
         task_ttl: How long an event of a task is kept.
     """

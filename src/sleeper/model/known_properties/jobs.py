@@ -28,8 +28,9 @@ class JobProperties:
         None,
         JOBS_URL,
         "Where queues, tracker and batcher are kept: sqlite:///and/an/absolute/path, on a local "
-        "disk of the machine that runs jobs. Without it, services/jobs.sqlite in the instance's "
-        "folder; an instance in a bucket needs it to run jobs.",
+        "disk of the machine that runs jobs; or sqs, for queues in SQS and tables in DynamoDB. "
+        "Without it, services/jobs.sqlite in the instance's folder; an instance in a bucket needs "
+        "it to run jobs.",
         since="ours",
     )
     environment: str | None = setting(

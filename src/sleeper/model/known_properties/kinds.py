@@ -263,7 +263,7 @@ def _instance_id(text: str) -> str:
 
 
 def _jobs_url(text: str) -> str:
-    if not re.fullmatch(r"sqlite:///[^\x00]*[^/\x00]", text):
+    if text != "sqs" and not re.fullmatch(r"sqlite:///[^\x00]*[^/\x00]", text):
         raise ValueError(text)
     return text
 
@@ -299,7 +299,5 @@ NUMBER = Kind("a number", _fraction)
 BYTE_SIZE = Kind("a number of bytes, such as 1024, 32M or 1G (K is 1024)", _byte_size)
 LIST = list_of(TEXT, "a comma separated list")
 TAGS = Kind("a list of key,value,key,value", _tags)
-JOBS_URL = Kind(
-    "sqlite:///and/an/absolute/path, the path of a file; queues in SQS are not built yet", _jobs_url
-)
+JOBS_URL = Kind("sqs, or sqlite:///and/an/absolute/path, the path of a file", _jobs_url)
 INSTANCE_ID = Kind("at most 20 characters long", _instance_id)

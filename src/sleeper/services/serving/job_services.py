@@ -101,7 +101,7 @@ class JobServices:
         return self._look_s
 
     def _forever(self, do: Callable[[], float]) -> None:
-        """Do something until all is to end. A fault that nobody foresaw is logged, and is no end.
+        """Do something until all is to end. An unexpected error is logged and does not end it.
 
         Args:
             do: Does it, and returns how long to wait.
@@ -110,8 +110,8 @@ class JobServices:
         while not self._stop.wait(wait_s):
             try:
                 wait_s = do()
-            except Exception:  # noqa: BLE001 - what nobody foresaw must not end the service
-                _log.exception("a service failed in a way that nobody foresaw; it goes on")
+            except Exception:  # noqa: BLE001 - an unexpected error must not end the service
+                _log.exception("a service failed with an unexpected error; it continues")
                 wait_s = PATIENCE_S
 
 

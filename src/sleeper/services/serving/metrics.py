@@ -115,7 +115,7 @@ class MetricsServer:
     """Answers `/metrics` and `/healthz` by HTTP while its block runs.
 
     Args:
-        metrics: What is told.
+        metrics: What is served.
         host: The address to listen at.
         port: The port; 0 for any that is free.
 

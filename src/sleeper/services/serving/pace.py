@@ -33,9 +33,9 @@ class Pace:
         self._swept_s: float | None = None
 
     def note_change(self) -> None:
-        """Take note that a table changed, or a job is at work: the shortest pause suffices now.
+        """Take note that a table changed, or a job runs: the shortest pause suffices now.
 
-        May be called from any thread; it shortens a rest that goes on.
+        May be called from any thread; it shortens the current rest.
         """
         self._changed = True
 

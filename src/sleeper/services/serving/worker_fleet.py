@@ -120,7 +120,7 @@ class WorkerFleet:
     def stop(self, patience_s: float) -> None:
         """End all workers: ask them to, and kill those that have not ended in time.
 
-        What they were at work on goes back to its queue, or comes again from it.
+        Their unfinished jobs go back to their queues, or are delivered again.
 
         Args:
             patience_s: How long to wait for them; 0 kills them at once.

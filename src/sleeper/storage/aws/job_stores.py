@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.dynamo_batcher_store import DynamoBatcherStore
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.dynamo_tracker import DynamoTracker
 from sleeper.storage.aws.sqs_names import resource_prefix
 from sleeper.storage.aws.sqs_queue import SqsQueue
 
 
 class AwsJobStores:
-    """Queues of one instance in SQS. Each is made at its first use.
+    """Queues of one instance in SQS, tracker and batcher store in DynamoDB.
+
+    Each queue and table is made at its first use.
 
     Args:
         instance_id: The instance's id, which their names have.
+        instance_url: Where the instance is; queues of an instance elsewhere are refused.
         settings: How queues deliver; one that is missing has the default settings.
         region: The region of AWS; None for the one that boto3 finds.
         now: The clock (aware, UTC).
         sleep: Waits for so many seconds.
+        pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes an id that no other process uses.
         look_s: How long a look at dead letters waits for more.
 
@@ -32,20 +39,25 @@ class AwsJobStores:
     def __init__(
         self,
         instance_id: str,
+        instance_url: str,
         settings: Mapping[QueueName, QueueSettings],
         *,
         region: str | None,
         now: Callable[[], datetime],
         sleep: Callable[[float], None],
+        pause: Callable[[int], None],
         new_id: NewId,
         look_s: int = 1,
     ) -> None:
         prefix = resource_prefix(instance_id)
+        self._prefix, self._region = prefix, region
+        self._now, self._pause, self._new_id = now, pause, new_id
         self._queues = {
             name: SqsQueue(
                 partial(aws_client, "sqs", region),
                 prefix,
                 name,
+                instance_url,
                 settings.get(name, QueueSettings()),
                 sleep=sleep,
                 new_id=new_id,
@@ -53,6 +65,21 @@ class AwsJobStores:
             )
             for name in QueueName
         }
+
+    @cached_property
+    def tracker(self) -> DynamoTracker:
+        """The events of jobs and tasks."""
+        return DynamoTracker(self._tables, now=self._now, pause=self._pause)
+
+    @cached_property
+    def batcher(self) -> DynamoBatcherStore:
+        """The files that were submitted to the ingest batcher."""
+        return DynamoBatcherStore(self._tables, now=self._now)
+
+    @cached_property
+    def _tables(self) -> DynamoTables:
+        client = partial(aws_client, "dynamodb", self._region)
+        return DynamoTables(client, self._prefix, pause=self._pause, new_id=self._new_id)
 
     def queue(self, name: QueueName) -> SqsQueue:
         """Return one of the queues, the same each time."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Sequence
 from enum import Enum
+from hashlib import sha256
 from threading import RLock
 from typing import Any, Final
 
-from sleeper.errors import StorageFailed
+from sleeper.errors import PropertiesInvalid, StorageFailed
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.storage.aws.failures import aws_failure, error_code, is_missing, vendor_errors
 from sleeper.storage.aws.sqs_messages import BATCH_MAX, Entry, batches, whole_seconds
@@ -25,6 +27,8 @@ _STALE: Final = (
     "MissingParameter",
     "ReceiptHandleIsInvalid",
 )
+_TAG: Final = "sleeper.instance.url"
+_TAG_VALUE: Final = re.compile("[A-Za-z0-9 _.:/=+@-]{1,256}")
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.5
 
@@ -42,6 +46,7 @@ class SqsCalls:
     Args:
         client: Returns boto3's client of SQS.
         names: The names of the two queues.
+        owner: The URL of the instance.
         settings: How the queue delivers.
         sleep: Waits for so many seconds.
     """
@@ -50,11 +55,13 @@ class SqsCalls:
         self,
         client: Callable[[], Any],
         names: SqsNames,
+        owner: str,
         settings: QueueSettings,
         *,
         sleep: Callable[[float], None],
     ) -> None:
         self._client, self._names, self._settings = client, names, settings
+        self._owner = owner if _TAG_VALUE.fullmatch(owner) else sha256(owner.encode()).hexdigest()
         self._sleep = sleep
         self._urls: dict[Side, str] = {}
         self._lock = RLock()
@@ -71,6 +78,7 @@ class SqsCalls:
             parameters: What else the operation needs.
 
         Raises:
+            PropertiesInvalid: the queue belongs to another instance.
             StorageFailed: it failed, after some tries.
         """
         try:
@@ -123,7 +131,7 @@ class SqsCalls:
 
     def failed(self, error: Exception, operation: str, side: Side) -> StorageFailed:
         """Return our error for one of boto3."""
-        looks = operation in ("get_queue_url", "get_queue_attributes", "receive_message")
+        looks = operation.startswith(("get_", "list_", "receive_"))
         permission = operation.removesuffix("_batch").title().replace("_", "")
         return aws_failure(
             error,
@@ -201,6 +209,8 @@ class SqsCalls:
                 found = self._found(side)
                 if found is None and not make:
                     return None
+                if found is not None:
+                    self._check_owner(found, side)
                 self._urls[side] = found or self._made(side)
         return self._urls.get(side)
 
@@ -222,16 +232,40 @@ class SqsCalls:
             attributes["RedrivePolicy"] = self._redrive_policy()
         name = self._name(side)
         try:
-            url = str(
-                self._client().create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+            made = self._client().create_queue(
+                QueueName=name, Attributes=attributes, tags={_TAG: self._owner}
             )
         except vendor_errors() as error:
             found = self._found(side) if error_code(error) in _EXISTS else None
             if found is None:
                 raise self.failed(error, "create_queue", side) from error
+            self._check_owner(found, side)
             return found
         logger.info("made %s in SQS", self._named(side))
-        return url
+        return str(made["QueueUrl"])
+
+    def _check_owner(self, url: str, side: Side) -> None:
+        """Refuse a queue that an instance with the same id made at another place.
+
+        A queue without the tag was made by hand, or by upstream. Who only sends may not be allowed
+        to look.
+        """
+        try:
+            tags = self._client().list_queue_tags(QueueUrl=url).get("Tags", {})
+        except vendor_errors() as error:
+            failure = self.failed(error, "list_queue_tags", side)
+            logger.debug("not checked which instance a queue belongs to: %s", failure)
+            return
+        owner = tags.get(_TAG, self._owner)
+        if owner != self._owner:
+            raise PropertiesInvalid(
+                {
+                    "sleeper.id": f"{self._named(side)} belongs to the instance at {owner}, which "
+                    f"has the same sleeper.id as the one at {self._owner}: each would take the "
+                    "other's jobs. Make one of them with another id. If the instance was moved, "
+                    f"remove the tag {_TAG} from its queues."
+                }
+            )
 
     def _redrive_policy(self) -> str:
         answer = self.call("get_queue_attributes", Side.DEAD, AttributeNames=["QueueArn"])

@@ -63,6 +63,7 @@ class SqsQueue:
         client: Returns boto3's client of SQS.
         prefix: What the queue's name begins with.
         name: Which queue.
+        owner: The URL of the instance, which a queue that is made remembers as a tag.
         settings: How it delivers.
         sleep: Waits for so many seconds.
         new_id: Makes ids of requests.
@@ -74,6 +75,7 @@ class SqsQueue:
         client: Callable[[], Any],
         prefix: str,
         name: QueueName,
+        owner: str,
         settings: QueueSettings,
         *,
         sleep: Callable[[float], None],
@@ -81,7 +83,7 @@ class SqsQueue:
         look_s: int = 1,
     ) -> None:
         names = sqs_names(prefix, name, fifo=settings.fifo)
-        self._calls = SqsCalls(client, names, settings, sleep=sleep)
+        self._calls = SqsCalls(client, names, owner, settings, sleep=sleep)
         self._name, self._settings = name, settings
         self._new_id, self._look_s = new_id, look_s
         self._under_way = _UnderWay()

@@ -1,4 +1,4 @@
-"""`sleeper jobs`: submits jobs, and shows what became of them."""
+"""`sleeper jobs`: submits jobs, and shows their states."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ table_option = click.option("--table", metavar="TABLE", help="Jobs of this table
 
 @click.group()
 def jobs() -> None:
-    """Submit jobs for workers, and see what became of them.
+    """Submit jobs for workers, and show their states.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def list_jobs(
 @instance_option
 @json_option
 def show(job_id: str, *, kind: str, table: str | None, instance: str, as_json: bool) -> None:
-    """Show what became of a JOB.
+    """Show the state of a JOB and its runs.
 
     \b
     Example:

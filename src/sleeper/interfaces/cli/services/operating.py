@@ -45,7 +45,7 @@ def pause(instance: str) -> None:
     """Stop all services and workers of the instance from beginning anything.
 
     No job is begun and no table is maintained, on any machine, until sleeper
-    resume. What is at work goes on to its end. Queries go on, and so do commands
+    resume. Running jobs are finished. Queries go on, and so do commands
     such as sleeper ingest. sleeper report shows a pause.
 
     \b
@@ -60,7 +60,7 @@ def pause(instance: str) -> None:
 @click.command()
 @instance_option
 def resume(instance: str) -> None:
-    """Let services and workers go on after sleeper pause.
+    """Let services and workers continue after sleeper pause.
 
     \b
     Example:
@@ -68,4 +68,4 @@ def resume(instance: str) -> None:
     """
     with connect(instance) as opened:
         opened.pause_switch.resume()
-    say("services and workers go on")
+    say("services and workers continue")

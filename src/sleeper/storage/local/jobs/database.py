@@ -154,7 +154,7 @@ class JobDatabase:
             self._idle.append(connection)
 
     def _end(self, connection: sqlite3.Connection) -> None:
-        """Close a connection whose state after an error nobody knows."""
+        """Close a connection whose state is unknown after an error."""
         with suppress(sqlite3.Error):  # what is closed is not wanted
             connection.close()
 
