@@ -157,7 +157,7 @@ class Objects(Protocol):
 
         It does not exclude other writers: after waiting long enough the caller continues
         without it, and so does every caller of a storage without locks. `meanwhile` is called
-        again and again while the lock is waited for.
+        after each look while others have the lock, and waits a little.
         """
         ...
 

@@ -53,7 +53,7 @@ class TransactionLog(Protocol):
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold an advisory lock among writers of this machine; wait for it for a while.
 
-        `meanwhile` is called again and again while others have the lock.
+        `meanwhile` is called after each look while others have the lock, and waits a little.
 
         It lets writers take turns, so that none loses every race. It does not exclude
         writers: some logs have no lock, and writers on other machines do not see it.

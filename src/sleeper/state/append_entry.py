@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Generic, TypeVar
 
 from sleeper.errors import (
@@ -23,6 +24,7 @@ from sleeper.ports.transaction_log import TransactionLog
 T = TypeVar("T")
 
 _SENDS = 3  # how often one entry is sent if storage does not confirm the result
+_LOOKS_PER_CALL = 10  # looks at the writers' lock for one call of `meanwhile`
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def append_entry(
         pause: Waits before another attempt; called with the number of attempts before, from 0.
         attempts: Maximum number of attempts if other writers take the number first.
         wording: Words of error messages.
-        meanwhile: Called while other writers of this machine have the log's lock, for instance to
+        meanwhile: Called now and then while other writers of this machine have the log's lock, to
             read their entries: whoever has the lock then holds others up for less time.
 
     Raises:
@@ -88,8 +90,15 @@ def append_entry(
             f"no attempt to commit was made: {wording.attempts_source} is {attempts}. Nothing "
             "was written. Set it to 1 or more."
         )
+    looks = count()
+
+    def wait_for_lock() -> None:
+        if next(looks) % _LOOKS_PER_CALL == 0:
+            meanwhile()
+        pause(0)
+
     for attempt in range(attempts):
-        with log.writer_lock(meanwhile):
+        with log.writer_lock(wait_for_lock):
             entry = build()
             if entry.body is None or _append(log, entry.number, entry.body, pause, wording):
                 return entry.result

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.job_stores import AwsJobStores
+from tests.contracts.jobs.batcher_store_contract import file
 from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueContract
+from tests.contracts.jobs.job_tracker_contract import INGESTS, event
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 
 __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
@@ -40,3 +45,19 @@ class TestSqsQueue(JobQueueContract):
     @pytest.fixture
     def wait(self):
         return time.sleep
+
+
+def test_tracker_and_batcher_store_are_in_dynamodb(stores):
+    """Their tables are made at first use; there is nothing in them before."""
+    now = datetime.now(UTC)
+    started = event(at=now)
+    submitted = replace(file("a"), received=now, expires=now + timedelta(days=7))
+    empty = [*stores.tracker.jobs(INGESTS), *stores.batcher.unsent()]
+
+    stores.tracker.record([started], expires=now + timedelta(days=7))
+    stores.batcher.save([submitted])
+    stores.batcher.assign("job", stores.batcher.pending(), QueueName.INGEST)
+
+    assert empty == []
+    assert stores.tracker.events_of_job(JobKind.INGEST, "job") == [started]
+    assert [job.paths for job in stores.batcher.unsent()] == [("a",)]

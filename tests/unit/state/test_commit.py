@@ -262,7 +262,8 @@ class TestCommit:
         def writer_lock(meanwhile):
             for name in ("a", "b"):
                 Writer(others, name).commit(add(name))
-                meanwhile()
+                for _ in range(10):  # now and then it reads, and each time it waits
+                    meanwhile()
             monkeypatch.setattr(log, "read_after", lambda n: inside.append(n) or iter(()))
             yield
 
@@ -271,6 +272,7 @@ class TestCommit:
         writer.commit(add("c"))
 
         assert inside == [3]
+        assert writer.pauses == 20 * [0]
         assert files_in(others) == ["a", "b", "c"]
 
     def test_is_refused_after_a_lost_race_to_the_same_change(self, log, writer):

@@ -3,9 +3,9 @@
 The kernel releases a lock when its process dies, and waiting for one is bounded. The log does not
 depend on it: an entry is created only if absent. The lock only avoids lost races.
 
-The kernel hands the lock to whoever has waited longest, but knows no time limit. So a thread waits
-for it there. To look again and again instead would cost each waiting writer CPU time, which the
-one that has the lock needs, and would leave it to chance who gets it.
+The lock is asked for again and again, not waited for in the kernel. The kernel would hand it to the
+one that has waited longest: on a machine with more to do than it has cores, that one has no core
+just then, and nobody commits meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread
 from zlib import crc32
 
 from sleeper.storage.keys import TEMPORARY
@@ -24,8 +23,7 @@ from sleeper.storage.local.modes import share_file, share_folder
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S = 2.0
-_STEP_S = 0.01
+_LOOKS = 1_000
 
 
 @contextmanager
@@ -35,7 +33,7 @@ def writer_lock(root: str, key: str, meanwhile: Callable[[], object]) -> Iterato
     Args:
         root: The folder.
         key: Names the lock.
-        meanwhile: Called again and again while others have the lock.
+        meanwhile: Called after each look while others have the lock; it waits a little.
     """
     descriptor = _open(root, key)
     if descriptor is None:
@@ -50,41 +48,17 @@ def writer_lock(root: str, key: str, meanwhile: Callable[[], object]) -> Iterato
 
 def _take(descriptor: int, key: str, meanwhile: Callable[[], object]) -> None:
     """Take a lock, or give up after some time, and where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass
-    except OSError as error:
-        logger.debug("writers do not take turns, %s cannot be locked: %s", key, error)
-        return
-    else:
-        return
-    taken, copy = Event(), os.dup(descriptor)
-    try:
-        Thread(target=_wait, args=(copy, taken), name="writer lock", daemon=True).start()
-    except RuntimeError as error:  # the system allows no more threads
-        os.close(copy)
-        logger.warning("the lock of %s is not waited for: %s", key, error)
-        return
-    for _ in range(round(_PATIENCE_S / _STEP_S)):
-        if taken.wait(_STEP_S):
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            meanwhile()
+        except OSError as error:
+            logger.debug("writers do not take turns, %s cannot be locked: %s", key, error)
             return
-        meanwhile()
+        else:
+            return
     logger.info("another writer has had the lock of %s for long: going ahead without it", key)
-
-
-def _wait(descriptor: int, taken: Event) -> None:
-    """Wait for a lock in the kernel, and close the descriptor.
-
-    Whoever the lock was for has the file open too. If it is not, the kernel takes the lock back.
-    """
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        logger.debug("a lock cannot be waited for: %s", error)
-    finally:
-        os.close(descriptor)
-        taken.set()
 
 
 def _release(descriptor: int) -> None:
