@@ -289,6 +289,17 @@ class TestRequests:
             "VisibilityTimeout": "7",
         }
 
+    def test_a_message_is_received_a_thousand_times_at_most(self):
+        """More, a redrive policy of SQS does not allow; the property does."""
+        missing = refusal("QueueDoesNotExist")
+        arn = {"Attributes": {"QueueArn": "arn"}}
+        sqs = Sqs(get_queue_url=[missing] * 2, get_queue_attributes=[arn], receive_message=[{}])
+
+        queue_of(sqs, receives_max=5_000).receive()
+
+        _, made = sqs.asked("create_queue")
+        assert '"maxReceiveCount": "1000"' in made["Attributes"]["RedrivePolicy"]
+
     def test_times_are_whole_seconds(self):
         """Rounded up: nothing comes early."""
         sqs = Sqs(receive_message=[{}])
@@ -414,6 +425,26 @@ class TestNotes:
             queue.bury(delivered.receipt, "bad")
 
         assert sqs.asked("delete_message_batch") == []
+
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda queue, receipt: queue.bury(receipt, "bad"),
+            lambda queue, receipt: queue.release(receipt, counted=False),
+        ],
+    )
+    def test_a_stale_receipt_sends_no_copy(self, end):
+        """Where SQS says that it is stale: another has the message."""
+        sqs = Sqs(
+            receive_message=[{"Messages": [received("a")]}],
+            change_message_visibility=[refusal("ReceiptHandleIsInvalid")],
+        )
+        queue = queue_of(sqs)
+        [delivered] = queue.receive()
+
+        assert not end(queue, delivered.receipt)
+
+        assert sqs.asked("send_message_batch") == []
 
     def test_a_reason_is_cut_and_cleaned(self):
         """It is an attribute, which has the characters that bodies have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 _UNDER_WAY_MAX: Final = 1_000
 _UNDER_WAY_CHARACTERS_MAX: Final = 64 << 20
 _LOOKED_AT_MAX: Final = 1_000
+_RECEIVES_MAX: Final = 1_000  # of a redrive policy
 _HELD_S: Final = 60
 """For how long a message is hidden while it is moved, and a dead letter while it is looked at."""
 
@@ -83,8 +85,9 @@ class SqsQueue:
         look_s: int = 1,
     ) -> None:
         names = sqs_names(prefix, name, fifo=settings.fifo)
-        self._calls = SqsCalls(client, names, owner, settings, sleep=sleep)
-        self._name, self._settings = name, settings
+        fits = replace(settings, receives_max=min(settings.receives_max, _RECEIVES_MAX))
+        self._calls = SqsCalls(client, names, owner, fits, sleep=sleep)
+        self._name, self._settings = name, fits
         self._new_id, self._look_s = new_id, look_s
         self._under_way = _UnderWay()
 

@@ -1,0 +1,66 @@
+"""Bugs in queues as SQS keeps them."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+TROUBLE = ("tests/unit/storage/test_sqs_trouble.py",)
+CONTRACT = ("tests/contracts/jobs/test_aws_jobs.py",)
+_QUEUE = "storage/aws/sqs_queue.py"
+_CALLS = "storage/aws/sqs_calls.py"
+_MESSAGES = "storage/aws/sqs_messages.py"
+
+BUGS = (
+    Bug(
+        name="part-of-a-batch-lost",
+        breaks="Messages of a batch that SQS did not store are taken for sent.",
+        module=_CALLS,
+        right="        return final | {key: codes[key] for key in entries}",
+        wrong="        return final",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="buried-letter-has-a-new-id",
+        breaks="A dead letter in SQS has another id than its message.",
+        module=_MESSAGES,
+        right='        message_id=noted.get(_ID) or received["MessageId"],\n'
+        '        body=received["Body"],\n'
+        '        group=attributes.get("MessageGroupId"),',
+        wrong='        message_id=received["MessageId"],\n'
+        '        body=received["Body"],\n'
+        '        group=attributes.get("MessageGroupId"),',
+        tests=CONTRACT,
+    ),
+    Bug(
+        name="seconds-rounded-down",
+        breaks="A message in SQS is visible before its time.",
+        module=_MESSAGES,
+        right="    return ceil(seconds)",
+        wrong="    return int(seconds)",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="group-twice-in-a-batch",
+        breaks="A retry changes the order of a group in SQS.",
+        module=_MESSAGES,
+        right=" or group in groups:",
+        wrong=":",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="queue-of-another-instance-used",
+        breaks="Two instances with one id take each other's jobs from SQS.",
+        module=_CALLS,
+        right="        if owner != self._owner:",
+        wrong="        if owner is None:",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="copy-sent-for-a-stale-receipt",
+        breaks="A message that another has received since is made a dead letter too.",
+        module=_QUEUE,
+        right="        return delivery if self._hide(receipt, _HELD_S) else None",
+        wrong="        return delivery",
+        tests=TROUBLE,
+    ),
+)
