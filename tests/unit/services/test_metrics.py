@@ -13,6 +13,7 @@ import pytest
 import sleeper
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.messages import QueueDepth, QueueName
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.metrics import Metrics, MetricsServer
 from sleeper.services.serving.table_figures import TableFigures
@@ -82,6 +83,19 @@ def test_queues_and_workers_are_told_as_prometheus_reads_them(ask):
     assert '\nsleeper_queue_dead_letters{queue="ingest"} 0\n' in text
     assert '\nsleeper_workers{kind="ingest"} 0\n' in text
     assert text.startswith("# HELP sleeper_queue_messages_ready Messages that wait for a worker.\n")
+
+
+def test_an_age_that_a_queue_cannot_tell_is_left_out(ask, jobs, monkeypatch):
+    """It is no age of 0 seconds, for which nobody would be alarmed; empty queues have that one."""
+    some = QueueDepth(ready=1, hidden=0, dead=0, oldest_s=None)
+    none = QueueDepth(ready=0, hidden=0, dead=1, oldest_s=None)
+    depths = {QueueName.INGEST: some, QueueName.QUERY: none}
+    monkeypatch.setattr(type(jobs), "queue_depths", lambda _: depths)
+
+    _, text = ask("/metrics")
+
+    assert 'sleeper_queue_oldest_seconds{queue="ingest"}' not in text
+    assert 'sleeper_queue_oldest_seconds{queue="query"} 0.000\n' in text
 
 
 def test_it_is_healthy_until_something_cannot_work(ask, fleet, jobs, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..bug import Bug
 
 TROUBLE = ("tests/unit/storage/test_sqs_trouble.py",)
-CONTRACT = ("tests/contracts/jobs/test_aws_jobs.py",)
 _QUEUE = "storage/aws/sqs_queue.py"
 _CALLS = "storage/aws/sqs_calls.py"
 _MESSAGES = "storage/aws/sqs_messages.py"
@@ -29,7 +28,7 @@ BUGS = (
         wrong='        message_id=received["MessageId"],\n'
         '        body=received["Body"],\n'
         '        group=attributes.get("MessageGroupId"),',
-        tests=CONTRACT,
+        tests=TROUBLE,
     ),
     Bug(
         name="seconds-rounded-down",
