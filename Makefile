@@ -37,11 +37,13 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 # Connect and on the oldest Spark as well. They wait more than they compute: two at once.
 # Where ARGS chooses tests, a run that has none of them is no failure.
 PYTEST := -m pytest --quiet --durations=5
+# Tests wait for servers and processes: one more at once than there are processors.
+AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
 test: $(READY) $(READY40) ## Run every test, but for those of check. ARGS="-k split" runs some.
-	@$(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
+	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
 
 test-spark: $(READY)

@@ -292,6 +292,24 @@ class TestCompaction:
         assert run_job(table, late).failure is not None
         assert ids(table) == sorted([*range(10)] * 4)
 
+    def test_claims_whose_lease_has_ended_can_be_released_alone(self, world):
+        """Claims that are renewed, or new, stay."""
+        table = world.table()
+        for _ in range(4):
+            table.ingest(rows(range(10)))
+        claim_a_job(table, "theirs")
+
+        world.waits(minutes=9)
+        early = table.release_claims(expired_only=True)
+        world.waits(minutes=2)
+        released = table.release_claims(expired_only=True)
+
+        assert early.claims == ()
+        assert [claim.job_id for claim in released.claims] == ["theirs"]
+        assert table.claims() == ()
+        with pytest.raises(BadRequest, match="not both"):
+            table.release_claims("theirs", expired_only=True)
+
     def test_jobs_are_claimed_a_few_at_a_time(self, world):
         """A run that is killed leaves claims of two jobs for each worker, not of all."""
         table = world.instance.create_table("nine", SCHEMA, split_points=[*range(10, 90, 10)])

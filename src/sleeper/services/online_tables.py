@@ -133,6 +133,8 @@ class OnlineTable:
 
     def _compact(self) -> _Outcome:
         if self.leave_compactions is not None:
+            if self.table.claims():  # workers release them too, if they live long enough
+                self.table.release_claims(expired_only=True)
             self.leave_compactions(self.table.table_id, self.table.plan_compaction().jobs)
             return None, ()
         run = self.table.compact(workers=self.workers, progress=self._check_stopped)

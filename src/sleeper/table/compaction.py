@@ -183,7 +183,9 @@ def claims(self: TableHandle) -> tuple[HeldClaim, ...]:
     return held_claims(state, _lease(opened), max(now, state.at or now))
 
 
-def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResult:
+def release_claims(
+    self: TableHandle, job_id: str | None = None, *, expired_only: bool = False
+) -> ReleaseResult:
     """Release the claims of compaction jobs, so that other jobs may compact their files.
 
     Use it for claims of processes that have died. If a job is still running, its commit is
@@ -191,15 +193,21 @@ def release_claims(self: TableHandle, job_id: str | None = None) -> ReleaseResul
 
     Args:
         job_id: The job; without it, all jobs of the table.
+        expired_only: Release the claims of all jobs whose lease has ended, and no others.
 
     Raises:
+        BadRequest: `job_id` and `expired_only` are given together.
         CommitContended, CommitUnknown, StorageFailed: try again.
         TableNotFound: the table was deleted.
 
     Source: ours; upstream's claims do not end.
     """
     opened = self._current()
-    return release_jobs(job_id, _lease(opened), store=opened.store)
+    if not expired_only:
+        return release_jobs(job_id, _lease(opened), store=opened.store)
+    if job_id is not None:
+        raise BadRequest("give release_claims a job_id or expired_only=True, not both")
+    return release_expired_jobs(_lease(opened), store=opened.store)
 
 
 def _plan(

@@ -14,6 +14,7 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.states import JobState
 from sleeper.services.job_workers import open_worker
+from sleeper.services.online_tables import OnlineTable
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
@@ -187,6 +188,24 @@ def test_claims_of_a_worker_that_died_are_taken_over_after_their_lease(world):
     lost = world.instance.jobs.job("lost", kind=JobKind.COMPACTION)
     assert (lost.state, lost.is_over) == (JobState.FAILED, True)
     assert "released when their lease ended" in lost.reasons[0]
+
+
+def test_maintenance_releases_claims_whose_lease_has_ended(world):
+    """Though it leaves compactions to workers: these may be killed before they come to it."""
+    table = world.table("one")
+    names = tuple(each.filename for each in table.references())
+    claim = Claim(job_id="lost", partition_id="root", filenames=names)
+    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
+    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    told = []
+    maintained = OnlineTable(table, 1, lambda: False, lambda table_id, jobs: told.append(len(jobs)))
+
+    maintained.maintain("compact")
+    early = claimed(table)
+    world.now += timedelta(minutes=11)
+    maintained.maintain("compact")
+
+    assert (len(early), claimed(table), told) == (len(names), [], [0, 1])
 
 
 def test_a_table_whose_jobs_fail_is_left_alone_for_longer_each_time(world, caplog):
