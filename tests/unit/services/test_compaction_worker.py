@@ -86,6 +86,15 @@ def claimed(table):
     return [each for each in table.references() if each.job_id]
 
 
+def claim_for_a_dead_worker(table):
+    """Claim all files for the job `lost`, which nobody runs; return their names."""
+    names = tuple(each.filename for each in table.references())
+    claim = Claim(job_id="lost", partition_id="root", filenames=names)
+    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
+    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    return names
+
+
 def damage(world, table):
     """Make every file of a table unreadable."""
     for each in table.references():
@@ -172,10 +181,7 @@ def test_a_worker_ends_after_as_many_jobs_as_it_was_asked_for(world):
 def test_claims_of_a_worker_that_died_are_taken_over_after_their_lease(world):
     """The tracker shows the job of the dead worker as failed, and who ran it."""
     table = world.table("one")
-    names = tuple(each.filename for each in table.references())
-    claim = Claim(job_id="lost", partition_id="root", filenames=names)
-    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
-    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    names = claim_for_a_dead_worker(table)
 
     world.work()
     assert (files_of(table), table.plan_compaction().jobs) == (FILES, ())
@@ -193,10 +199,7 @@ def test_claims_of_a_worker_that_died_are_taken_over_after_their_lease(world):
 def test_maintenance_releases_claims_whose_lease_has_ended(world):
     """Though it leaves compactions to workers: these may be killed before they come to it."""
     table = world.table("one")
-    names = tuple(each.filename for each in table.references())
-    claim = Claim(job_id="lost", partition_id="root", filenames=names)
-    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
-    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    names = claim_for_a_dead_worker(table)
     told = []
     maintained = OnlineTable(table, 1, lambda: False, lambda table_id, jobs: told.append(len(jobs)))
 
@@ -293,10 +296,7 @@ def test_a_job_whose_end_the_tracker_missed_is_finished_by_its_file(world, monke
 def test_a_job_without_claims_and_without_a_file_has_failed(world):
     """Given a worker that died, and claims that were released by hand, then its job is over."""
     table = world.table("one")
-    names = tuple(each.filename for each in table.references())
-    claim = Claim(job_id="lost", partition_id="root", filenames=names)
-    owner = ClaimOwner(host="elsewhere", pid=4711, worker_id="w-1")
-    table._current().store.commit(ClaimFiles(assignments=(claim,), owner=owner))
+    claim_for_a_dead_worker(table)
     created = JobEvent(
         kind=JobKind.COMPACTION,
         table_id=table.table_id,
