@@ -24,7 +24,7 @@ from sleeper.model.object_stores import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
-from sleeper.storage.aws.job_stores import AwsJobStores
+from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores

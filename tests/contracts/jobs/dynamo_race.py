@@ -12,7 +12,7 @@ import sys
 from itertools import count
 
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.dynamo_batcher_store import DynamoBatcherStore
+from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from tests.contracts.jobs.batcher_store_contract import NOON
 from tests.contracts.jobs.dynamo import LastingTables, dynamo_client, new_id, pause
 

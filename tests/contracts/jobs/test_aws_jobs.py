@@ -11,7 +11,7 @@ import pytest
 
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.job_stores import AwsJobStores
+from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from tests.contracts.jobs.batcher_store_contract import file
 from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueContract
 from tests.contracts.jobs.job_tracker_contract import INGESTS, event

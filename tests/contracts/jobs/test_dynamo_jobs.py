@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.storage.aws.dynamo_batcher_store import DynamoBatcherStore
-from sleeper.storage.aws.dynamo_tracker import DynamoTracker
+from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
+from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.batcher_store_contract import NOON, BatcherStoreContract
 from tests.contracts.jobs.clock import Clock
 from tests.contracts.jobs.dynamo import dynamo, pause, tables

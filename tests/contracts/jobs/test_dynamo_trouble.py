@@ -17,21 +17,21 @@ from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws import dynamo_tables
-from sleeper.storage.aws.dynamo_batcher_store import (
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.jobs.dynamo_batcher_store import (
     FILES_TOGETHER,
     SAVED_TOGETHER,
     UNFINISHED_MAX,
     DynamoBatcherStore,
 )
-from sleeper.storage.aws.dynamo_tables import (
+from sleeper.storage.aws.jobs.dynamo_job_tables import (
     BATCHER_JOBS,
     SUBMITTED_FILES,
-    DynamoTables,
     job_lookup,
     job_updates,
     task_status,
 )
-from sleeper.storage.aws.dynamo_tracker import DynamoTracker
+from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.batcher_store_contract import NOON, file
 from tests.contracts.jobs.clock import Clock
 from tests.contracts.jobs.dynamo import LastingTables, dynamo, dynamo_client, new_id, pause, tables

@@ -11,7 +11,7 @@ BUGS = (
     Bug(
         name="unfinished-job-sent",
         breaks="A job is sent while files are still put into it.",
-        module="storage/aws/dynamo_batcher_store.py",
+        module="storage/aws/jobs/dynamo_batcher_store.py",
         right='"Created") > since:',
         wrong='"Created") > 2 * since:',
         tests=TROUBLE,
@@ -19,7 +19,7 @@ BUGS = (
     Bug(
         name="files-into-a-sent-job",
         breaks="Files enter a job that another process has closed.",
-        module="storage/aws/dynamo_batcher_store.py",
+        module="storage/aws/jobs/dynamo_batcher_store.py",
         right="self._tables.write_together(some, guard=check) is None",
         wrong="self._tables.write_together(some) is None",
         tests=TROUBLE,
@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         name="repeated-submission-pending",
         breaks="A submission that is delivered again is ingested twice.",
-        module="storage/aws/dynamo_batcher_store.py",
+        module="storage/aws/jobs/dynamo_batcher_store.py",
         right='"Key": _submission_key(file),',
         wrong='"Key": _job_key(file.path),',
         tests=CONTRACTS,
@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         name="moved-jobs-not-listed",
         breaks="A job that moves up while jobs are listed is left out.",
-        module="storage/aws/dynamo_tracker.py",
+        module="storage/aws/jobs/dynamo_tracker.py",
         right="if _fingerprint(entry) not in seen:",
         wrong="if _fingerprint(entry) in seen:",
         tests=TROUBLE,

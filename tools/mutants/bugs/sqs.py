@@ -5,9 +5,9 @@ from __future__ import annotations
 from ..bug import Bug
 
 TROUBLE = ("tests/unit/storage/test_sqs_trouble.py",)
-_QUEUE = "storage/aws/sqs_queue.py"
-_CALLS = "storage/aws/sqs_calls.py"
-_MESSAGES = "storage/aws/sqs_messages.py"
+_QUEUE = "storage/aws/jobs/sqs_queue.py"
+_CALLS = "storage/aws/jobs/sqs_calls.py"
+_MESSAGES = "storage/aws/jobs/sqs_messages.py"
 
 BUGS = (
     Bug(

@@ -13,7 +13,6 @@ from threading import Lock
 from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
-from sleeper.model.jobs.events import JobKind
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
 
@@ -52,60 +51,16 @@ class DynamoTable:
     Attributes:
         name: Its name after the instance's prefix.
         key: Attributes of its key and their types: that of the partition, and that of the order.
-        expiry: The attribute with the second (since 1970) after which Amazon deletes an item.
+        expiry: The attribute with the second (since 1970) after which Amazon deletes an item; None
+            for a table whose items stay.
         indexes: Global secondary indexes by name: their keys, in the same form. They have whole
             items.
     """
 
     name: str
     key: tuple[tuple[str, str], ...]
-    expiry: str
+    expiry: str | None = None
     indexes: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
-
-
-NEWEST_OF_ALL: Final = "newest-of-all"
-"""The index of jobs by their newest event."""
-
-NEWEST_OF_TABLE: Final = "newest-of-table"
-"""The index of each Sleeper table's jobs by their newest event."""
-
-BY_RECEIVED: Final = "by-received"
-"""The index of submitted files by the time they were submitted."""
-
-SUBMITTED_FILES: Final = DynamoTable(
-    "ingest-batcher-store",
-    (("JobId", "S"), ("FilePath", "S")),
-    "ExpiryTime",
-    ((BY_RECEIVED, (("Files", "S"), ("Received", "N"))),),
-)
-BATCHER_JOBS: Final = DynamoTable(
-    "ingest-batcher-jobs", (("EntryKind", "S"), ("EntryId", "S")), "ExpiryTime"
-)
-
-
-def job_updates(kind: JobKind) -> DynamoTable:
-    """Return the table of events of jobs."""
-    return DynamoTable(
-        f"{kind}-job-updates", (("TableId", "S"), ("JobIdAndUpdate", "S")), "ExpiryDate"
-    )
-
-
-def job_lookup(kind: JobKind) -> DynamoTable:
-    """Return the table with an item for each job."""
-    return DynamoTable(
-        f"{kind}-job-lookup",
-        (("JobId", "S"), ("TableId", "S")),
-        "ExpiryDate",
-        (
-            (NEWEST_OF_ALL, (("Jobs", "S"), ("Newest", "N"))),
-            (NEWEST_OF_TABLE, (("TableId", "S"), ("Newest", "N"))),
-        ),
-    )
-
-
-def task_status(kind: JobKind) -> DynamoTable:
-    """Return the table of events of tasks."""
-    return DynamoTable(f"{kind}-task-status", (("TaskId", "S"), ("UpdateTime", "N")), "ExpiryDate")
 
 
 class DynamoTables:
@@ -287,6 +242,8 @@ class DynamoTables:
         )
 
     def _turn_on_expiry(self, table: DynamoTable) -> None:
+        if table.expiry is None:
+            return
         name = self.name(table)
         found = self._call("describe_time_to_live", "read", table, TableName=name)
         if found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("DISABLED", "DISABLING"):

@@ -10,7 +10,8 @@ from itertools import groupby
 
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
-from sleeper.storage.aws.dynamo_items import (
+from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
+from sleeper.storage.aws.jobs.dynamo_items import (
     as_microseconds,
     has_expired,
     job_event_item,
@@ -22,11 +23,9 @@ from sleeper.storage.aws.dynamo_items import (
     task_event_of,
     text,
 )
-from sleeper.storage.aws.dynamo_tables import (
+from sleeper.storage.aws.jobs.dynamo_job_tables import (
     NEWEST_OF_ALL,
     NEWEST_OF_TABLE,
-    DynamoTables,
-    Item,
     job_lookup,
     job_updates,
     task_status,

@@ -25,8 +25,8 @@ from sleeper.model.jobs.messages import (
     ReceivedMessage,
 )
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.sqs_calls import Side, SqsCalls
-from sleeper.storage.aws.sqs_messages import (
+from sleeper.storage.aws.jobs.sqs_calls import Side, SqsCalls
+from sleeper.storage.aws.jobs.sqs_messages import (
     ATTRIBUTES,
     BATCH_MAX,
     SYSTEM_ATTRIBUTES,
@@ -40,7 +40,7 @@ from sleeper.storage.aws.sqs_messages import (
     redriven_entry,
     whole_seconds,
 )
-from sleeper.storage.aws.sqs_names import sqs_names
+from sleeper.storage.aws.jobs.sqs_names import sqs_names
 
 logger = logging.getLogger(__name__)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.errors import PropertiesInvalid
 from sleeper.model.jobs.messages import QueueName
 
 _NAMES: Final = {
@@ -36,26 +34,6 @@ class SqsNames:
 
     queue: str
     dead: str
-
-
-def resource_prefix(instance_id: str) -> str:
-    """Return what the names of an instance's resources in AWS begin with.
-
-    >>> resource_prefix("Demo.2")
-    'sleeper-demo-2-'
-
-    Raises:
-        PropertiesInvalid: the id has other characters than AWS allows in names.
-    """
-    cleaned = instance_id.lower().replace(".", "-")
-    if not re.fullmatch("[a-z0-9_-]+", cleaned):
-        raise PropertiesInvalid(
-            {
-                "sleeper.id": f"sleeper.id is {instance_id!r}, but names in AWS have only letters "
-                "from a to z, digits, - and _: sleeper.jobs.url cannot be sqs for this instance."
-            }
-        )
-    return f"sleeper-{cleaned}-"
 
 
 def sqs_names(prefix: str, name: QueueName, *, fifo: bool) -> SqsNames:

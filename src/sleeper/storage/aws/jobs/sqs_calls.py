@@ -14,8 +14,8 @@ from typing import Any, Final
 from sleeper.errors import PropertiesInvalid, StorageFailed
 from sleeper.model.jobs.messages import QueueSettings
 from sleeper.storage.aws.failures import aws_failure, error_code, is_missing, vendor_errors
-from sleeper.storage.aws.sqs_messages import BATCH_MAX, Entry, batches, whole_seconds
-from sleeper.storage.aws.sqs_names import SqsNames
+from sleeper.storage.aws.jobs.sqs_messages import BATCH_MAX, Entry, batches, whole_seconds
+from sleeper.storage.aws.jobs.sqs_names import SqsNames
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,8 @@ from typing import Final
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.storage.aws.dynamo_items import (
+from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,
     PARTITION_KEY_BYTES_MAX,
     as_microseconds,
@@ -31,15 +32,7 @@ from sleeper.storage.aws.dynamo_items import (
     number_of,
     text,
 )
-from sleeper.storage.aws.dynamo_tables import (
-    BATCHER_JOBS,
-    BY_RECEIVED,
-    SUBMITTED_FILES,
-    WRITES_MAX,
-    DynamoTable,
-    DynamoTables,
-    Item,
-)
+from sleeper.storage.aws.jobs.dynamo_job_tables import BATCHER_JOBS, BY_RECEIVED, SUBMITTED_FILES
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Queues in SQS, tracker and batcher store in DynamoDB."""
