@@ -12,7 +12,8 @@ from typing import Final
 
 from sleeper.model.jobs.events import JobEvent, JobEventType
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.storage.aws.dynamo_tables import DynamoTable, Item
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.dynamo_tables import Item
 from sleeper.storage.aws.jobs.dynamo_items import (
     PARTITION_KEY_BYTES_MAX,
     as_microseconds,
