@@ -15,6 +15,7 @@ from typing import Any, Final
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
+from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +41,9 @@ _PASSING = {
     "TransactionInProgressException",
 }
 _REFUSED = "ConditionalCheckFailed"
-_PERMISSIONS = "dynamodb:CreateTable, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
+_PERMISSIONS = (
+    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
+)
 _PERMISSION = f"{_PERMISSIONS}PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
 
 
@@ -53,6 +56,7 @@ class DynamoTable:
         key: Attributes of its key and their types: that of the partition, and that of the order.
         expiry: The attribute with the second (since 1970) after which Amazon deletes an item; None
             for a table whose items stay.
+        required: Whether to raise an error where the table is missing; else it has no items then.
         indexes: Global secondary indexes by name: their keys, in the same form. They have whole
             items.
     """
@@ -61,18 +65,21 @@ class DynamoTable:
     key: tuple[tuple[str, str], ...]
     expiry: str | None = None
     indexes: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    required: bool = False
 
 
 class DynamoTables:
     """Reads and writes items. Safe for threads.
 
-    A table that is missing has no items; it is made before something is written to it.
+    A table that is missing has no items; it is made before something is written to it. Where a
+    table is required, it is made with the instance, and reads fail without it.
 
     Args:
         client: Returns this process' client of DynamoDB, which retries calls without an answer.
         prefix: What the names of the instance's tables begin with: `sleeper-<instance id>-`.
         pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes ids of transactions: a transaction that is sent again is done once.
+        owner: The URL of the instance, which a table that is made has as a tag.
     """
 
     def __init__(
@@ -82,9 +89,10 @@ class DynamoTables:
         *,
         pause: Callable[[int], None],
         new_id: NewId,
+        owner: str | None = None,
     ) -> None:
         self._client, self._prefix = client, prefix
-        self._pause, self._new_id = pause, new_id
+        self._pause, self._new_id, self._owner = pause, new_id, owner
         self._made: set[DynamoTable] = set()
         self._lock = Lock()
 
@@ -109,6 +117,8 @@ class DynamoTables:
         try:
             found: Item | None = self._call("get_item", "read", table, **request).get("Item")
         except ObjectNotFound:
+            if table.required:
+                raise
             return None
         return found
 
@@ -200,6 +210,8 @@ class DynamoTables:
             try:
                 page = self._call(operation, "read", table, **request)
             except ObjectNotFound:
+                if table.required:
+                    raise
                 return
             yield from page["Items"]
             if "LastEvaluatedKey" not in page:
@@ -218,6 +230,8 @@ class DynamoTables:
             ],
             "BillingMode": "PAY_PER_REQUEST",
         }
+        if self._owner is not None:
+            request["Tags"] = [{"Key": OWNER_TAG, "Value": owner_tag_value(self._owner)}]
         if table.indexes:
             request["GlobalSecondaryIndexes"] = [
                 {
