@@ -19,7 +19,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
     │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
-    │   └── ClockTooFarAhead · NewFilesTooOld
+    │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge
     ├── CommitContended                try again: other writers committed first
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  run the same job id again; delete no files
@@ -192,6 +192,10 @@ class InsufficientData(InputRefused):
 
 class CommitRefused(SleeperError):
     """The table's state does not allow this transaction. Plan again from the newest state."""
+
+
+class CommitTooLarge(CommitRefused):
+    """The table's state store cannot hold this transaction in one commit. Make it smaller."""
 
 
 class FileAlreadyExists(CommitRefused):

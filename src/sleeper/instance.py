@@ -56,8 +56,8 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
-from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import open_context
+from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
 _ALLOW_FUNCTIONS = "SLEEPER_ALLOW_FUNCTIONS"
@@ -301,7 +301,7 @@ class Instance:
             ours,
             split_points,
             index=context.index,
-            store=open_state_store(files, ours, table.properties, context),
+            store=open_state_store(table_id, files, ours, table.properties, context),
             new_id=context.new_id,
         )
         return table

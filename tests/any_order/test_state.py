@@ -27,7 +27,7 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
-from sleeper.state.state_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed

@@ -59,3 +59,10 @@ class TransactionLog(Protocol):
         writers: some logs have no lock, and writers on other machines do not see it.
         """
         ...
+
+    def delete(self) -> None:
+        """Delete the entries, as far as they are not objects in the table's folder.
+
+        For a table that was deleted, with its folder. It may be repeated.
+        """
+        ...

@@ -14,7 +14,7 @@ from sleeper.jobs.run_events import RunEvents
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.jobs.events import JobEvent, JobKind
 from sleeper.planning.jobs.redelivery import reasons_of
-from sleeper.table.bulk_import_result import BulkImportResult
+from sleeper.table.bulk_imports.result import BulkImportResult
 
 _log = logging.getLogger(__name__)
 

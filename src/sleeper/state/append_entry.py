@@ -8,9 +8,10 @@ free. A writer that loses the race for a number tries again, based on the newer 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from sleeper.errors import (
     CommitContended,
@@ -19,12 +20,27 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from sleeper.ports.transaction_log import TransactionLog
 
 T = TypeVar("T")
 
 _SENDS = 3  # how often one entry is sent if storage does not confirm the result
 _LOOKS_PER_CALL = 10  # looks at the writers' lock for one call of `meanwhile`
+
+
+class Entries(Protocol):
+    """What takes numbered entries, such as a `TransactionLog`, which describes the methods."""
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Store entry `number` if that number is free."""
+        ...
+
+    def read(self, number: int) -> bytes | None:
+        """Return the body of entry `number`, or None if there is none."""
+        ...
+
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold an advisory lock among writers of this machine."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +76,7 @@ class CommitWording:
 
 
 def append_entry(
-    log: TransactionLog,
+    log: Entries,
     build: Callable[[], NextEntry[T]],
     *,
     pause: Callable[[int], None],
@@ -111,7 +127,7 @@ def append_entry(
 
 
 def _append(
-    log: TransactionLog,
+    log: Entries,
     number: int,
     body: bytes,
     pause: Callable[[int], None],

@@ -112,6 +112,9 @@ class CheckedTransactionLog:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self._log.writer_lock(meanwhile)
 
+    def delete(self) -> None:
+        """Do nothing: entries are deleted with the table's folder."""
+
     def _remember(self, entry: _Entry) -> None:
         if self._last is None or self._last.number < entry.number:
             self._last = entry

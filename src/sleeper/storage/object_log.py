@@ -66,6 +66,9 @@ class ObjectTransactionLog:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self.objects.writer_lock(f"{self.prefix}turn", meanwhile)
 
+    def delete(self) -> None:
+        """Do nothing: entries are deleted with the table's folder."""
+
     def key(self, number: int) -> str:
         """Return the key of entry `number`."""
         return f"{self.prefix}{number:020d}{self.suffix}"

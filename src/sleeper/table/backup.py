@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
@@ -16,8 +15,8 @@ from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
 from sleeper.ports.objects import Objects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.places import Place
-from sleeper.table.handle import open_state_store
 from sleeper.table.instance_context import InstanceContext
+from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
 _LOG = getLogger(__name__)
@@ -81,18 +80,16 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
 def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> CopiedTable:
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
-    open_store = partial(
-        open_state_store,
-        schema=table.schema,
-        properties=TableProperties(record.properties, context.properties),
-        context=context,
-    )
+
+    properties = TableProperties(record.properties, context.properties)
     copied = copy_table(
         record.name,
         store=opened.store,
         source=opened.files,
         target=target.under(record.table_id),
-        open_store=open_store,
+        open_store=lambda files: open_state_store(
+            record.table_id, files, table.schema, properties, context
+        ),
     )
     table.refresh()  # raises TableNotFound where it was deleted meanwhile
     return copied

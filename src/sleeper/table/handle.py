@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -21,39 +21,12 @@ from sleeper.model.tables import TableRecord
 from sleeper.operations.tables.delete_table import delete_objects
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard
-from sleeper.state.commit import GroupCommitted
-from sleeper.state.state_store import TransactionLogStateStore
-from sleeper.state.table_state import TableState, Transaction
-from sleeper.storage.checked_log import open_log
-from sleeper.storage.object_log import ObjectSnapshotStore
+from sleeper.state.state_store import StateStore
+from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
+from sleeper.table.state_stores import open_state_store
 
 _log = logging.getLogger(__name__)
-
-
-class TimedStateStore(TransactionLogStateStore):
-    """A `TransactionLogStateStore` that knows how long its last commit took.
-
-    Args:
-        args, settings: As for `TransactionLogStateStore`.
-        ticks_s: A clock that is never set, in seconds.
-
-    Attributes:
-        commit_s: Seconds that the last commit took, with lost races and a snapshot, if it wrote
-            one; None before the first.
-    """
-
-    def __init__(self, *args: Any, ticks_s: Callable[[], float], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._ticks_s = ticks_s
-        self.commit_s: float | None = None
-
-    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
-        """Commit transactions, and take the time."""
-        begun_s = self._ticks_s()
-        done = super().commit_group(transactions)
-        self.commit_s = self._ticks_s() - begun_s
-        return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +47,7 @@ class OpenedTable:
     record: TableRecord
     properties: TableProperties
     files: Objects
-    store: TimedStateStore
+    store: StateStore
     reader: TableReader
     open_reader: Callable[[], TableReader]
 
@@ -165,7 +138,7 @@ class TableHandle:
         self._record, self._properties, self._opened = record, opened.properties, opened
         return opened
 
-    def _open(self, record: TableRecord, store: TimedStateStore | None = None) -> OpenedTable:
+    def _open(self, record: TableRecord, store: StateStore | None = None) -> OpenedTable:
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
         open_reader = partial(
@@ -176,12 +149,15 @@ class TableHandle:
             temp_folder=self._context.temp_folder,
             stores=self._context.inputs.settings,
         )
+        if store is None:
+            table_id = record.table_id
+            store = open_state_store(table_id, files, self.schema, properties, self._context)
         return OpenedTable(
             pid=os.getpid(),
             record=record,
             properties=properties,
             files=files,
-            store=store or open_state_store(files, self.schema, properties, self._context),
+            store=store,
             reader=open_reader(),
             open_reader=open_reader,
         )
@@ -216,20 +192,3 @@ class TableHandle:
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
-
-
-def open_state_store(
-    files: Objects, schema: Schema, properties: TableProperties, context: InstanceContext
-) -> TimedStateStore:
-    """Open the state store of the table whose folder is `files`. Nothing is read yet."""
-    return TimedStateStore(
-        open_log(files, checks=context.commit_checks),
-        ObjectSnapshotStore(files),
-        schema,
-        now=context.now,
-        storage_time=context.storage_time,
-        ticks_s=context.ticks_s,
-        new_id=context.new_id,
-        pause=context.pause,
-        attempts=properties.statestore.commit_attempts,
-    )

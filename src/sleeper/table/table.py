@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sleeper.table import bulk_import as _bulk_import
 from sleeper.table import commits, compaction, definition, maintenance, rows, spark
 from sleeper.table import export as _export
+from sleeper.table.bulk_imports import bulk_import as _bulk_import
 from sleeper.table.handle import TableHandle
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 
 import boto3
 import pytest
@@ -41,8 +42,8 @@ def dynamo(s3_server):
 class LastingTables(DynamoTables):
     """Tables whose items are never deleted: times of the tests are past, for the server."""
 
-    def _turn_on_expiry(self, table):
-        pass
+    def make(self, *tables):
+        super().make(*(replace(table, expiry=None) for table in tables))
 
 
 @pytest.fixture

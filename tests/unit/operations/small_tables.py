@@ -18,7 +18,7 @@ from sleeper.model.tables import TableRecord
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings, ingest
 from sleeper.operations.tables.create_table import create_table
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.state_store import TransactionLogStateStore
+from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index

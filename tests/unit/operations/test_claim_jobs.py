@@ -14,7 +14,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
-from sleeper.state.state_store import TransactionLogStateStore
+from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions

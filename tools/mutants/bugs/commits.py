@@ -18,7 +18,7 @@ BUGS = (
         module="state/transaction_json.py",
         right="        _check_types(transactions, where)\n",
         wrong="",
-        tests=("tests/unit/state/test_state_store.py",),
+        tests=("tests/unit/state/stores/test_log_store.py",),
     ),
     Bug(
         name="entry-overwritten",
@@ -40,12 +40,12 @@ BUGS = (
     Bug(
         name="replay-judges",
         breaks="Replay refuses an entry that was committed under other rules.",
-        module="state/commit.py",
+        module="state/stores/commit.py",
         right="    return fold_added(added, state, at) if added else "
         "transactions[0].fold(state, at)\n",
         wrong="    for each in added or transactions:\n        state = each.apply(state, at)\n"
         "    return state\n",
-        tests=("tests/unit/state/test_commit.py", "-k", "todays_rules"),
+        tests=("tests/unit/state/stores/test_commit.py", "-k", "todays_rules"),
     ),
     Bug(
         name="index-goes-back",

@@ -10,7 +10,7 @@ BUGS = (
     Bug(
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",
-        module="table/bulk_import.py",
+        module="table/bulk_imports/bulk_import.py",
         right="        return _import_locally(self, source, request, choice, extended)\n    groups",
         wrong="        return _import_locally(self, data, request, choice, extended)\n    groups",
         tests=("tests/stories/test_bulk_import_of_rows.py", "-k", "arrives"),

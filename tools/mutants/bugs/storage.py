@@ -46,9 +46,9 @@ BUGS = (
     Bug(
         name="commits-not-checked",
         breaks="A table's commits are not read back where a store is not trusted.",
-        module="table/handle.py",
-        right="        open_log(files, checks=context.commit_checks),\n",
-        wrong="        open_log(files),\n",
+        module="table/state_stores.py",
+        right="        open_log(place.files, checks=context.commit_checks),\n",
+        wrong="        open_log(place.files),\n",
         tests=BROKEN_STORES,
     ),
     Bug(

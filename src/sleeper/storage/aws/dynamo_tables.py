@@ -6,16 +6,20 @@ Tables have the names and keys of upstream's, but for what decision 0061 tells.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from threading import Lock
 from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
+from sleeper.storage.aws.dynamo_making import (
+    DynamoTable,
+    make_tables,
+    other_keys,
+    table_failure,
+)
+from sleeper.storage.aws.failures import error_code, vendor_errors
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +29,9 @@ Item = dict[str, Any]
 WRITES_MAX: Final = 100
 """How many items a transaction may write or check: Amazon's limit."""
 
+_DELETED_TOGETHER = 25
+"""Amazon's limit."""
 _ATTEMPTS_MAX = 20
-_ACTIVE_ATTEMPTS_MAX = 120
-_ACTIVE_PAUSE = 10
-"""The tenth pause, which is up to a second."""
 _PASSING = {
     "InternalServerError",
     "ProvisionedThroughputExceeded",
@@ -41,31 +44,7 @@ _PASSING = {
     "TransactionInProgressException",
 }
 _REFUSED = "ConditionalCheckFailed"
-_PERMISSIONS = (
-    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
-)
-_PERMISSION = f"{_PERMISSIONS}PutItem, UpdateItem, DeleteItem and ConditionCheckItem"
-
-
-@dataclass(frozen=True, slots=True)
-class DynamoTable:
-    """What a table is made with.
-
-    Attributes:
-        name: Its name after the instance's prefix.
-        key: Attributes of its key and their types: that of the partition, and that of the order.
-        expiry: The attribute with the second (since 1970) after which Amazon deletes an item; None
-            for a table whose items stay.
-        required: Whether to raise an error where the table is missing; else it has no items then.
-        indexes: Global secondary indexes by name: their keys, in the same form. They have whole
-            items.
-    """
-
-    name: str
-    key: tuple[tuple[str, str], ...]
-    expiry: str | None = None
-    indexes: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
-    required: bool = False
+_REFUSED_ALONE = "ConditionalCheckFailedException"
 
 
 class DynamoTables:
@@ -103,13 +82,9 @@ class DynamoTables:
     def make(self, *tables: DynamoTable) -> None:
         """Make tables that are missing, and wait until they can be used."""
         with self._lock:
-            missing = [table for table in tables if table not in self._made]
-            for table in missing:
-                self._create(table)
-            for table in missing:
-                self._wait_until_active(table)
-                self._turn_on_expiry(table)
-                self._made.add(table)
+            missing = {self.name(each): each for each in tables if each not in self._made}
+            make_tables(self._client(), missing, self._pause, self._owner)
+            self._made.update(tables)
 
     def get(self, table: DynamoTable, key: Item) -> Item | None:
         """Return the item with a key, as the last write left it."""
@@ -123,7 +98,13 @@ class DynamoTables:
         return found
 
     def query(
-        self, table: DynamoTable, condition: str, values: Item, **options: Any
+        self,
+        table: DynamoTable,
+        condition: str,
+        values: Item,
+        *,
+        must_exist: bool = False,
+        **options: Any,
     ) -> Iterator[Item]:
         """Yield the items of one partition in the order of their keys, a page in memory.
 
@@ -131,11 +112,14 @@ class DynamoTables:
             table: The table. It is read as the last write left it; an index may lack the newest.
             condition: The key condition.
             values: What stands in the condition and in a filter.
+            must_exist: Whether a missing table is an error (ObjectNotFound), and not one without
+                items.
             options: More of the request, such as IndexName.
         """
         yield from self._pages(
             "query",
             table,
+            must_exist=must_exist,
             KeyConditionExpression=condition,
             ExpressionAttributeValues=values,
             ConsistentRead="IndexName" not in options,
@@ -145,6 +129,70 @@ class DynamoTables:
     def scan(self, table: DynamoTable, **options: Any) -> Iterator[Item]:
         """Yield all items, a page in memory, as the last write left them."""
         yield from self._pages("scan", table, ConsistentRead=True, **options)
+
+    def put_new(self, table: DynamoTable, item: Item, *, make: bool = False) -> Item | None:
+        """Store an item if its key is free; return None, or the item that had the key.
+
+        That may be this item itself, from an attempt whose reply was lost. It is empty if the item
+        that had the key was deleted meanwhile.
+
+        Args:
+            table: The table.
+            item: The item.
+            make: Whether to make the table if it is missing; else that is an error.
+
+        Raises:
+            ObjectNotFound: the table is missing.
+            StorageFailed: DynamoDB did not answer, or there were too many calls all the time.
+        """
+        request = {
+            "TableName": self.name(table),
+            "Item": item,
+            "ConditionExpression": f"attribute_not_exists({table.key[0][0]})",
+            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+        }
+        try:
+            self._write("put_item", table, request)
+        except ObjectNotFound:
+            if not make:
+                raise
+            self.make(table)
+            return self.put_new(table, item)
+        except _RefusedError as refused:
+            key = {name: item[name] for name, _ in table.key}
+            return refused.item or self.get(table, key) or {}
+        return None
+
+    def update(self, table: DynamoTable, key: Item, expression: str, values: Item) -> Item | None:
+        """Change an item that exists; return it as it is then, or None if it does not exist.
+
+        Args:
+            table: The table.
+            key: The item's key.
+            expression: The update expression.
+            values: What stands in the expression.
+        """
+        request = {
+            "TableName": self.name(table),
+            "Key": key,
+            "UpdateExpression": expression,
+            "ExpressionAttributeValues": values,
+            "ConditionExpression": f"attribute_exists({table.key[0][0]})",
+            "ReturnValues": "ALL_NEW",
+        }
+        try:
+            changed: Item = self._write("update_item", table, request)["Attributes"]
+        except (_RefusedError, ObjectNotFound):
+            return None
+        return changed
+
+    def delete(self, table: DynamoTable, keys: Iterable[Item]) -> int:
+        """Delete items by their keys, 25 in a call; return how many keys there were."""
+        ahead, deleted = iter(keys), 0
+        while batch := list(islice(ahead, _DELETED_TOGETHER)):
+            self._delete_together(table, [{"DeleteRequest": {"Key": key}} for key in batch])
+            deleted += len(batch)
+        return deleted
 
     def write_together(
         self, groups: Sequence[Sequence[Item]], guard: Item | None = None
@@ -188,6 +236,20 @@ class DynamoTables:
             "fewer processes."
         )
 
+    def _delete_together(self, table: DynamoTable, requests: list[Item]) -> None:
+        left: Item = {self.name(table): requests}
+        for attempt in range(_ATTEMPTS_MAX):
+            done = self._write("batch_write_item", table, {"RequestItems": left})
+            left = done.get("UnprocessedItems", {})
+            if not left:
+                return
+            logger.info("deleting from %s again: not all items were deleted", self.name(table))
+            self._pause(attempt)
+        raise StorageFailed(
+            f"cannot delete items of {self.name(table)}: there are too many calls. Try again "
+            "later, or with fewer processes."
+        )
+
     def _transact(self, parts: Sequence[Item], token: str) -> list[str] | None:
         """Write parts; return None, or a code for each if they are to be sent again."""
         try:
@@ -200,17 +262,19 @@ class DynamoTables:
             reasons = [each.get("Code", "None") for each in answer.get("CancellationReasons", ())]
             others = set(reasons) - {_REFUSED, "None"} - _PASSING
             if len(reasons) != len(parts) or others:
-                raise self._failure(error, "write to", f"the tables {self._prefix}*") from error
+                raise table_failure(error, "write to", f"the tables {self._prefix}*") from error
             return reasons
         return None
 
-    def _pages(self, operation: str, table: DynamoTable, **request: Any) -> Iterator[Item]:
+    def _pages(
+        self, operation: str, table: DynamoTable, *, must_exist: bool = False, **request: Any
+    ) -> Iterator[Item]:
         request["TableName"] = self.name(table)
         while True:
             try:
                 page = self._call(operation, "read", table, **request)
             except ObjectNotFound:
-                if table.required:
+                if must_exist or table.required:
                     raise
                 return
             yield from page["Items"]
@@ -218,93 +282,50 @@ class DynamoTables:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    def _create(self, table: DynamoTable) -> None:
-        if self._status(table) is not None:
-            return
-        attributes = dict(part for key in (table.key, *map(_second, table.indexes)) for part in key)
-        request: dict[str, Any] = {
-            "TableName": self.name(table),
-            "KeySchema": _schema(table.key),
-            "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": kind} for name, kind in attributes.items()
-            ],
-            "BillingMode": "PAY_PER_REQUEST",
-        }
-        if self._owner is not None:
-            request["Tags"] = [{"Key": OWNER_TAG, "Value": owner_tag_value(self._owner)}]
-        if table.indexes:
-            request["GlobalSecondaryIndexes"] = [
-                {
-                    "IndexName": name,
-                    "KeySchema": _schema(key),
-                    "Projection": {"ProjectionType": "ALL"},
-                }
-                for name, key in table.indexes
-            ]
-        with self._unless("ResourceInUseException", "make", table):  # somebody else makes it
-            self._client().create_table(**request)
-            logger.info("made table %s", self.name(table))
-
-    def _wait_until_active(self, table: DynamoTable) -> None:
-        for _ in range(_ACTIVE_ATTEMPTS_MAX):
-            if self._status(table) == "ACTIVE":
-                return
-            self._pause(_ACTIVE_PAUSE)
-        raise StorageFailed(
-            f"cannot use table {self.name(table)}: it is not active, a minute after it was made. "
-            "Try again later."
-        )
-
-    def _turn_on_expiry(self, table: DynamoTable) -> None:
-        if table.expiry is None:
-            return
-        name = self.name(table)
-        found = self._call("describe_time_to_live", "read", table, TableName=name)
-        if found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("DISABLED", "DISABLING"):
-            with self._unless("ValidationException", "change", table):  # somebody else did
-                self._client().update_time_to_live(
-                    TableName=name,
-                    TimeToLiveSpecification={"Enabled": True, "AttributeName": table.expiry},
-                )
-
-    def _status(self, table: DynamoTable) -> str | None:
-        try:
-            found = self._call("describe_table", "read", table, TableName=self.name(table))
-        except ObjectNotFound:
-            return None
-        return str(found["Table"]["TableStatus"])
-
     def _call(self, operation: str, verb: str, table: DynamoTable, **request: Any) -> Any:
         try:
             return getattr(self._client(), operation)(**request)
         except vendor_errors() as error:
-            raise self._failure(error, verb, f"table {self.name(table)}") from error
+            raise self._failure(error, verb, table) from error
 
-    @contextmanager
-    def _unless(self, code: str, verb: str, table: DynamoTable) -> Iterator[None]:
-        """Suppress one refusal; translate other failures."""
-        try:
-            yield
-        except vendor_errors() as error:
-            if error_code(error) != code:
-                raise self._failure(error, verb, f"table {self.name(table)}") from error
-            logger.info("%s: %s", self.name(table), code)
+    def _write(self, operation: str, table: DynamoTable, request: Item) -> Any:
+        """Write to one table, again after a pause while that is refused for a while.
 
-    def _failure(self, error: Exception, verb: str, what: str) -> StorageFailed:
-        writes = verb != "read"
-        return aws_failure(error, verb, what, writes=writes, permission=_PERMISSION)
+        Raises:
+            _RefusedError: the condition failed.
+        """
+        for attempt in range(_ATTEMPTS_MAX):
+            try:
+                return getattr(self._client(), operation)(**request)
+            except vendor_errors() as error:
+                code = error_code(error)
+                if code == _REFUSED_ALONE:
+                    answer: Any = getattr(error, "response", {})
+                    raise _RefusedError(answer.get("Item")) from error
+                if code not in _PASSING or attempt + 1 == _ATTEMPTS_MAX:
+                    raise self._failure(error, "write to", table) from error
+            logger.info("writing to %s again: %s", self.name(table), code)
+            self._pause(attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _failure(self, error: Exception, verb: str, table: DynamoTable) -> StorageFailed:
+        name = self.name(table)
+        if error_code(error) == "ValidationException" and (
+            keys := other_keys(self._client(), name, table)
+        ):
+            return StorageFailed(
+                f"cannot {verb} table {name}: it has the keys {keys}. Another program made it: "
+                "remove it, or give this instance an id of its own."
+            )
+        return table_failure(error, verb, f"table {name}")
 
 
-def _second(index: tuple[str, tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
-    return index[1]
+class _RefusedError(Exception):
+    """The condition of a write failed; `item` is what has the key, if the answer told it."""
 
-
-def _schema(key: tuple[tuple[str, str], ...]) -> list[Mapping[str, str]]:
-    kinds = ("HASH", "RANGE")
-    return [
-        {"AttributeName": name, "KeyType": kind}
-        for (name, _), kind in zip(key, kinds, strict=False)
-    ]
+    def __init__(self, item: Item | None) -> None:
+        super().__init__()
+        self.item = item
 
 
 def _told(reasons: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sleeper.interfaces.cli.present import counted, print_json, say
-from sleeper.table.bulk_import_result import BulkImportResult
+from sleeper.table.bulk_imports.result import BulkImportResult
 
 
 def show_imported(

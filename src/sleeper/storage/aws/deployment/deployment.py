@@ -19,7 +19,8 @@ from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
 from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME
-from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_job_tables import (
     BATCHER_JOBS,
     SUBMITTED_FILES,

@@ -17,7 +17,8 @@ from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index.records import TableRecords
-from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 
 logger = logging.getLogger(__name__)
 

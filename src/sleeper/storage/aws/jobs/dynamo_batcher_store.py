@@ -17,7 +17,8 @@ from typing import Final
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
 from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,
     PARTITION_KEY_BYTES_MAX,

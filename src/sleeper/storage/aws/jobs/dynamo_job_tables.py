@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.model.jobs.events import JobKind
-from sleeper.storage.aws.dynamo_tables import DynamoTable
+from sleeper.storage.aws.dynamo_making import DynamoTable
 
 NEWEST_OF_ALL: Final = "newest-of-all"
 """The index of jobs by their newest event."""

@@ -194,6 +194,7 @@ class DynamoTracker:
         else:
             index, condition = NEWEST_OF_TABLE, "TableId = :in"
             values[":in"] = text(key_text(wanted.table_id))
+        options: Item = {"FilterExpression": " AND ".join(filters)} if filters else {}
         return self._tables.query(
             job_lookup(wanted.kind),
             f"{condition} AND Newest >= :since",
@@ -201,7 +202,7 @@ class DynamoTracker:
             IndexName=index,
             ScanIndexForward=False,
             Limit=_JOBS_A_PAGE,
-            **({"FilterExpression": " AND ".join(filters)} if filters else {}),
+            **options,
         )
 
     def _if_it_fits(self, entry: Item, wanted: JobFilter) -> Iterator[list[JobEvent]]:

@@ -7,7 +7,7 @@ appends them by the commit loop in `append_entry`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 
@@ -15,12 +15,13 @@ from sleeper.errors import CommitRefused, DataDamaged
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
+from sleeper.state.state_store import GroupCommitted
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import AddFiles, fold_added
 from sleeper.state.transactions.schemas import SetSchema
 
-_WORDING = CommitWording(
+COMMIT_WORDING = CommitWording(
     entry="transaction",
     when_contended="Try again, or commit through one committer.",
     when_unknown=(
@@ -29,19 +30,7 @@ _WORDING = CommitWording(
     ),
     attempts_source="sleeper.table.statestore.transactionlog.add.transaction.max.attempts",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class GroupCommitted:
-    """The result of committing a group of transactions.
-
-    Attributes:
-        state: The state after them, and after entries that other writers appended before.
-        refusals: For each transaction, in order, why it was refused; None if it was committed.
-    """
-
-    state: TableState
-    refusals: tuple[CommitRefused | None, ...]
+"""Words of errors about a commit."""
 
 
 def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
@@ -149,7 +138,7 @@ def commit_group(
         return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 
     return append_entry(
-        log, build, pause=pause, attempts=attempts, wording=_WORDING, meanwhile=catch_up
+        log, build, pause=pause, attempts=attempts, wording=COMMIT_WORDING, meanwhile=catch_up
     )
 
 

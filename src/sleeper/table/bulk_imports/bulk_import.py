@@ -35,7 +35,7 @@ from sleeper.spark.session import local_session
 from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
-from sleeper.table.bulk_import_result import BulkImportResult, done_before, imported_locally
+from sleeper.table.bulk_imports.result import BulkImportResult, done_before, imported_locally
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest, path_aside
 

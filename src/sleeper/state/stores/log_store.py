@@ -1,0 +1,323 @@
+"""The state store on a transaction log and snapshots.
+
+A store caches the newest state that it has read. It has no thread and does not poll, so a table
+that is not used makes no requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import takewhile
+from threading import Lock
+
+from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.model.schema import Schema
+from sleeper.ports.snapshot_store import SnapshotStore
+from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.files.file_references import FileReferences
+from sleeper.state.snapshot import snapshot_parts, state_from_parts
+from sleeper.state.state_store import GroupCommitted
+from sleeper.state.stores.commit import commit_group, replay
+from sleeper.state.stores.stored_times import dates_stored_before
+from sleeper.state.table_state import TableState, Transaction
+
+_UNSEEN_MAX = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRule:
+    """When a committing store writes a snapshot, so that opening a table stays fast.
+
+    Attributes:
+        entries_min: Minimum number of entries after the last snapshot.
+        changed_share: From then on, a snapshot is written when 1 in `changed_share` references
+            has changed. The cost of a snapshot is proportional to the table, so a large table
+            gets them less often.
+        entries_max: A snapshot is always written after so many entries.
+    """
+
+    entries_min: int = 100
+    changed_share: int = 20
+    entries_max: int = 1000
+
+
+class TransactionLogStateStore:
+    """A `StateStore` on a log and snapshots. Safe for many threads of one process.
+
+    Commits of one store run one after the other; readers never wait for a commit.
+
+    Args:
+        log: The table's log.
+        snapshots: Its snapshots. If one is damaged, an older one is used.
+        schema: The table's schema.
+        now: The local clock (aware, UTC).
+        storage_time: The clock of the storage, which dates entries; `now` without it.
+        ticks_s: A monotonic clock, in seconds; `now` without it.
+        new_id: Makes an id for each log entry.
+        pause: Waits after a lost race; called with the number of races lost before.
+        attempts: Maximum number of attempts of one commit.
+        snapshot_rule: When to write snapshots.
+
+    Attributes:
+        log: The table's log.
+        commit_s: Seconds that the last commit took, with lost races, and with a snapshot if it
+            wrote one; None before the first.
+        snapshot_failure: Why the last snapshot could not be written; None if it was. The commit
+            succeeds anyway.
+    """
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        snapshots: SnapshotStore,
+        schema: Schema,
+        *,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        pause: Callable[[int], None],
+        attempts: int = 10,
+        snapshot_rule: SnapshotRule | None = None,
+        storage_time: Callable[[], datetime] | None = None,
+        ticks_s: Callable[[], float] | None = None,
+    ) -> None:
+        self.log = log
+        self._snapshots = snapshots
+        self._schema = schema
+        self._now = now
+        self._storage_time = storage_time or now
+        self._ticks_s = ticks_s or (lambda: now().timestamp())
+        self.commit_s: float | None = None
+        self._new_id = new_id
+        self._pause = pause
+        self._attempts = attempts
+        self._rule = snapshot_rule or SnapshotRule()
+        self.snapshot_failure: Exception | None = None
+        self._held: TableState | None = None
+        self._seen = now()
+        self._loading, self._swapping, self._committing = Lock(), Lock(), Lock()
+        # Guarded by _committing: how much has changed since the last snapshot.
+        self._snapshot_number, self._changed = 0, 0
+        self._measured = TableState.empty()
+
+    def state(self) -> TableState:
+        """Return the cached state without reading storage."""
+        return self._held or self._load_once()
+
+    def refresh(self) -> TableState:
+        """Replay new entries and return the state. Without new entries this costs one read."""
+        if self._held is None:
+            return self._load_once()
+        return self._hold(self._caught_up(self._recent()))
+
+    def time(self) -> datetime:
+        """Return the storage's time, or the last entry's if that is later."""
+        now, last = self._storage_time(), self.state().at
+        return now if last is None else max(now, last)
+
+    def dates_stored_before(self, time: datetime) -> datetime:
+        """Find out from the log when its entries were stored."""
+        return dates_stored_before(time, self.refresh(), self.log, self._schema)
+
+    def at(self, number: int) -> TableState:
+        """Return the state after transaction `number`, from the newest snapshot before it."""
+        newest = self.state()
+        if number > newest.number:
+            newest = self.refresh()
+        if number == newest.number:
+            return newest
+        if not 0 <= number < newest.number:
+            raise VersionNotFound(
+                f"the table has no transaction {number}; the newest is {newest.number}"
+            )
+        found, newest = self._version(number, newest), self.refresh()
+        if found.files.needs_more_than(newest.files):
+            first = self._first_readable(number, newest)
+            raise VersionNotFound(
+                f"files of transaction {number} were deleted: the table can be read as of "
+                f"{first} and later, up to {newest.number}. To keep versions for longer, set "
+                "sleeper.table.versions.kept.minutes."
+            )
+        return found
+
+    def _first_readable(self, unreadable: int, newest: TableState) -> int:
+        """Return the first version after an unreadable one that has all of its files.
+
+        By bisection, because the garbage collector deletes the files of older versions first.
+        """
+        low, high = unreadable, newest.number
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._version(middle, newest).files.needs_more_than(newest.files):
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def _version(self, number: int, newest: TableState) -> TableState:
+        """Return the state after a transaction, even if its files were deleted."""
+        before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
+        entries = takewhile(lambda entry: entry[0] <= number, self.log.read_after(before.number))
+        found = before if before.number == number else replay(before, entries, self._schema)
+        if found.number != number:
+            raise VersionNotFound(
+                f"the table's state at transaction {number} is no longer kept: the log ends at "
+                f"{found.number} there. Request a later one, up to {newest.number}."
+            )
+        return found
+
+    def commit(self, transaction: Transaction) -> TableState:
+        """Commit one transaction (see the interface)."""
+        done = self.commit_group((transaction,))
+        (refusal,) = done.refusals
+        if refusal is not None:
+            raise refusal
+        return done.state
+
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+        """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
+        with self._committing:
+            begun_s = self._ticks_s()
+            self.state()
+            known = self._recent()
+            try:
+                done = self._commit_after(known, transactions)
+            except DataDamaged:
+                done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
+            self._hold(done.state)
+            self._save_snapshot_if_due(done.state)
+            self.commit_s = self._ticks_s() - begun_s
+            return done
+
+    def delete(self) -> None:
+        """Delete the entries, as far as they are not objects in the table's folder."""
+        self.log.delete()
+
+    def _commit_after(
+        self, known: TableState, transactions: Sequence[Transaction]
+    ) -> GroupCommitted:
+        return commit_group(
+            transactions,
+            self.log,
+            known,
+            schema=self._schema,
+            now=self._storage_time,
+            new_id=self._new_id,
+            pause=self._pause,
+            attempts=self._attempts,
+        )
+
+    def _load_once(self) -> TableState:
+        with self._loading:
+            if self._held is not None:
+                return self._held
+            self._measured, loaded = self._load()
+            self._snapshot_number = self._measured.number
+            return self._hold(loaded)
+
+    def _load(self) -> tuple[TableState, TableState]:
+        """Return the state of the newest readable snapshot, and the state at the log's end."""
+        numbers = self._snapshots.numbers()
+        before, damage = self._snapshot(numbers)
+        loaded = replay(before, self.log.read_after(before.number), self._schema)
+        if numbers and loaded.number < numbers[-1]:
+            raise DataDamaged(
+                f"the transaction log ends at {loaded.number}, but there is a snapshot of "
+                f"transaction {numbers[-1]}, which cannot be read: {damage}"
+            ) from damage
+        return before, loaded
+
+    def _snapshot(
+        self, numbers: Sequence[int], up_to: int | None = None
+    ) -> tuple[TableState, Exception | None]:
+        """Return the state of the newest readable snapshot, and the first damage of newer ones."""
+        damage: Exception | None = None
+        for number in self._newest_first(numbers, up_to):
+            try:
+                return self._load_snapshot(number), damage
+            except (DataDamaged, ObjectNotFound) as error:
+                damage = damage or error
+        return TableState.empty(), damage
+
+    @staticmethod
+    def _newest_first(numbers: Sequence[int], up_to: int | None) -> Iterator[int]:
+        return (number for number in reversed(numbers) if up_to is None or number <= up_to)
+
+    def _load_snapshot(self, number: int) -> TableState:
+        return state_from_parts(
+            number, lambda part: self._snapshots.load(number, part), self._schema
+        )
+
+    def _caught_up(self, known: TableState) -> TableState:
+        try:
+            return replay(known, self.log.read_after(known.number), self._schema)
+        except DataDamaged:
+            return self._reload_past_corrupt_entry(known)
+
+    def _reload_past_corrupt_entry(self, known: TableState) -> TableState:
+        """Load a snapshot that is newer than the unreadable entry, if there is one."""
+        _, loaded = self._load()
+        return loaded if loaded.number > known.number else known
+
+    def _recent(self) -> TableState:
+        """Return the cached state, or a newer one if storage was not read for a long time.
+
+        Entries before a snapshot may be deleted after some time. A store that did not read for
+        longer would find no entry after its state, and take the gap for the log's end.
+        """
+        held = self.state()
+        at = self._now()
+        if abs(at - self._seen) > _UNSEEN_MAX:
+            numbers = self._snapshots.numbers()
+            if numbers and numbers[-1] > held.number:
+                _, loaded = self._load()
+                held = self._hold(loaded)
+        self._seen = at
+        return held
+
+    def _hold(self, state: TableState) -> TableState:
+        with self._swapping:
+            if self._held is None or self._held.number < state.number:
+                self._held = state
+            return self._held
+
+    def _save_snapshot_if_due(self, state: TableState) -> None:
+        self._changed += _change(self._measured.files, state.files)
+        self._measured = state
+        if not self._is_due(state):
+            return
+        try:
+            self._save_snapshot(state)
+        except Exception as error:  # noqa: BLE001 - the commit has succeeded, and must be reported
+            self.snapshot_failure = error
+            self._snapshot_number = state.number  # no other attempt for `entries_min` entries
+
+    def _is_due(self, state: TableState) -> bool:
+        entries = state.number - self._snapshot_number
+        changed = self._changed * self._rule.changed_share >= state.files.reference_count
+        return entries >= self._rule.entries_max or (entries >= self._rule.entries_min and changed)
+
+    def _save_snapshot(self, state: TableState) -> None:
+        numbers = self._snapshots.numbers()
+        newest = numbers[-1] if numbers else 0
+        if newest > self._snapshot_number:  # written by another store
+            self._snapshot_number, self._changed = newest, 0
+            if not self._is_due(state):
+                return
+        folded = replace(state, files=state.files.folded())
+        self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        self._snapshot_number, self._changed = state.number, 0
+        self._measured = folded
+        self.snapshot_failure = None
+        with self._swapping:  # later changes are based on the folded files
+            if self._held is not None and self._held.number == folded.number:
+                self._held = folded
+
+
+def _change(before: FileReferences, after: FileReferences) -> int:
+    """Estimate how many references differ; too low if the files were folded in between."""
+    return max(
+        abs(after.reference_count - before.reference_count),
+        after.overlay_size - before.overlay_size,
+    )

@@ -1,0 +1,269 @@
+"""The state store that replaces the whole state of a table by each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from threading import Lock
+
+from sleeper.errors import (
+    CommitRefused,
+    CommitTooLarge,
+    CommitUnknown,
+    SleeperError,
+    StorageFailed,
+    VersionNotFound,
+)
+from sleeper.model.schema import Schema
+from sleeper.state.append_entry import NextEntry, append_entry
+from sleeper.state.state_store import GroupCommitted
+from sleeper.state.stores.commit import COMMIT_WORDING
+from sleeper.state.stores.revisions import Revision, StateRevisions
+from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.schemas import SetSchema
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """Transactions that one commit holds, and how many of all were looked at."""
+
+    state: TableState
+    refusals: tuple[CommitRefused | None, ...]
+    has_changes: bool
+
+
+class RevisionStateStore:
+    """A `StateStore` on revisions. Safe for many threads of one process.
+
+    Commits of one store run one after the other; readers never wait for a commit.
+
+    Args:
+        revisions: The table's revisions.
+        schema: The table's schema.
+        storage_time: The clock of the storage, which dates commits (aware, UTC).
+        ticks_s: A monotonic clock, in seconds.
+        new_id: Makes an id for each commit.
+        pause: Waits after a lost race; called with the number of races lost before.
+        attempts: Maximum number of attempts of one commit.
+
+    Attributes:
+        commit_s: Seconds that the last commit took, with lost races; None before the first.
+    """
+
+    log = None
+    """There is no log."""
+
+    def __init__(
+        self,
+        revisions: StateRevisions,
+        schema: Schema,
+        *,
+        storage_time: Callable[[], datetime],
+        ticks_s: Callable[[], float],
+        new_id: Callable[[], str],
+        pause: Callable[[int], None],
+        attempts: int = 10,
+    ) -> None:
+        self._revisions = revisions
+        self._schema = schema
+        self._storage_time = storage_time
+        self._ticks_s = ticks_s
+        self._new_id = new_id
+        self._pause = pause
+        self._attempts = attempts
+        self.commit_s: float | None = None
+        self._held: Revision | None = None
+        self._swapping, self._committing = Lock(), Lock()
+
+    def state(self) -> TableState:
+        """Return the cached state; it is read at the first call."""
+        return (self._held or self._refreshed()).state
+
+    def refresh(self) -> TableState:
+        """Return the newest state. Without a new commit this costs one read."""
+        return self._refreshed().state
+
+    def time(self) -> datetime:
+        """Return the storage's time, or the last commit's if that is later."""
+        now, last = self._storage_time(), self.state().at
+        return now if last is None else max(now, last)
+
+    def dates_stored_before(self, time: datetime) -> datetime:
+        """Find out from the history when commits were stored.
+
+        The first look at the newest commit is remembered: a later call then knows its time.
+        """
+        newest = self._refreshed()
+        date = newest.state.at
+        if date is not None and not newest.history.has_seen(date):
+            seen = newest.history.looked_at(date, self._storage_time())
+            newest = self._hold(Revision(newest.state, seen))
+            self._revisions.remember(newest)
+        return newest.history.dates_stored_before(time)
+
+    def at(self, number: int) -> TableState:
+        """Return the state after transaction `number`, if it is kept."""
+        newest = self.refresh()
+        if number == newest.number:
+            return newest
+        if not 0 <= number < newest.number:
+            raise VersionNotFound(
+                f"the table has no transaction {number}; the newest is {newest.number}"
+            )
+        found = self._revisions.at(number)
+        if found is None or found.files.needs_more_than(newest.files):
+            raise VersionNotFound(
+                f"the table's state at transaction {number} is no longer kept, or its files were "
+                f"deleted; the newest is {newest.number}. To read older versions, keep the "
+                "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
+            )
+        return found
+
+    def delete(self) -> None:
+        """Delete what is kept outside of the table's folder."""
+        self._revisions.delete()
+
+    def commit(self, transaction: Transaction) -> TableState:
+        """Commit one transaction (see the interface)."""
+        done = self.commit_group((transaction,))
+        (refusal,) = done.refusals
+        if refusal is not None:
+            raise refusal
+        return done.state
+
+    def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+        """Commit transactions that are not refused: in one entry, or more where one is too small.
+
+        Raises:
+            CommitUnknown: also if some are committed, and the storage failed before the others.
+        """
+        with self._committing:
+            begun_s = self._ticks_s()
+            done = self._commit_next(transactions)
+            refusals = done.refusals
+            while len(refusals) < len(transactions):
+                with _partly_committed():
+                    done = self._commit_next(transactions[len(refusals) :])
+                refusals += done.refusals
+            self.commit_s = self._ticks_s() - begun_s
+            return GroupCommitted(done.state, refusals)
+
+    def _commit_next(self, transactions: Sequence[Transaction]) -> GroupCommitted:
+        """Commit as many transactions as fit in one entry; the result has refusals for those."""
+        slot = _Slot(self._revisions, self._refreshed)
+
+        def build() -> NextEntry[GroupCommitted]:
+            known = self._refreshed()
+            now = self._storage_time()
+            at = known.state.next_entry_time(now)
+            following = replace(known.state, number=known.state.number + 1, at=at)
+            if not known.state.schemas:
+                first = SetSchema(schema_id=known.state.schema_id, schema=self._schema)
+                following = first.fold(following, at)
+            applied = self._apply_fitting(transactions, known.state, following, at)
+            if not applied.has_changes:
+                unchanged = GroupCommitted(known.state, applied.refusals)
+                return NextEntry(following.number, None, unchanged)
+            commit_id = self._new_id()
+            history = known.history.followed_by(commit_id, before=known.state.at, now=now)
+            slot.before, slot.after = known, Revision(applied.state, history)
+            return NextEntry(
+                following.number,
+                commit_id.encode(),
+                GroupCommitted(applied.state, applied.refusals),
+            )
+
+        done = append_entry(
+            slot, build, pause=self._pause, attempts=self._attempts, wording=COMMIT_WORDING
+        )
+        if done.state is slot.after.state:
+            self._hold(slot.after)
+        return done
+
+    def _apply_fitting(
+        self,
+        transactions: Sequence[Transaction],
+        known: TableState,
+        following: TableState,
+        at: datetime,
+    ) -> _Applied:
+        """Apply transactions in order until one does not fit beside those before it."""
+        state, has_changes = following, False
+        refusals: list[CommitRefused | None] = []
+        for transaction in transactions:
+            try:
+                applied = transaction.apply(state, at)
+            except CommitRefused as refusal:
+                refusals.append(refusal)
+                continue
+            if applied is not state and not self._revisions.fits(known, applied):
+                if has_changes:
+                    break
+                refusals.append(self._too_large(transaction))
+                continue
+            has_changes = has_changes or applied is not state
+            refusals.append(None)
+            state = applied
+        return _Applied(state, tuple(refusals), has_changes)
+
+    def _too_large(self, transaction: Transaction) -> CommitTooLarge:
+        return CommitTooLarge(
+            f"the table's state store cannot commit this {type(transaction).__name__} at once: "
+            f"{self._revisions.limit}. Nothing was written. Commit fewer files at a time, or move "
+            "the table's state to a store without this limit (`sleeper table migrate-state`)."
+        )
+
+    def _refreshed(self) -> Revision:
+        return self._hold(self._revisions.refresh(self._held or Revision()))
+
+    def _hold(self, revision: Revision) -> Revision:
+        with self._swapping:
+            if self._held is None or self._held.state.number <= revision.state.number:
+                self._held = revision
+            return self._held
+
+
+class _Slot:
+    """The next revision, for the commit loop: its number is taken once, by one commit id."""
+
+    def __init__(self, revisions: StateRevisions, refreshed: Callable[[], Revision]) -> None:
+        self._revisions = revisions
+        self._refreshed = refreshed
+        self.before, self.after = Revision(), Revision()
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Replace the revision; find out from the history if it was replaced before."""
+        return self._revisions.replace(self.before, self.after) or self.read(number) == body
+
+    def read(self, number: int) -> bytes | None:
+        """Return the id of a commit; None if there is none yet."""
+        newest = self._refreshed()
+        if newest.state.number < number:
+            return None
+        commit_id = newest.history.commit_id(number, newest.state.number)
+        if commit_id is None:
+            raise StorageFailed(
+                f"which writer committed transaction {number} is no longer known: there were "
+                f"{newest.state.number - number} after it"
+            )
+        return commit_id.encode()
+
+    @contextmanager
+    def writer_lock(self, meanwhile: Callable[[], object]) -> Iterator[None]:
+        """Hold nothing."""
+        yield
+
+
+@contextmanager
+def _partly_committed() -> Iterator[None]:
+    try:
+        yield
+    except CommitUnknown:
+        raise
+    except SleeperError as error:
+        raise CommitUnknown(
+            f"some transactions of the group were committed, and the others were not: {error} Run "
+            "it again with the same job ids, which adds only what is missing."
+        ) from error

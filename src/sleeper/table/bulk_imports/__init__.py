@@ -1,0 +1,1 @@
+"""Bulk imports of a table, and what they return."""
