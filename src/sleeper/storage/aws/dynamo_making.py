@@ -21,8 +21,8 @@ _ACTIVE_ATTEMPTS_MAX: Final = 120
 _ACTIVE_PAUSE: Final = 10
 """The tenth pause, which is up to a second."""
 _PERMISSIONS: Final = (
-    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, PutItem, "
-    "UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
+    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
+    "PutItem, UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
 )
 
 
