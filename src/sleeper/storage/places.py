@@ -25,12 +25,15 @@ from sleeper.model.object_stores import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
+from sleeper.ports.results_queue import ResultsQueue
 from sleeper.ports.table_index import TableIndex
+from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.deployment.deployment import Deployment, instance_tables
 from sleeper.storage.aws.deployment.identity import aws_identity
 from sleeper.storage.aws.deployment.instance_names import instance_id_of
 from sleeper.storage.aws.deployment.table_index import DynamoTableIndex
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
+from sleeper.storage.aws.jobs.sqs_results import SqsResultsQueue
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
@@ -216,6 +219,11 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
     )
 
 
+def jobs_url_of(objects: Objects, url: str | None) -> str | None:
+    """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
+    return "sqs" if url is None and isinstance(objects, RoutedObjects) else url
+
+
 def job_stores_of(
     objects: Objects,
     instance_id: str,
@@ -236,8 +244,7 @@ def job_stores_of(
         instance_id: Its `sleeper.id`.
         instance_url: Where the instance is.
         url: The property `sleeper.jobs.url`: `sqs`, `sqlite://` and an absolute path, or None for
-            `services/jobs.sqlite` in a folder, SQS for an instance in AWS, and memory for one in
-            memory.
+            `services/jobs.sqlite` in a folder, and memory for an instance in memory.
         settings: How queues deliver; one that is missing has the default settings.
         region: The region of AWS; None for the one that boto3 finds.
         now: The clock (aware, UTC).
@@ -249,7 +256,7 @@ def job_stores_of(
         PropertiesInvalid: the instance is in a bucket, and `url` is None; or the file is there,
             and another instance's; or names in AWS cannot have the id.
     """
-    if url == "sqs" or (url is None and isinstance(objects, RoutedObjects)):
+    if url == "sqs":
         aws = partial(AwsJobStores, instance_id, instance_url, settings, region=region)
         return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
     if url is not None:
@@ -271,6 +278,15 @@ def job_stores_of(
     stores = SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner)
     stores.check_owner()
     return stores
+
+
+def results_queue(region: str | None) -> ResultsQueue:
+    """Return what sends rows of queries to queues in SQS.
+
+    Args:
+        region: The region of queues whose URLs name none; None for the one that boto3 finds.
+    """
+    return SqsResultsQueue(lambda named: aws_client("sqs", named or region))
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Final
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.jobs.events import JobKind
@@ -19,7 +18,6 @@ from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
 from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME
-from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_job_tables import (
     BATCHER_JOBS,
@@ -28,15 +26,11 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
     job_updates,
     task_status,
 )
+from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.names import resource_prefix
 
 logger = logging.getLogger(__name__)
-
-QUERY_TRACKER: Final = DynamoTable(
-    "query-tracking-table", (("queryId", "S"), ("subQueryId", "S")), "expiryDate"
-)
-"""The states of queries, in upstream's layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +70,7 @@ class Deployment:
             known.BULK_EXPORT_BUCKET: names.bulk_export_bucket,
             known.NAME_INDEX: prefix + BY_NAME.name,
             known.ID_INDEX: prefix + BY_ID.name,
-            known.QUERY_TRACKER: prefix + QUERY_TRACKER.name,
+            known.QUERY_TRACKER: prefix + QUERY_STATES.name,
         }
 
     def has_config_bucket(self) -> bool:
@@ -115,7 +109,7 @@ class Deployment:
         tables.make(
             BY_ID,
             BY_NAME,
-            QUERY_TRACKER,
+            QUERY_STATES,
             SUBMITTED_FILES,
             BATCHER_JOBS,
             *(table(kind) for kind in JobKind for table in (job_updates, job_lookup, task_status)),
