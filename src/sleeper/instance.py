@@ -33,7 +33,7 @@ from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.model.processing import checked_function_patterns
+from sleeper.model.processing import allowed_functions
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.operations.instance_properties import (
@@ -60,7 +60,6 @@ from sleeper.table.instance_context import open_context
 from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
-_ALLOW_FUNCTIONS = "SLEEPER_ALLOW_FUNCTIONS"
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -114,14 +113,7 @@ def connect(
 
 
 def _allowed(allow_functions: Sequence[str] | None) -> tuple[str, ...]:
-    if allow_functions is None:
-        named = os.environ.get(_ALLOW_FUNCTIONS, "")
-        return checked_function_patterns(named, _ALLOW_FUNCTIONS)
-    if isinstance(allow_functions, str):
-        raise BadRequest(
-            f"allow_functions is a list of modules; did you mean [{allow_functions!r}]?"
-        )
-    return checked_function_patterns(allow_functions, "allow_functions")
+    return allowed_functions(allow_functions, os.environ)
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
