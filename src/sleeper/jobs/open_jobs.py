@@ -10,7 +10,7 @@ from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.storage.places import job_stores_of
+from sleeper.storage.places import job_stores_of, results_queue
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
@@ -40,12 +40,22 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         new_id=context.new_id,
     )
     recorder = EventRecorder(stores.tracker, kept=events_kept(properties), now=context.now)
-    tables = JobTables(context.index, context.inputs, lambda record: Table(record, context))
+    tables = JobTables(
+        context.index,
+        context.inputs,
+        lambda record: Table(record, context),
+        names_buckets=properties.jobs.url == "sqs",
+    )
     return InstanceJobs(
         stores,
         tables,
         recorder,
-        JobResults(context.objects, properties, context.storage_time),
+        JobResults(
+            context.objects,
+            properties,
+            context.storage_time,
+            queue=results_queue(context.inputs.settings.region),
+        ),
         new_id=context.new_id,
         url=context.url,
     )

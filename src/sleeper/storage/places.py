@@ -24,7 +24,10 @@ from sleeper.model.object_stores import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
+from sleeper.ports.results_queue import ResultsQueue
+from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
+from sleeper.storage.aws.jobs.sqs_results import SqsResultsQueue
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
@@ -213,6 +216,15 @@ def job_stores_of(
     stores = SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner)
     stores.check_owner()
     return stores
+
+
+def results_queue(region: str | None) -> ResultsQueue:
+    """Return what sends rows of queries to queues in SQS.
+
+    Args:
+        region: The region of queues whose URLs name none; None for the one that boto3 finds.
+    """
+    return SqsResultsQueue(lambda named: aws_client("sqs", named or region))
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:

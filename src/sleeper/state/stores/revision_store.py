@@ -23,6 +23,7 @@ from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import COMMIT_WORDING
 from sleeper.state.stores.revisions import Revision, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.schemas import SetSchema
 
 
@@ -204,8 +205,12 @@ class RevisionStateStore:
         following: TableState,
         at: datetime,
     ) -> _Applied:
-        """Apply transactions in order until one does not fit beside those before it."""
-        state, has_changes = following, False
+        """Apply transactions in order until one does not fit beside those before it.
+
+        Raises:
+            BadRequest: one has a value that no store can keep.
+        """
+        state, accepted = following, list[Transaction]()
         refusals: list[CommitRefused | None] = []
         for transaction in transactions:
             try:
@@ -214,14 +219,16 @@ class RevisionStateStore:
                 refusals.append(refusal)
                 continue
             if applied is not state and not self._revisions.fits(known, applied):
-                if has_changes:
+                if accepted:
                     break
                 refusals.append(self._too_large(transaction))
                 continue
-            has_changes = has_changes or applied is not state
+            if applied is not state:
+                accepted.append(transaction)
             refusals.append(None)
             state = applied
-        return _Applied(state, tuple(refusals), has_changes)
+        check_storable(accepted, self._schema)
+        return _Applied(state, tuple(refusals), bool(accepted))
 
     def _too_large(self, transaction: Transaction) -> CommitTooLarge:
         return CommitTooLarge(
