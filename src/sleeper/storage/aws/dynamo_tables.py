@@ -163,21 +163,31 @@ class DynamoTables:
             return refused.item or self.get(table, key) or {}
         return None
 
-    def update(self, table: DynamoTable, key: Item, expression: str, values: Item) -> Item | None:
-        """Change an item that exists; return it as it is then, or None if it does not exist.
+    def update(
+        self,
+        table: DynamoTable,
+        key: Item,
+        expression: str,
+        values: Item,
+        *,
+        condition: str | None = None,
+    ) -> Item | None:
+        """Change an item that exists; return it as it is then, or None if it was not changed.
 
         Args:
             table: The table.
             key: The item's key.
             expression: The update expression.
-            values: What stands in the expression.
+            values: What stands in the expression and in the condition.
+            condition: What must be true of the item; None for nothing more.
         """
+        exists = f"attribute_exists({table.key[0][0]})"
         request = {
             "TableName": self.name(table),
             "Key": key,
             "UpdateExpression": expression,
             "ExpressionAttributeValues": values,
-            "ConditionExpression": f"attribute_exists({table.key[0][0]})",
+            "ConditionExpression": f"{exists} AND {condition}" if condition else exists,
             "ReturnValues": "ALL_NEW",
         }
         try:
@@ -195,13 +205,18 @@ class DynamoTables:
         return deleted
 
     def write_together(
-        self, groups: Sequence[Sequence[Item]], guard: Item | None = None
+        self,
+        groups: Sequence[Sequence[Item]],
+        guard: Item | None = None,
+        *,
+        token: str | None = None,
     ) -> list[int] | None:
         """Write groups of items in one transaction, without those whose conditions fail.
 
         Args:
             groups: What to write: parts of a transaction. Those of a group are written together.
             guard: Another part, without whose condition nothing is written.
+            token: The id of the transaction, which is done once in ten minutes; None for a new one.
 
         Returns:
             The indexes of the groups that were written; None if the guard's condition failed.
@@ -212,7 +227,7 @@ class DynamoTables:
         """
         left = list(range(len(groups)))
         before = [] if guard is None else [guard]
-        token = self._new_id()
+        token = token or self._new_id()
         for attempt in range(_ATTEMPTS_MAX):
             if not left:
                 return []
