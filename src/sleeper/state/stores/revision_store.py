@@ -12,13 +12,14 @@ from sleeper.errors import (
     CommitRefused,
     CommitTooLarge,
     CommitUnknown,
+    DataDamaged,
     SleeperError,
     StorageFailed,
     VersionNotFound,
 )
 from sleeper.model.schema import Schema
 from sleeper.state.append_entry import NextEntry, append_entry
-from sleeper.state.state_store import GroupCommitted
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import COMMIT_WORDING
 from sleeper.state.stores.revisions import Revision, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
@@ -105,8 +106,17 @@ class RevisionStateStore:
         return newest.history.dates_stored_before(time)
 
     def at(self, number: int) -> TableState:
-        """Return the state after transaction `number`, if it is kept."""
-        newest = self.refresh()
+        """Return the state after transaction `number`, if it is kept.
+
+        It can be read even if the newest state is damaged.
+        """
+        try:
+            newest = self.refresh()
+        except DataDamaged:
+            older = self._revisions.at(number)
+            if older is None:
+                raise
+            return older
         if number == newest.number:
             return newest
         if not 0 <= number < newest.number:
@@ -121,6 +131,11 @@ class RevisionStateStore:
                 "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
             )
         return found
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Sweep old revisions; the history tells when the ones that replaced them were stored."""
+        dated = replace(limits, kept_since=self.dates_stored_before(limits.kept_since))
+        return self._revisions.sweep(dated, delete=delete)
 
     def delete(self) -> None:
         """Delete what is kept outside of the table's folder."""

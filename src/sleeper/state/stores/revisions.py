@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from sleeper.errors import DataDamaged
+from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import time_from_json, time_to_json
 
@@ -144,6 +145,13 @@ class StateRevisions(Protocol):
 
     def at(self, number: int) -> TableState | None:
         """Return the state of an older revision; None if it is not kept."""
+        ...
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Delete old revisions, and what killed writers left, as `StateStore.sweep` says.
+
+        Here a revision was replaced before `limits.kept_since` if the next one is dated before it.
+        """
         ...
 
     def delete(self) -> None:

@@ -12,10 +12,12 @@ from sleeper.errors import (
     CommitContended,
     CommitTooLarge,
     CommitUnknown,
+    DataDamaged,
     FileAlreadyExists,
     StorageFailed,
     VersionNotFound,
 )
+from sleeper.state.state_store import SweepLimits
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import RevisionHistory
 from sleeper.state.transactions.files import AddFiles
@@ -239,6 +241,19 @@ class TestReading:
         with pytest.raises(VersionNotFound, match="no transaction 9; the newest is 3"):
             store.at(9)
 
+    def test_older_states_are_read_although_the_newest_is_damaged(self, store, revisions):
+        """What is not kept is told with the damage."""
+        store.commit(add("a"))
+
+        def damaged(known):
+            raise DataDamaged("a part of state 3 is missing")
+
+        revisions.refresh = damaged
+
+        assert names(store.at(2)) == ["a"]
+        with pytest.raises(DataDamaged, match="state 3"):
+            store.at(9)
+
 
 class TestTimes:
     """When commits were stored, which may be later than their dates."""
@@ -263,6 +278,16 @@ class TestTimes:
 
         assert history.dates_stored_before(LATER) == NOON + timedelta(microseconds=1)
         assert history.dates_stored_before(NOON).year == 1
+
+    def test_a_sweep_knows_by_dates_what_was_replaced_before_a_time(self, store, revisions):
+        """Given a time, then the revisions get the date before which commits were stored by it."""
+        store.commit(add("a"))
+        limits = SweepLimits(versions_min=3, kept_since=LATER, orphans_before=NOON)
+
+        store.sweep(limits, delete=True)
+
+        assert revisions.limits.kept_since == store.dates_stored_before(LATER) < LATER
+        assert (revisions.limits.versions_min, revisions.limits.orphans_before) == (3, NOON)
 
     def test_old_looks_are_thinned_and_still_reach_back(self):
         """Given thousands of commits, then any age is known to within its own length."""
