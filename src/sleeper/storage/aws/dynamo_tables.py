@@ -167,14 +167,14 @@ class DynamoTables:
         *,
         condition: str | None = None,
     ) -> Item | None:
-        """Change an item that exists; return it as it is then, or None if it does not exist.
+        """Change an item that exists; return it as it is then, or None if it was not changed.
 
         Args:
             table: The table.
             key: The item's key.
             expression: The update expression.
-            values: What stands in the expression, and in the condition.
-            condition: Without which the item counts as missing.
+            values: What stands in the expression and in the condition.
+            condition: What must be true of the item; None for nothing more.
         """
         exists = f"attribute_exists({table.key[0][0]})"
         request = {
@@ -182,7 +182,7 @@ class DynamoTables:
             "Key": key,
             "UpdateExpression": expression,
             "ExpressionAttributeValues": values,
-            "ConditionExpression": exists if condition is None else f"{exists} AND {condition}",
+            "ConditionExpression": f"{exists} AND {condition}" if condition else exists,
             "ReturnValues": "ALL_NEW",
         }
         try:
@@ -200,13 +200,18 @@ class DynamoTables:
         return deleted
 
     def write_together(
-        self, groups: Sequence[Sequence[Item]], guard: Item | None = None
+        self,
+        groups: Sequence[Sequence[Item]],
+        guard: Item | None = None,
+        *,
+        token: str | None = None,
     ) -> list[int] | None:
         """Write groups of items in one transaction, without those whose conditions fail.
 
         Args:
             groups: What to write: parts of a transaction. Those of a group are written together.
             guard: Another part, without whose condition nothing is written.
+            token: The id of the transaction, which is done once in ten minutes; None for a new one.
 
         Returns:
             The indexes of the groups that were written; None if the guard's condition failed.
@@ -217,7 +222,7 @@ class DynamoTables:
         """
         left = list(range(len(groups)))
         before = [] if guard is None else [guard]
-        token = self._new_id()
+        token = token or self._new_id()
         for attempt in range(_ATTEMPTS_MAX):
             if not left:
                 return []

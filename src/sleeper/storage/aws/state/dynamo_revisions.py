@@ -22,7 +22,7 @@ from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
 from sleeper.storage.aws.state.commit_parts import CommitParts, put_sizes, told
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
-from sleeper.storage.aws.state.revision_item import (
+from sleeper.storage.aws.state.newest_item import (
     commit_id,
     history_of,
     is_of,
