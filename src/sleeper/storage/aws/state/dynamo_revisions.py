@@ -12,9 +12,10 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
-from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed, TableNotFound
+from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.state.files.file_references import FileReferences
+from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.stores.difference import state_difference
 from sleeper.state.stores.revisions import Revision
 from sleeper.state.table_state import TableState
@@ -55,6 +56,8 @@ class DynamoStateRevisions:
         table_id: The Sleeper table.
         schema: Its schema.
         pause: Waits before the state is read again, given how often it was.
+        is_new: Whether there may be no revision, because the table is being created. Else that is
+            an error: they are looked for in the wrong place.
     """
 
     def __init__(
@@ -64,7 +67,9 @@ class DynamoStateRevisions:
         schema: Schema,
         *,
         pause: Callable[[int], None],
+        is_new: bool = False,
     ) -> None:
+        self._is_new = is_new
         self._tables, self._table_id, self._schema = tables, table_id, schema
         self._pause = pause
         self._parts = CommitParts(tables.name, table_id, RegionJson(schema))
@@ -154,6 +159,11 @@ class DynamoStateRevisions:
         """Return None: older states are not kept."""
         del number
 
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Do nothing: there are no old states."""
+        del limits, delete
+        return SweptStates()
+
     def delete(self) -> None:
         """Delete all items of the table, the revision item first. It may be repeated."""
         if self._read_revision() is not None:
@@ -192,7 +202,9 @@ class DynamoStateRevisions:
         token = sha256(name.encode()).hexdigest()[:36]
         try:
             return self._tables.write_all(parts, token)
-        except ObjectNotFound:
+        except ObjectNotFound as missing:
+            if not self._is_new:
+                raise self._not_found() from missing
             self._tables.make(*_TABLES)
             return self._tables.write_all(parts, token)
 
@@ -213,11 +225,15 @@ class DynamoStateRevisions:
             raise self._damage(error) from error
 
     def _without_revision(self, known: Revision) -> Revision:
-        if known.state.number == 0:
+        if self._is_new and not known.state.number:
             return known
-        raise TableNotFound(
-            f"the state of table {self._table_id} is no longer in {self._tables.name(PARTITIONS)}: "
-            "the table was deleted, or somebody has removed its items"
+        raise self._not_found()
+
+    def _not_found(self) -> ObjectNotFound:
+        return ObjectNotFound(
+            f"the state of table {self._table_id} is not in {self._tables.name(PARTITIONS)}. Check "
+            "that AWS_REGION and AWS_ENDPOINT_URL are those that the table was made with; if its "
+            "items were deleted, restore them from a backup of the DynamoDB tables."
         )
 
     def _revision(self, item: Item, files: FileReferences, others: OtherItems) -> Revision:
