@@ -104,7 +104,7 @@ def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
 def _dynamo_tables(context: InstanceContext) -> DynamoTables:
     return DynamoTables(
         partial(aws_client, "dynamodb", context.inputs.settings.region),
-        resource_prefix(context.properties.definition.instance_id),
+        resource_prefix(context.properties.id),
         pause=context.pause,
         new_id=context.new_id,
     )
