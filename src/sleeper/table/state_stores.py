@@ -9,6 +9,7 @@ from typing import Final
 
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import TransactionLogStateStore
@@ -63,6 +64,18 @@ def open_state_store(
         is_new=is_new,
     )
     return _OPENERS[properties.statestore.class_name](place)
+
+
+def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
+    """Open the state store of the table with a record in the index, as `open_state_store` does."""
+    return open_state_store(
+        record.table_id,
+        context.objects.under(record.table_id),
+        Schema.from_json(record.properties[SCHEMA]),
+        TableProperties(record.properties, context.properties),
+        context,
+        is_new=is_new,
+    )
 
 
 def _log_in_objects(place: _Place) -> StateStore:

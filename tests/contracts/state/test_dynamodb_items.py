@@ -22,4 +22,3 @@ class TestItemsInDynamoDB(StateStoreContract):
         monkeypatch.setenv("AWS_REGION", REGION)
         clock = RealClock()
         return StatePlace("DynamoDBStateStore", MemoryObjects(clock.now), clock)
-

@@ -92,9 +92,7 @@ class Steps:
         if not inputs:
             return self.claim(state, at)
         names = tuple(each.filename for each in inputs)
-        claim = Claim(
-            job_id=inputs[0].job_id, partition_id=inputs[0].partition_id, filenames=names
-        )
+        claim = Claim(job_id=inputs[0].job_id, partition_id=inputs[0].partition_id, filenames=names)
         return ReleaseClaims(claims=(claim,))
 
     def renew(self, state, at):

@@ -56,8 +56,9 @@ class StateDifference:
     @property
     def changes(self) -> int:
         """How many changes there are. Jobs that are dropped do not count."""
-        parts = (self.references, self.files, self.partitions, self.merged, self.claims)
-        return sum(map(len, parts)) + len(self.jobs.recorded)
+        of_files = len(self.references) + len(self.files)
+        of_tree = len(self.partitions) + len(self.merged)
+        return of_files + of_tree + len(self.jobs.recorded) + len(self.claims)
 
 
 def state_difference(before: TableState, after: TableState) -> StateDifference:

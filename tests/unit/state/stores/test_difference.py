@@ -111,7 +111,9 @@ def test_what_did_not_change_costs_nothing(monkeypatch):
     looked = []
     reference = FileReferences.reference
     monkeypatch.setattr(
-        FileReferences, "reference", lambda self, *which: looked.append(which) or reference(self, *which)
+        FileReferences,
+        "reference",
+        lambda self, *which: looked.append(which) or reference(self, *which),
     )
 
     found = state_difference(state, changed)

@@ -59,7 +59,7 @@ class CommitParts:
         parts = [*self._of_files(found, at), *self._of_others(found)]
         for place, (leaf_id, (old, into)) in enumerate(found.merged.items()):
             order = after.number * _MERGED_PLACES + place
-            item = into and merged_item(self.table_id, leaf_id, into, order)
+            item = None if into is None else merged_item(self.table_id, leaf_id, into, order)
             key = own_key(self.table_id, MERGED, leaf_id)
             parts.append(self._part(PARTITIONS, key, item, old))
         parts += (
@@ -71,18 +71,16 @@ class CommitParts:
     def dropped_jobs(self, job_ids: Iterable[str]) -> list[Item]:
         """Return parts that delete records of jobs; they may be gone already."""
         keys = (own_key(self.table_id, JOB, job_id) for job_id in job_ids)
-        return [
-            {"Delete": {"TableName": self.name(PARTITIONS), "Key": key}} for key in keys
-        ]
+        return [{"Delete": {"TableName": self.name(PARTITIONS), "Key": key}} for key in keys]
 
     def _of_files(self, found: StateDifference, at: datetime) -> Iterator[Item]:
         for (filename, partition_id), (old, new) in found.references.items():
             key = reference_key(self.table_id, filename, partition_id)
-            item = new and reference_item(self.table_id, new)
+            item = None if new is None else reference_item(self.table_id, new)
             yield self._part(REFERENCES, key, item, old)
         for filename, (was, now) in found.files.items():
             key = file_key(self.table_id, filename)
-            counted = now and file_item(self.table_id, filename, now, at)
+            counted = None if now is None else file_item(self.table_id, filename, now, at)
             part = self._part(FILES, key, counted, was)
             if was is not None:
                 of_file = next(iter(part.values()))
@@ -94,11 +92,11 @@ class CommitParts:
     def _of_others(self, found: StateDifference) -> Iterator[Item]:
         for partition_id, (old, new) in found.partitions.items():
             key = partition_key(self.table_id, partition_id)
-            item = new and partition_item(self.table_id, new, self.regions)
+            item = None if new is None else partition_item(self.table_id, new, self.regions)
             yield self._part(PARTITIONS, key, item, old)
         for job_id, (before, claim) in found.claims.items():
             key = own_key(self.table_id, CLAIM, job_id)
-            item = claim and claim_item(self.table_id, job_id, claim)
+            item = None if claim is None else claim_item(self.table_id, job_id, claim)
             yield self._part(PARTITIONS, key, item, before)
 
     def _part(self, table: DynamoTable, key: Item, item: Item | None, old: object) -> Item:
@@ -127,6 +125,4 @@ def told(part: Item) -> str:
 
 
 def _table_of(full_name: str) -> DynamoTable:
-    return next(
-        each for each in (REFERENCES, FILES, PARTITIONS) if full_name.endswith(each.name)
-    )
+    return next(each for each in (REFERENCES, FILES, PARTITIONS) if full_name.endswith(each.name))

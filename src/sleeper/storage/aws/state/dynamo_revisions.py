@@ -22,7 +22,6 @@ from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
 from sleeper.storage.aws.state.commit_parts import CommitParts, put_sizes, told
-from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
 from sleeper.storage.aws.state.newest_item import (
     commit_id,
     history_of,
@@ -33,6 +32,7 @@ from sleeper.storage.aws.state.newest_item import (
     revision_update,
     schemas_json,
 )
+from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
 from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES, text
 
 logger = logging.getLogger(__name__)
@@ -158,6 +158,7 @@ class DynamoStateRevisions:
     def at(self, number: int) -> TableState | None:
         """Return None: older states are not kept."""
         del number
+        return None
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Do nothing: there are no old states."""

@@ -161,9 +161,7 @@ def _batch(items: list[Item]) -> pa.RecordBatch:
         for key, more in zip(keys, details, strict=True)
     ]
     partition_ids, names = zip(*pairs, strict=True)
-    updated, sizes, schemas, sequences, texts = zip(
-        *(each[:5] for each in details), strict=True
-    )
+    updated, sizes, schemas, sequences, texts = zip(*(each[:5] for each in details), strict=True)
     values: list[Iterable[Any]] = [
         names,
         partition_ids,

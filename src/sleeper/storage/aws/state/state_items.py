@@ -21,9 +21,7 @@ from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_jso
 from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import Item
 
-REFERENCES: Final = DynamoTable(
-    "active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S"))
-)
+REFERENCES: Final = DynamoTable("active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S")))
 FILES: Final = DynamoTable("file-ref-count", (("TableId", "S"), ("FileName", "S")))
 PARTITIONS: Final = DynamoTable("partitions", (("TableId", "S"), ("Id", "S")))
 
