@@ -442,6 +442,20 @@ class StateStoreContract:
         assert seen == sorted(seen)
         assert store.refresh().files.reference_count == WRITERS * commits_max
 
+    def test_a_table_is_opened_while_others_commit(self, place, store, commits_max):
+        """What a new process reads is the state after one commit, never parts of two."""
+        writers = [place.open(attempts=10_000) for _ in range(2)]
+        with ThreadPoolExecutor(1) as threads:
+            racing = threads.submit(self.race, writers, commits_max)
+            opened = [place.open().state()]
+            while not racing.done():
+                opened.append(place.open().state())
+
+        for state in (*opened, store.refresh()):
+            assert state.files.reference_count == state.number - 1
+            assert state.at is not None
+        assert place.open().state().number == 1 + 2 * commits_max
+
     @staticmethod
     def race(stores, commits):
         def run(writer):

@@ -43,7 +43,9 @@ CHANGES_MAX: Final = WRITES_MAX - 1
 _ITEM_BYTES_MAX = 380_000
 _BYTES_MAX = 3_500_000
 """Of Amazon's 4 MB; the rest is for the revision item and for what is deleted."""
-_READS_MAX = 20
+_READS_MAX = 100
+_PAUSES = 4
+"""Longer pauses give a reader no better chance: others commit in them too."""
 _DROPPED_TOGETHER = 25
 _TABLES = (PARTITIONS, REFERENCES, FILES)
 
@@ -104,7 +106,7 @@ class DynamoStateRevisions:
                 return self._revision(again, *found)
             logger.info("reading the state of table %s again: it changed", self._table_id)
             item = again
-            self._pause(attempt)
+            self._pause(min(attempt, _PAUSES))
         raise StorageFailed(
             f"the state of table {self._table_id} changed each of {_READS_MAX} times that it was "
             "read. Try again later, or commit with fewer processes."
