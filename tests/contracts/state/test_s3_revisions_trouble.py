@@ -10,11 +10,11 @@ from botocore.awsrequest import AWSResponse
 from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import CommitUnknown, DataDamaged, StorageFailed, StorageReadOnly
-from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
 from tests.contracts.state.s3_revision_stores import Requests, World, add, names, no_answer
 from tests.contracts.state.test_s3_revisions import limits
 
-__all__ = ["s3_server"]
+__all__ = ["dynamo_endpoint"]
 
 TRANSACTION = "TransactWriteItems"
 
@@ -24,8 +24,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def world(s3_server):
-    return World(s3_server.endpoint)
+def world(dynamo_endpoint):
+    return World(dynamo_endpoint)
 
 
 @pytest.fixture
@@ -117,8 +117,9 @@ class TestLostReplies:
         assert names(state) == names(world.store().refresh()) == ["a"]
         assert len(world.objects.stored()) == 4
 
-    def test_of_every_request_of_the_first_commit(self, world):
+    def test_of_every_request_of_the_first_commit(self, dynamo_endpoint):
         """Tables are made, and the first revision is there once."""
+        world = World(dynamo_endpoint, f"sleeper-{new_id()}-")
         requests = Requests(world.endpoint, 3)
         lost = set()
 
