@@ -50,13 +50,15 @@ _REFUSED_ALONE = "ConditionalCheckFailedException"
 class DynamoTables:
     """Reads and writes items. Safe for threads.
 
-    A table that is missing has no items; it is made before something is written to it.
+    A table that is missing has no items; it is made before something is written to it. Where a
+    table is required, it is made with the instance, and reads fail without it.
 
     Args:
         client: Returns this process' client of DynamoDB, which retries calls without an answer.
         prefix: What the names of the instance's tables begin with: `sleeper-<instance id>-`.
         pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes ids of transactions: a transaction that is sent again is done once.
+        owner: The URL of the instance, which a table that is made has as a tag.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class DynamoTables:
         *,
         pause: Callable[[int], None],
         new_id: NewId,
+        owner: str | None = None,
     ) -> None:
         self._client, self._prefix = client, prefix
-        self._pause, self._new_id = pause, new_id
+        self._pause, self._new_id, self._owner = pause, new_id, owner
         self._made: set[DynamoTable] = set()
         self._lock = Lock()
 
@@ -80,7 +83,7 @@ class DynamoTables:
         """Make tables that are missing, and wait until they can be used."""
         with self._lock:
             missing = {self.name(each): each for each in tables if each not in self._made}
-            make_tables(self._client(), missing, self._pause)
+            make_tables(self._client(), missing, self._pause, self._owner)
             self._made.update(tables)
 
     def get(self, table: DynamoTable, key: Item) -> Item | None:
@@ -89,6 +92,8 @@ class DynamoTables:
         try:
             found: Item | None = self._call("get_item", "read", table, **request).get("Item")
         except ObjectNotFound:
+            if table.required:
+                raise
             return None
         return found
 
@@ -284,7 +289,7 @@ class DynamoTables:
             try:
                 page = self._call(operation, "read", table, **request)
             except ObjectNotFound:
-                if must_exist:
+                if must_exist or table.required:
                     raise
                 return
             yield from page["Items"]
