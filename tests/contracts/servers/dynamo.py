@@ -46,6 +46,7 @@ def _ministack_endpoint(config, tmp_path_factory):
 DYNAMO_SERVERS = {"ministack": _ministack_endpoint, "dynamodb-local": shared_dynamodb_local}
 
 _clients = {}
+_session = boto3.session.Session()  # each that is made reads what DynamoDB can do anew
 
 
 def on_one_server(test):
@@ -58,7 +59,7 @@ def on_one_server(test):
 
 def dynamo_client(endpoint, attempts=3):
     """Return a client of its own, to hang hooks on."""
-    return boto3.session.Session().client(
+    return _session.client(
         "dynamodb",
         endpoint_url=endpoint,
         region_name=REGION,

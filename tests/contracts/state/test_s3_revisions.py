@@ -8,7 +8,9 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.model.files import ClaimOwner
 from sleeper.state.state_store import SweepLimits
+from sleeper.state.transactions.claims import Claim, ClaimFiles, RenewClaims
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.aws.state.revision_items import CURRENT, REVISIONS, number_in, revision_key
 from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
@@ -145,6 +147,23 @@ class TestStates:
 
         assert contents(reader.refresh()) == contents(store.state())
         assert reader._held.history == store._held.history
+
+    def test_claims_that_are_renewed_are_read(self, world, store):
+        """Although no file has changed."""
+        store.commit(add("a"))
+        claim = Claim(job_id="job", partition_id="root", filenames=("a",))
+        store.commit(
+            ClaimFiles(
+                assignments=(claim,), owner=ClaimOwner(host="here", pid=1, worker_id="worker")
+            )
+        )
+        before = store.state().claims
+        world.clock.time += HOUR
+
+        asked, _ = world.asked(lambda: store.commit(RenewClaims(job_ids=("job",))))
+
+        assert asked == {"GetItem": 1, "put": 1, "TransactWriteItems": 1}
+        assert world.store().refresh().claims == store.state().claims != before
 
     def test_writers_at_once_lose_nothing(self, world, store):
         """Four threads of four processes commit five files each."""

@@ -108,6 +108,27 @@ class TestLostReplies:
         assert names(world.store().refresh()) == ["mine", "next"]
         assert names(world.store().at(2)) == ["mine"]
 
+    def test_of_a_transaction_that_the_server_has_forgotten(self, world, store):
+        """Given a refusal of what was done and followed, then it is known by the revision's item."""
+
+        def lost(request):
+            done_without_a_reply(request)
+            world.store().commit(add("next"))
+            return refused(request, "InternalServerError", 500)
+
+        requests = Requests(world.endpoint)
+        requests.meet = lambda operation, n, request: (
+            {1: lost, 2: lambda request: conflict(request, "ConditionalCheckFailed")}[n](request)
+            if operation == TRANSACTION
+            else None
+        )
+
+        state = world.store(requests=requests).commit(add("mine"))
+
+        assert names(state) == ["mine"]
+        assert requests.seen[TRANSACTION] == 2
+        assert names(world.store().at(2)) == ["mine"]
+
     def test_of_an_object(self, world, store):
         """It is written again, with the same bytes."""
         world.objects.meet = when("after", "put", no_answer)
