@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..bug import Bug
 
-STATES = ("tests/contracts/state/test_s3_revisions.py",)
-TROUBLE = ("tests/contracts/state/test_s3_revisions_trouble.py",)
+STATES = ("tests/contracts/state/test_s3_revisions.py", "-k", "ministack")
+TROUBLE = ("tests/contracts/state/test_s3_revisions_trouble.py", "-k", "ministack")
 
 REVISIONS = "storage/aws/state/s3_revisions.py"
 
