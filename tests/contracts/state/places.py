@@ -109,7 +109,7 @@ class StatePlace:
 
     @property
     def keeps_versions(self) -> bool:
-        return self.class_name not in ("DynamoDBStateStore", "S3StateStore")
+        return self.class_name != "DynamoDBStateStore"
 
     def open(self, *, attempts: int = 10, is_new: bool = False) -> StateStore:
         context = open_context(

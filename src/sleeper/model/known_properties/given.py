@@ -22,6 +22,7 @@ PropertyValue = str | int | bool
 BUILT_STATE_STORES: Final = (
     "TransactionLogStateStore",
     "DynamoDBStateStore",
+    "S3StateStore",
 )
 _STATE_STORE: Final = (
     "sleeper.table.statestore.classname",

@@ -38,8 +38,8 @@ STATE_STORE: Final = replace(
         "DynamoDBStateStore",
         "S3StateStore",
     ),
-    wanted="TransactionLogStateStore or DynamoDBStateStore; upstream's other state stores are not "
-    "built yet",
+    wanted="TransactionLogStateStore, DynamoDBStateStore or S3StateStore; upstream's other state "
+    "stores are not built yet",
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
@@ -193,7 +193,9 @@ class StateStoreProperties:
         STATE_STORE,
         "The state store: TransactionLogStateStore keeps the log beside the table's files; "
         "DynamoDBStateStore keeps items in DynamoDB, without older versions, and changes at most "
-        "99 of them by a commit. Others of upstream's are refused: they are not built yet.",
+        "99 of them by a commit; S3StateStore keeps whole states beside the table's files, and in "
+        "DynamoDB which is the newest, and as_of reads the last ones. Others of upstream's are "
+        "refused: they are not built yet.",
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",
@@ -268,8 +270,8 @@ class StateStoreProperties:
         "table.statestore.s3.revisions.kept.minutes",
         "15",
         NOT_NEGATIVE,
-        "S3StateStore: how far back as_of can read; or sleeper.table.versions.kept.minutes, if that "
-        "is longer. A sweep deletes older versions of the state.",
+        "S3StateStore: how far back as_of can read, unless sleeper.table.versions.kept.minutes is "
+        "more. A sweep deletes older versions of the state.",
         since="ours",
     )
     job_id_retention_days: int = setting(
