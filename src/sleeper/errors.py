@@ -268,6 +268,10 @@ class TableChanged(CommitRefused):
     """Another writer changed the table's name or properties first. Read them again."""
 
 
+class StateMoved(CommitRefused):
+    """The table's state was moved to another state store. Open the table again, and try again."""
+
+
 class ClockTooFarAhead(CommitRefused):
     """This machine's clock is too far ahead of the storage's. Correct it, then try again."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -14,6 +15,10 @@ ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"
 ONLINE: Final = "sleeper.table.online"
 SCHEMA: Final = "sleeper.table.schema"
+STATE_STORE: Final = "sleeper.table.statestore.classname"
+STATE_MOVE: Final = "sleeper.table.statestore.move"
+
+_MOVE_ID = re.compile("([1-9][0-9]{0,18})-([0-9a-f]{1,32})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,46 @@ class TableRecord:
         others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
         online = BOOLEAN.parse(properties.get(ONLINE, "").strip() or "true")
         return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMove:
+    """A move of a table's state to a state store. What a store keeps for a table has its id.
+
+    Each attempt to move has an id of its own, so nothing that one attempt writes, leaves behind or
+    deletes can be another's, or the table's state.
+
+    Attributes:
+        class_name: The state store that the state was moved to.
+        number: The transaction that moved it. Earlier ones are not in that store.
+        token: Makes the id unique: hex characters.
+    """
+
+    class_name: str
+    number: int
+    token: str
+
+    @property
+    def move_id(self) -> str:
+        """The value of the table property `sleeper.table.statestore.move`."""
+        return f"{self.number}-{self.token}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a table whose state is there."""
+        return {STATE_STORE: self.class_name, STATE_MOVE: self.move_id}
+
+    @classmethod
+    def of(cls, class_name: str, move_id: str) -> StateMove:
+        """Parse a `move_id`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = _MOVE_ID.fullmatch(move_id)
+        if found is None:
+            raise ValueError(f"{move_id!r} is not a transaction number, a minus and hex characters")
+        return cls(class_name, int(found[1]), found[2])
 
 
 def checked_table_name(name: str) -> str:

@@ -20,6 +20,7 @@ from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
@@ -27,6 +28,8 @@ from sleeper.state.value_json import (
     RegionJson,
     claims_from_json,
     claims_to_json,
+    move_from_json,
+    move_to_json,
     time_from_json,
     time_to_json,
 )
@@ -42,6 +45,7 @@ _AT_KEY = b"sleeper.transaction.at"  # missing in snapshots of older versions
 _CLAIMS_KEY = b"sleeper.claims"  # JSON; missing if no job with a known owner has claims
 _SWEPT_KEY = b"sleeper.swept.before"  # missing if no sweep of orphans has run
 _SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; missing in snapshots of older versions
+_MOVED_KEY = b"sleeper.moved"  # JSON; missing if the state was never moved to another store
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; missing if no leaves were merged
 
 _INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
@@ -79,6 +83,8 @@ def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
     if schemas:
         about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
+    if state.moved is not None:
+        at[_MOVED_KEY] = json.dumps(move_to_json(state.moved)).encode()
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
     return {
@@ -102,7 +108,7 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         DataDamaged: a part cannot be decoded; the message names it.
         FormatTooNew: a newer Sleeper wrote it.
     """
-    jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
+    jobs, at, swept, moved = _from_parquet(number, JOBS, load, _jobs_of)
     partitions, schemas = _from_parquet(
         number,
         PARTITIONS,
@@ -110,7 +116,7 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         lambda table: (_partitions_of(table, schema), _schemas_of(table)),
     )
     files, claims = _from_parquet(number, FILES, load, _files_of)
-    return TableState(number, partitions, files, jobs, claims, at, swept, schemas)
+    return TableState(number, partitions, files, jobs, claims, at, swept, schemas, moved)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -197,8 +203,12 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     )
 
 
-def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime | None]:
-    at, swept = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY))
+def _jobs_of(
+    table: pa.Table,
+) -> tuple[CommittedJobs, datetime | None, datetime | None, StateMove | None]:
+    at, swept, moved = (
+        table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY)
+    )
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
@@ -209,6 +219,7 @@ def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime 
         jobs,
         time_from_json(at.decode()) if at else None,
         time_from_json(swept.decode()) if swept else None,
+        move_from_json(json.loads(moved)) if moved else None,
     )
 
 
