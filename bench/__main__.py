@@ -21,6 +21,8 @@ BENCHMARKS = {
     "state": ["--references", "100000"],
     "open_table": ["--references", "100000"],
     "commits": [],
+    "state_stores": ["--seconds", "3", "--runs", "1"],
+    "requests": ["--rows", "200000"],
     "queue": [],
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
