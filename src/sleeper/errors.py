@@ -19,7 +19,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
     │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
-    │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge
+    │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge · StateMoved
     ├── CommitContended                try again: other writers committed first
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  run the same job id again; delete no files

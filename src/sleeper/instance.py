@@ -287,7 +287,9 @@ class Instance:
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
         table_id = context.new_id()[:8]
-        record = new_table_record(name, ours, properties or {}, table_id=table_id)
+        record = new_table_record(
+            name, ours, properties or {}, table_id=table_id, instance=context.properties
+        )
         table = Table(record, context)
         files = context.objects.under(record.table_id)
         if split_points is None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.kinds import BOOLEAN
+from sleeper.model.known_properties.kinds import BOOLEAN, MOVE_ID
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"
@@ -17,8 +16,6 @@ ONLINE: Final = "sleeper.table.online"
 SCHEMA: Final = "sleeper.table.schema"
 STATE_STORE: Final = "sleeper.table.statestore.classname"
 STATE_MOVE: Final = "sleeper.table.statestore.move"
-
-_MOVE_ID = re.compile("([1-9][0-9]{0,18})-([0-9a-f]{1,32})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +84,8 @@ class StateMove:
         Raises:
             ValueError: it is none.
         """
-        found = _MOVE_ID.fullmatch(move_id)
-        if found is None:
-            raise ValueError(f"{move_id!r} is not a transaction number, a minus and hex characters")
-        return cls(class_name, int(found[1]), found[2])
+        number, _, token = MOVE_ID.parse(move_id).partition("-")
+        return cls(class_name, int(number), token)
 
 
 def checked_table_name(name: str) -> str:

@@ -206,9 +206,7 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
 def _jobs_of(
     table: pa.Table,
 ) -> tuple[CommittedJobs, datetime | None, datetime | None, StateMove | None]:
-    at, swept, moved = (
-        table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY)
-    )
+    at, swept, moved = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY))
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (

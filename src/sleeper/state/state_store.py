@@ -143,10 +143,10 @@ def check_not_moved(
         return
     if all(isinstance(each, MoveState) and each.move == here for each in transactions):
         return
-    if state.moved is None:
+    if state.moved is None or (here is not None and state.number < here.number):
         raise DataDamaged(
-            f"a state store that the table's state was moved to by {here} has a state that was not "
-            "moved there. Restore the table's state from a copy."
+            f"the state store holds transaction {state.number}, and not the later one that moved "
+            "the table's state there. Restore the table's state from a copy."
         )
     raise StateMoved(
         f"the table's state was moved to {state.moved.class_name} by transaction "

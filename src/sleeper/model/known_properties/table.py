@@ -23,6 +23,7 @@ from sleeper.model.known_properties.kinds import (
     setting,
 )
 from sleeper.model.known_properties.maintenance import (
+    STATE_MOVE_PROPERTY,
     CompactionProperties,
     GarbageProperties,
     SplittingProperties,
@@ -191,7 +192,8 @@ class StateStoreProperties:
         "TransactionLogStateStore",
         STATE_STORE,
         "The state store: TransactionLogStateStore keeps the log beside the table's files. Others "
-        "of upstream's are refused: they are not built yet.",
+        "of upstream's are refused: they are not built yet. `sleeper table migrate-state` changes it.",
+        editable=False,
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",
@@ -381,6 +383,7 @@ class BulkImportProperties:
 
 TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *properties_of("Definition", DefinitionProperties),
+    STATE_MOVE_PROPERTY,
     *properties_of("Data files", ParquetProperties, inherits=True),
     *properties_of("Queries", QueryProperties, inherits=True),
     *properties_of("Partition splitting", SplittingProperties, inherits=True),

@@ -263,8 +263,8 @@ class TransactionLogStateStore:
     @staticmethod
     def _first_snapshot_missing(here: StateMove) -> DataDamaged:
         return DataDamaged(
-            f"the table's state was moved to {here.class_name} by transaction {here.number}, and no "
-            f"snapshot from then on can be read, so its log cannot be replayed. Restore snapshot "
+            f"transaction {here.number} moved the table's state to {here.class_name}, and no "
+            "snapshot from then on can be read, so its log cannot be replayed. Restore snapshot "
             f"{here.number - 1} of move {here.move_id} from a copy."
         )
 
