@@ -26,6 +26,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     │   └── CommitOverwritten           move to a store that honours conditional writes
     ├── TableFunctionFailed            correct the table's function, or its property
     ├── DataDamaged                    stored data is wrong or missing: restore it
+    ├── ResultsIncomplete              ask the query again, under another id
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
@@ -336,6 +337,23 @@ class TableFunctionFailed(SleeperError):
 
 class DataDamaged(SleeperError):
     """A stored file is missing, truncated or wrong. The message names it."""
+
+
+class ResultsIncomplete(SleeperError):
+    """Some rows of a query were sent to a queue of results, and the others were not.
+
+    Ask again, under another query id.
+
+    Attributes:
+        rows_sent: How many rows were sent.
+    """
+
+    def __init__(self, message: str, rows_sent: int) -> None:
+        super().__init__(message)
+        self.rows_sent = rows_sent
+
+    def __reduce__(self) -> tuple[type[ResultsIncomplete], tuple[str, int]]:
+        return type(self), (str(self), self.rows_sent)
 
 
 class SubmissionFailed(SleeperError):

@@ -64,6 +64,49 @@ def test_a_message_of_another_program_is_ingested(instance, instance_id, sqs, tm
         assert elsewhere.jobs.job("from-boto3").state is JobState.FINISHED
 
 
+def test_files_are_a_bucket_and_a_key(instance, instance_id, sqs, bucket, aws_endpoint, tmp_path):
+    """Given paths without a scheme, as upstream's clients send them, then they are in S3 (ING-9)."""
+    work(instance)
+    s3 = boto3.client("s3", region_name=REGION, endpoint_url=aws_endpoint)
+    for name in ("one.parquet", "june/two.parquet"):
+        number = len(name)
+        s3.upload_file(str(written(tmp_path / "file.parquet", number)), bucket, f"in/{name}")
+    body = {
+        "id": "two-places",
+        "tableName": "numbers",
+        "files": [f"{bucket}/in/one.parquet", f"{bucket}/in/june/"],
+    }
+    sqs.send_message(
+        QueueUrl=queue_url(sqs, instance_id, "IngestJobQ"), MessageBody=json.dumps(body)
+    )
+
+    assert work(instance) == 1
+
+    assert instance.jobs.job("two-places").state is JobState.FINISHED
+    assert instance.table("numbers").query().to_arrow()["n"].to_pylist() == [11, 16]
+
+
+def test_rows_of_a_query_go_to_a_queue_of_its_sender(sqs, tmp_path):
+    """Given jobs in a folder, then a queue in SQS takes rows all the same (QRY-11)."""
+    instance = sleeper.connect(tmp_path / "instance", create=True)
+    instance.create_table("numbers", SCHEMA, row_keys=["id"]).ingest([{"id": "a", "n": 1}])
+    answers = sqs.create_queue(QueueName=f"answers-{uuid.uuid4().hex[:8]}")["QueueUrl"]
+    query = {
+        "queryId": "q",
+        "tableName": "numbers",
+        "type": "Query",
+        "regions": [{}],
+        "resultsPublisherConfig": {"destination": "SQS", "sqsResultsUrl": answers},
+    }
+    instance.jobs.send("query", json.dumps(query))
+
+    assert work(instance, "query") == 1
+
+    [message] = sqs.receive_message(QueueUrl=answers)["Messages"]
+    assert json.loads(message["Body"])["rows"] == [{"id": "a", "n": 1}]
+    assert instance.jobs.query("q").locations == (answers,)
+
+
 def test_a_job_that_failed_too_often_can_be_sent_again(instance, tmp_path):
     """Given a file that comes late, when its dead letter is redriven, then the job is done."""
     instance.set_properties({"sleeper.jobs.receives.max": 1})

@@ -1,4 +1,4 @@
-"""What queries and exports wrote for whoever asked: files in the instance's own place.
+"""What queries and exports wrote for whoever asked: files in the instance's own place, messages.
 
     query_results/query-<query id>/<uuid>.parquet     rows of a query (rule QRY-10)
     bulk_export/<table id>/<export id>/...            an export, with a manifest (rule EXP-3)
@@ -20,12 +20,16 @@ from typing import Final
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.atomic_directory import delete_unfinished
 from sleeper.engine.writing.exported_parts import MANIFEST, Exported, read_manifest
+from sleeper.engine.writing.json_parts import json_parts
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
-from sleeper.errors import DataDamaged
+from sleeper.errors import BadRequest, DataDamaged, ResultsIncomplete, SleeperError
 from sleeper.lookup.parquet.file_end import range_reader, read_file_end
+from sleeper.model.formats.results_batch import results_batch
 from sleeper.model.formats.results_publishing import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.schema import Schema
 from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.ports.results_queue import ResultsQueue
 
 _log = logging.getLogger(__name__)
 
@@ -43,14 +47,21 @@ class JobResults:
         properties: The instance's: how long results are kept, and how files are laid out where a
             query does not say it.
         time: The clock of the storage (aware, UTC).
+        queue: Sends rows of queries that ask for messages; None where none does.
     """
 
     def __init__(
-        self, objects: Objects, properties: InstanceProperties, time: Callable[[], datetime]
+        self,
+        objects: Objects,
+        properties: InstanceProperties,
+        time: Callable[[], datetime],
+        *,
+        queue: ResultsQueue | None = None,
     ) -> None:
         self._objects = objects
         self._time = time
         self._properties = properties
+        self._queue = queue
 
     def query_location(self, query_id: str) -> str:
         """Return the URL of a query's file, which may not be there yet."""
@@ -92,6 +103,45 @@ class JobResults:
         """
         with rows, self._objects.open_output(_query_key(query_id)) as file:
             return stream_parquet(rows, file, self._layout(publishing))
+
+    def send_query(
+        self, query_id: str, rows: Rows, schema: Schema, publishing: ResultsPublishing
+    ) -> int:
+        """Send a query's rows as messages to the queue that it names; return how many there were.
+
+        A query without rows is one message without rows.
+
+        Args:
+            query_id: The query.
+            rows: They are read to the end.
+            schema: The table's.
+            publishing: What the query says of its results (rule QRY-11).
+
+        Raises:
+            ResultsIncomplete: some rows were sent, and the others were not.
+            QueryInvalid: a row does not fit into a message; none was sent.
+            StorageFailed: the queue cannot be used; none was sent.
+            DataDamaged: a file of the table is missing or damaged; none was sent.
+        """
+        if self._queue is None or publishing.queue_url is None:
+            raise BadRequest(f"query {query_id!r} names no queue for its rows")
+        batch = results_batch(query_id, schema, rows.schema.names)
+        rows_max = publishing.batch_rows or self._properties.query_queue.batch_rows
+        sent = 0
+        try:
+            with rows:
+                for part in json_parts(rows, rows_max=rows_max, bytes_max=batch.rows_bytes_max):
+                    self._queue.send(publishing.queue_url, batch.message(part.rows))
+                    sent += part.row_count
+        except SleeperError as failure:
+            if not sent:
+                raise
+            raise ResultsIncomplete(
+                f"{sent} rows of query {query_id!r} were sent to {publishing.queue_url}, and the "
+                "others were not. Ask again, under another query id.",
+                sent,
+            ) from failure
+        return sent
 
     def _layout(self, publishing: ResultsPublishing) -> ParquetLayout:
         defaults = self._properties.query_queue

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
+from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
 from sleeper.model.formats.batcher_submission import BatcherSubmission
+from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.tables import TableRecord
@@ -21,6 +23,8 @@ from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.table import Table
 
 _TABLES_OPEN_MAX = 10
+
+_AnyJob = TypeVar("_AnyJob", IngestJob, BulkImportJob, BatcherSubmission)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,22 @@ class JobTables:
         index: Which tables there are.
         inputs: Finds input files by URL.
         open_table: Opens a table by its record.
+        names_buckets: Whether a relative path in a message is a bucket and a key, as upstream's
+            clients write it.
     """
 
     def __init__(
-        self, index: TableIndex, inputs: InputStore, open_table: Callable[[TableRecord], Table]
+        self,
+        index: TableIndex,
+        inputs: InputStore,
+        open_table: Callable[[TableRecord], Table],
+        *,
+        names_buckets: bool = False,
     ) -> None:
         self._index = index
         self._inputs = inputs
         self._open_table = open_table
+        self._names_buckets = names_buckets
         self._lock = Lock()
         self._open: OrderedDict[str, Table] = OrderedDict()
 
@@ -92,6 +104,12 @@ class JobTables:
         if table_id:
             return self._index.by_id(table_id)
         return self._index.by_name(table_name) if table_name else None
+
+    def located(self, job: _AnyJob) -> _AnyJob:
+        """Return a job from a message with the places that its paths mean."""
+        if not self._names_buckets or job.files is None:
+            return job
+        return replace(job, files=tuple(path and in_bucket(path) for path in job.files))
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """Return those of a job's paths that name nothing that could be read (rule ING-11).
@@ -182,6 +200,15 @@ class JobTables:
         except (InputNotFound, UrlInvalid):
             return False
         return True
+
+
+def in_bucket(path: str) -> str:
+    """Return the URL of a path that is a bucket and a key; other paths and URLs as they are.
+
+    >>> in_bucket("trades/2026/june/"), in_bucket("/data/june.parquet")
+    ('s3://trades/2026/june/', '/data/june.parquet')
+    """
+    return path if "://" in path or path.startswith("/") else f"s3://{path}"
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

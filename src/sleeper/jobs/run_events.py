@@ -52,9 +52,22 @@ class RunEvents:
         """The run has done its work; `details` say what, by the names of `JobEvent`."""
         return self._of_run(JobEventType.FINISHED, at, **details)
 
-    def failed(self, at: datetime, reasons: tuple[str, ...], *, is_final: bool = False) -> JobEvent:
+    def failed(
+        self,
+        at: datetime,
+        reasons: tuple[str, ...],
+        *,
+        is_final: bool = False,
+        rows_written: int | None = None,
+    ) -> JobEvent:
         """The run has failed; `is_final` where the job is not tried again by itself."""
-        return self._of_run(JobEventType.FAILED, at, reasons=reasons, is_final=is_final)
+        return self._of_run(
+            JobEventType.FAILED,
+            at,
+            reasons=reasons,
+            is_final=is_final,
+            rows_written=rows_written,
+        )
 
     def _of_run(self, type_: JobEventType, at: datetime, **details: Any) -> JobEvent:
         return JobEvent(

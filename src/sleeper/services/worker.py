@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sleeper.errors import SleeperError, StorageFailed
+from sleeper.errors import ResultsIncomplete, SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.run_events import RunEvents
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
@@ -216,7 +216,10 @@ class Worker:
             if not isinstance(failure, SleeperError):
                 _log.exception("job %s failed with an unexpected error", job.job_id)
             is_final = self._give_back(source, message, failure)
-            failed = events.failed(self._recorder.now(), reasons_of(failure), is_final=is_final)
+            sent = failure.rows_sent if isinstance(failure, ResultsIncomplete) else None
+            failed = events.failed(
+                self._recorder.now(), reasons_of(failure), is_final=is_final, rows_written=sent
+            )
             self._record(job, failed)
             self._count(started)
             return

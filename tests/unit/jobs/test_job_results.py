@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
+import pickle
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -11,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.rows import Rows
+from sleeper.errors import BadRequest, QueryInvalid, ResultsIncomplete, StorageFailed
 from sleeper.jobs.job_results import JobResults
 from sleeper.model.formats.results_publishing import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.storage.memory import MemoryObjects
 
 TABLE = pa.table({"n": range(20_000)})
@@ -128,3 +132,74 @@ class TestExpiry:
             raise AssertionError("asked")
 
         assert JobResults(objects, InstanceProperties(), time).delete_expired() == 0
+
+
+class Answers:
+    """A queue that takes some messages, and then fails."""
+
+    def __init__(self, taken: int = 99) -> None:
+        self.taken, self.bodies = taken, []
+
+    def send(self, url: str, body: str) -> None:
+        if len(self.bodies) == self.taken:
+            raise StorageFailed(f"{url} is busy")
+        self.bodies.append(json.loads(body))
+
+
+class TestMessages:
+    """Rows that go to a queue (QRY-11)."""
+
+    @staticmethod
+    def sent(answers: Answers, table: pa.Table, **publishing) -> int:
+        """Send rows of one field as messages; return how many rows that were."""
+        schema = Schema(row_keys=[Field(table.schema.names[0], Primitive.LONG)])
+        results = JobResults(
+            MemoryObjects(noon),
+            InstanceProperties({"sleeper.query.processor.results.batch.size": "9000"}),
+            noon,
+            queue=answers,
+        )
+        rows = Rows(iter(table.to_batches()), table.schema, transaction=1)
+        publishing = ResultsPublishing(**{"queue_url": "http://q", **publishing})
+        return results.send_query("q", rows, schema, publishing)
+
+    def test_the_query_or_the_instance_says_how_many_rows_a_message_has(self):
+        """The query first."""
+        mine, instances = Answers(), Answers()
+
+        assert self.sent(mine, TABLE, batch_rows=12_000) == 20_000
+        assert self.sent(instances, TABLE) == 20_000
+
+        assert [len(each["rows"]) for each in mine.bodies] == [12_000, 8_000]
+        assert [len(each["rows"]) for each in instances.bodies] == [9_000, 9_000, 2_000]
+        assert [row["n"] for each in mine.bodies for row in each["rows"]] == [*range(20_000)]
+
+    def test_a_message_is_never_longer_than_a_queue_takes(self):
+        """Then it has fewer rows."""
+        answers = Answers()
+        table = pa.table({"text": ["x" * 100_000] * 5})
+
+        assert self.sent(answers, table) == 5
+
+        assert [len(each["rows"]) for each in answers.bodies] == [2, 2, 1]
+
+    def test_a_failure_before_any_row_may_be_tried_again(self):
+        """It is the failure itself."""
+        with pytest.raises(StorageFailed, match="busy"):
+            self.sent(Answers(taken=0), TABLE)
+        with pytest.raises(QueryInvalid, match="300,011 bytes"):
+            self.sent(Answers(), pa.table({"text": ["x" * 300_000]}))
+
+    def test_a_failure_after_some_rows_says_how_many(self):
+        """Trying again would send them twice."""
+        with pytest.raises(ResultsIncomplete, match=r"9000 rows of query 'q'.*http://q") as caught:
+            self.sent(Answers(taken=1), TABLE)
+
+        assert caught.value.rows_sent == 9_000
+        assert not caught.value.retryable
+        assert pickle.loads(pickle.dumps(caught.value)).rows_sent == 9_000
+
+    def test_without_a_queue_nothing_is_read(self):
+        """As a message that was checked always names one."""
+        with pytest.raises(BadRequest, match="names no queue"):
+            self.sent(Answers(), TABLE, queue_url=None)

@@ -6,6 +6,7 @@ from ..bug import Bug
 
 CONTRACTS = ("tests/contracts/jobs/test_dynamo_jobs.py",)
 TROUBLE = ("tests/contracts/jobs/test_dynamo_trouble.py",)
+QUERIES = ("tests/contracts/jobs/test_dynamo_queries.py",)
 
 BUGS = (
     Bug(
@@ -47,5 +48,29 @@ BUGS = (
         right="if _fingerprint(entry) not in seen:",
         wrong="if _fingerprint(entry) in seen:",
         tests=TROUBLE,
+    ),
+    Bug(
+        name="retry-told-as-failed",
+        breaks="A client of upstream gives up a query that is tried again.",
+        module="storage/aws/jobs/dynamo_query_table.py",
+        right="case JobEventType.FAILED if event.is_final:",
+        wrong="case JobEventType.FAILED:",
+        tests=QUERIES,
+    ),
+    Bug(
+        name="completed-query-goes-back",
+        breaks="A client waits for a query whose rows are there, as its message came twice.",
+        module="storage/aws/jobs/dynamo_query_table.py",
+        right="    elif state is not QueryState.COMPLETED:",
+        wrong="    elif state is QueryState.QUEUED:",
+        tests=QUERIES,
+    ),
+    Bug(
+        name="late-sender-puts-query-back",
+        breaks="A sender that is slow tells that a query waits which a worker has begun.",
+        module="storage/aws/jobs/dynamo_query_table.py",
+        right='        put["ConditionExpression"] = _NEW\n',
+        wrong='        put["ConditionExpression"] = _NOT_COMPLETED\n',
+        tests=QUERIES,
     ),
 )

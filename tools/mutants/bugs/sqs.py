@@ -62,4 +62,20 @@ BUGS = (
         wrong="        return delivery",
         tests=TROUBLE,
     ),
+    Bug(
+        name="rows-sent-twice-after-failure",
+        breaks="A query that failed after some messages is tried again, and sends them once more.",
+        module="jobs/job_results.py",
+        right="            if not sent:\n                raise\n",
+        wrong="            if sent:\n                raise\n",
+        tests=("tests/unit/jobs/test_job_results.py",),
+    ),
+    Bug(
+        name="full-part-forgets-comma",
+        breaks="A message with as many rows as fit is one byte too long.",
+        module="engine/writing/json_parts.py",
+        right="start + bytes_max + 1, side",
+        wrong="start + bytes_max + 2, side",
+        tests=("tests/unit/engine/writing/test_json_parts.py",),
+    ),
 )

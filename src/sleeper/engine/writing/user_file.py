@@ -164,17 +164,25 @@ def _base64(column: pa.Array) -> pa.Array:
     return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
 
 
-def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
+def json_lines(batch: pa.RecordBatch) -> BytesIO:
+    """Return rows as JSON, an object a line.
+
+    Bytes are base64, keys of maps are texts, and NaN and infinities are null.
+    """
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
+    frame = pl.DataFrame(batch)
+    lines = BytesIO()  # polars reports a failed write without its error number
+    frame.with_columns(
+        _json_ready(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
+    ).write_ndjson(lines)
+    return lines
+
+
+def _json_lines(batches: Iterable[pa.RecordBatch], schema: pa.Schema, file: ByteStream) -> int:
     row_count = 0
     for batch in batches:
-        frame = pl.DataFrame(batch)
-        lines = BytesIO()  # polars reports a failed write without its error number
-        frame.with_columns(
-            _json_ready(pl.col(name), kind).alias(name) for name, kind in frame.schema.items()
-        ).write_ndjson(lines)
-        file.write(lines.getbuffer())
+        file.write(json_lines(batch).getbuffer())
         row_count += batch.num_rows
     return row_count
 

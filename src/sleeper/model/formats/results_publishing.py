@@ -98,7 +98,7 @@ def read_results_publishing(config: Mapping[str, str]) -> tuple[ResultsPublishin
 
 def built_destinations() -> tuple[ResultsDestination, ...]:
     """Return the destinations that results can go to."""
-    return (ResultsDestination.S3, ResultsDestination.NOTHING)
+    return (ResultsDestination.S3, ResultsDestination.SQS, ResultsDestination.NOTHING)
 
 
 def unused_options(config: Mapping[str, str], publishing: ResultsPublishing) -> list[str]:

@@ -152,8 +152,7 @@ class QueryQueueProperties:
         "query.processor.results.batch.size",
         "2000",
         POSITIVE,
-        "Rows in a message of results.",
-        used=False,
+        "Rows in a message of results, where a query that asks for messages does not say it.",
     )
     results_days: int = setting(
         "query.results.bucket.expiry.days",

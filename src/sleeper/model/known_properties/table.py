@@ -192,7 +192,7 @@ class StateStoreProperties:
         "TransactionLogStateStore",
         STATE_STORE,
         "The state store: TransactionLogStateStore keeps the log beside the table's files. Others "
-        "of upstream's are refused: they are not built yet. `sleeper table migrate-state` changes it.",
+        "of upstream's are refused: not built yet. `sleeper table migrate-state` changes it.",
         editable=False,
     )
     commit_attempts: int = setting(

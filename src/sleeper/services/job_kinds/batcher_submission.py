@@ -106,7 +106,7 @@ class SubmissionReader:
             StorageFailed: the instance or the input cannot be looked at now.
         """
         try:
-            submission = read_batcher_submission(message.body)
+            submission = self._instance.jobs.tables.located(read_batcher_submission(message.body))
         except JobInvalid as invalid:
             raise MessageRejected(
                 message.message_id, invalid.failures, is_dead_letter=True

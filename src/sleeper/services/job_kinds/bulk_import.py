@@ -144,7 +144,7 @@ class BulkImportReader:
             StorageFailed: the instance or the input cannot be looked at now.
         """
         try:
-            job = read_bulk_import_job(message.body)
+            job = self._instance.jobs.tables.located(read_bulk_import_job(message.body))
         except JobInvalid as invalid:
             raise MessageRejected(message.message_id, invalid.failures) from None
         job = replace(job, id=given_job_id(job.id) or message.message_id)

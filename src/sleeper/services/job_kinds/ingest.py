@@ -99,7 +99,7 @@ class IngestReader:
             StorageFailed: the instance or the input cannot be looked at now.
         """
         try:
-            job = read_ingest_job(message.body)
+            job = self._jobs.tables.located(read_ingest_job(message.body))
         except JobInvalid as invalid:
             raise MessageRejected(message.message_id, invalid.failures) from None
         return self._checked(job, given_job_id(job.id) or message.message_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from sleeper.errors import JobInvalid
+from sleeper.errors import JobInvalid, StorageFailed
 from sleeper.instance import Instance
 from sleeper.model.formats.query_json import (
     QueryMessage,
@@ -15,8 +15,12 @@ from sleeper.model.formats.query_json import (
     query_warnings,
     read_query,
 )
-from sleeper.model.formats.results_publishing import ResultsDestination, read_results_publishing
-from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
+from sleeper.model.formats.results_publishing import (
+    ResultsDestination,
+    ResultsPublishing,
+    read_results_publishing,
+)
+from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.table.table import Table
@@ -32,11 +36,13 @@ class QueryWork:
         instance: Where its table is.
         table: The table.
         query: What is asked.
+        is_delivered_again: Whether its message was delivered before.
     """
 
     instance: Instance
     table: Table
     query: QueryMessage
+    is_delivered_again: bool
 
     @property
     def job_id(self) -> str:
@@ -69,9 +75,16 @@ class QueryWork:
         return False
 
     def done_before(self) -> JobOutcome | None:
-        """Return where the rows are, if they were written."""
+        """Return where the rows are, if they were written or sent.
+
+        Messages leave nothing to look at, so of a query that is delivered again the tracker is
+        asked.
+        """
+        destination = self.publishing.destination
+        if destination is ResultsDestination.SQS and self.is_delivered_again:
+            return self._sent_before()
         results = self.instance.jobs.results
-        if not results.has_query(self.job_id):
+        if destination is not ResultsDestination.S3 or not results.has_query(self.job_id):
             return None
         return JobOutcome(
             rows_written=results.rows_of_query(self.job_id),
@@ -79,8 +92,13 @@ class QueryWork:
             locations=(results.query_location(self.job_id),),
         )
 
+    @property
+    def publishing(self) -> ResultsPublishing:
+        """Where the rows go."""
+        return read_results_publishing(self.query.publisher)[0]
+
     def run(self, run: RunContext) -> JobOutcome:
-        """Write the rows of all regions to one file, in key order (rules QRY-10, QRY-13)."""
+        """Publish the rows of all regions, in key order (rules QRY-10, QRY-11, QRY-13)."""
         schema = self.table.schema
         regions = [
             {
@@ -92,14 +110,31 @@ class QueryWork:
         columns = query_columns(self.query, schema)
         run.check()
         rows = self.table.query(regions=regions, columns=columns)
-        publishing, _ = read_results_publishing(self.query.publisher)
+        publishing, results = self.publishing, self.instance.jobs.results
         if publishing.destination is ResultsDestination.NOTHING:
             with rows:
                 return JobOutcome(rows_written=sum(batch.num_rows for batch in rows))
-        results = self.instance.jobs.results
+        if publishing.destination is ResultsDestination.SQS:
+            count = results.send_query(self.job_id, rows, schema, publishing)
+            return JobOutcome(rows_written=count, locations=(publishing.queue_url or "",))
         count = results.write_query(self.job_id, rows, publishing)
         location = results.query_location(self.job_id)
         return JobOutcome(rows_written=count, files=1, locations=(location,))
+
+    def _sent_before(self) -> JobOutcome | None:
+        """Return what an earlier run sent, if the tracker has its end."""
+        tracker = self.instance.jobs.stores.tracker
+        try:
+            events = tracker.events_of_job(JobKind.QUERY, self.job_id)
+        except StorageFailed as failure:
+            _log.warning("rows of query %s may be sent twice: %s", self.job_id, failure)
+            return None
+        ends = (
+            JobOutcome(rows_written=event.rows_written or 0, locations=event.locations)
+            for event in events
+            if event.type is JobEventType.FINISHED and event.table_id == self.table_id
+        )
+        return next(ends, None)
 
 
 class QueryReader:
@@ -137,4 +172,4 @@ class QueryReader:
             )
         for warning in query_warnings(query):
             _log.warning("query %s: %s", query.query_id, warning)
-        return QueryWork(self._instance, table, query)
+        return QueryWork(self._instance, table, query, message.receives > 1)

@@ -19,7 +19,7 @@ from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
-from sleeper.state.state_store import GroupCommitted
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.stored_times import dates_stored_before
@@ -202,6 +202,10 @@ class TransactionLogStateStore:
         """Write a snapshot, which the log's first entry follows (see the interface)."""
         folded = replace(state, files=state.files.folded())
         self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Do nothing: the log has every state."""
+        return SweptStates()
 
     def delete(self) -> None:
         """Delete the entries, as far as they are not objects in the table's folder."""

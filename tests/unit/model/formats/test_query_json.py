@@ -207,10 +207,6 @@ class TestChecking:
             ({"queryTimeIteratorClassName": "a.B"}, "sleeper.table.function"),
             ({"resultsPublisherConfig": {"destination": "FTP"}}, "Unknown results publisher"),
             ({"resultsPublisherConfig": {"destination": "WEBSOCKET"}}, "not built yet"),
-            (
-                {"resultsPublisherConfig": {"destination": "SQS", "sqsResultsUrl": "x"}},
-                "not built yet",
-            ),
         ],
     )
     def test_what_is_not_done_here_is_told(self, changes, part):
@@ -275,7 +271,7 @@ class TestPublishing:
         assert unused_options(config, publishing) == []
 
     def test_results_in_messages(self):
-        """They are read, and refused until they are built (QRY-11)."""
+        """With the queue, and how many rows a message has (QRY-11)."""
         config = {"destination": "SQS", "sqsResultsUrl": "http://q", "batchSize": "5"}
 
         publishing, failures = read_results_publishing(config)
@@ -283,12 +279,7 @@ class TestPublishing:
         assert publishing == ResultsPublishing(
             destination=ResultsDestination.SQS, queue_url="http://q", batch_rows=5
         )
-        assert failures == [
-            (
-                "resultsPublisherConfig: destination SQS is not built yet. Without a destination the "
-                "rows are written to a file in the instance's own place"
-            )
-        ]
+        assert failures == []
 
     def test_all_that_is_wrong_comes_together(self):
         """Each option by name."""
@@ -305,7 +296,7 @@ class TestPublishing:
         """There is none to guess (QRY-11)."""
         _, failures = read_results_publishing({"destination": "SQS", "batchSize": "0"})
 
-        assert len(failures) == 3
+        assert len(failures) == 2
         assert "sqsResultsUrl must be provided" in failures[1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import count, product
 
 import pytest
@@ -19,13 +20,14 @@ from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
 IDS = count()
+MOMENT = timedelta(microseconds=1)
 
 
 class LogPlace:
     """A log and snapshots in memory."""
 
     def __init__(self):
-        self.objects = MemoryObjects()
+        self.objects = MemoryObjects(lambda: NOON)
 
     def open(self, here=None):
         return TransactionLogStateStore(
@@ -208,4 +210,4 @@ class TestTheLog:
         move = move_to(filled(LogPlace()), place)
         store = place.open(move)
 
-        assert store.dates_stored_before(place.objects.storage_time()) > NOON
+        assert store.dates_stored_before(NOON + timedelta(hours=1)) == store.state().at + MOMENT

@@ -30,6 +30,7 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
     job_updates,
     task_status,
 )
+from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES, query_state_put
 
 _EVENTS_TOGETHER = 8
 """Events of a job in one transaction: at most 4 MB, with 400 KB each."""
@@ -41,7 +42,8 @@ class DynamoTracker:
     """Events of jobs and tasks, safe for threads, processes and machines.
 
     A job has an item in a lookup table, with the times of its newest and oldest event, and an item
-    for each event. Both are written in one transaction.
+    for each event. Both are written in one transaction, with the item of a query that clients of
+    upstream read.
 
     Args:
         tables: The instance's tables.
@@ -120,7 +122,7 @@ class DynamoTracker:
     def _record_job(self, events: Sequence[JobEvent], expires: datetime) -> None:
         kind = events[0].kind
         lookup, updates = job_lookup(kind), job_updates(kind)
-        self._tables.make(lookup, updates)
+        self._tables.make(lookup, updates, *([QUERY_STATES] if kind is JobKind.QUERY else []))
         key = {
             "JobId": text(key_text(events[0].job_id)),
             "TableId": text(key_text(events[0].table_id)),
@@ -138,6 +140,9 @@ class DynamoTracker:
                 [self._put(event, count + n, expires, self._tables.name(updates))]
                 for n, event in enumerate(events)
             ]
+            if kind is JobKind.QUERY:
+                name = self._tables.name(QUERY_STATES)
+                groups.append([query_state_put(name, events, self._now(), expires)])
             if self._tables.write_together(groups, guard={"Put": guard}) is not None:
                 return
             self._pause(attempt)
