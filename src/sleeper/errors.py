@@ -312,8 +312,7 @@ class SplitAttemptsExceeded(CommitContended):
 class CommitUnknown(SleeperError):
     """Storage did not confirm whether the commit happened.
 
-    Do not delete its data files. Run the same job id again when the storage answers: if the
-    commit happened, the job is recognised and changes nothing.
+    Delete no data files. Run the same job id again: if it was committed, nothing is added.
     """
 
     retryable = True
