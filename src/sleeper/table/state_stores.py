@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid
@@ -11,10 +12,16 @@ from sleeper.model import paths
 from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import STATE_STORE, StateMove
+from sleeper.model.tables import SCHEMA, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.state.stores.revisions import StateRevisions
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
@@ -32,6 +39,7 @@ class _Place:
         schema: The table's schema.
         properties: The table's properties.
         context: The instance.
+        is_new: Whether there may be no state yet.
     """
 
     state_id: str
@@ -40,6 +48,7 @@ class _Place:
     schema: Schema
     properties: TableProperties
     context: InstanceContext
+    is_new: bool
 
 
 def open_state_store(
@@ -48,8 +57,19 @@ def open_state_store(
     schema: Schema,
     properties: TableProperties,
     context: InstanceContext,
+    *,
+    is_new: bool = False,
 ) -> StateStore:
     """Open the state store of a table whose folder is `files`. Nothing is read yet.
+
+    Args:
+        table_id: The table.
+        files: Its folder.
+        schema: Its schema.
+        properties: Its properties, which name the class, and the last move of the state.
+        context: Its instance.
+        is_new: Whether there may be no state yet, because the table is being created, or its state
+            is being moved there.
 
     Raises:
         PropertiesInvalid: there is no such state store.
@@ -62,6 +82,7 @@ def open_state_store(
         schema=schema,
         properties=properties,
         context=context,
+        is_new=is_new,
     )
     opener = _OPENERS.get(properties.state_store)
     if opener is None:
@@ -72,6 +93,18 @@ def open_state_store(
             }
         )
     return opener(place)
+
+
+def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
+    """Open the state store of the table with a record in the index, as `open_state_store` does."""
+    return open_state_store(
+        record.table_id,
+        context.objects.under(record.table_id),
+        Schema.from_json(record.properties[SCHEMA]),
+        TableProperties(record.properties, context.properties),
+        context,
+        is_new=is_new,
+    )
 
 
 def _log_in_objects(place: _Place) -> StateStore:
@@ -90,7 +123,39 @@ def _log_in_objects(place: _Place) -> StateStore:
     )
 
 
+def _items_in_dynamodb(place: _Place) -> StateStore:
+    tables = _dynamo_tables(place.context)
+    revisions = DynamoStateRevisions(
+        tables, place.state_id, place.schema, pause=place.context.pause, is_new=place.is_new
+    )
+    return _of_revisions(place, revisions)
+
+
+def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
+    context = place.context
+    return RevisionStateStore(
+        revisions,
+        place.schema,
+        storage_time=context.storage_time,
+        ticks_s=context.ticks_s,
+        new_id=context.new_id,
+        pause=context.pause,
+        attempts=place.properties.statestore.commit_attempts,
+        here=place.here,
+    )
+
+
+def _dynamo_tables(context: InstanceContext) -> DynamoTables:
+    return DynamoTables(
+        partial(aws_client, "dynamodb", context.inputs.settings.region),
+        resource_prefix(context.properties.id),
+        pause=context.pause,
+        new_id=context.new_id,
+    )
+
+
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
+    "DynamoDBStateStore": _items_in_dynamodb,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

@@ -140,6 +140,7 @@ class StatePlace:
             self.schema,
             TableProperties(properties),
             context,
+            is_new=is_new,
         )
 
     def another_table(self, schema: Schema = SCHEMA) -> StatePlace:
