@@ -35,7 +35,6 @@ def new_table_record(
     name: str,
     schema: Schema,
     given: Mapping[str, PropertyValue | None],
-    *,
     table_id: str,
     instance: InstanceProperties,
 ) -> TableRecord:
