@@ -183,6 +183,7 @@ class TestKnownProperties:
             "sleeper.table.statestore.s3.revisions.kept.min",
             "sleeper.table.statestore.s3.revisions.kept.minutes",
             "sleeper.table.compaction.job.lease.minutes",
+            "sleeper.table.statestore.move",
         }
 
     @pytest.mark.parametrize(
