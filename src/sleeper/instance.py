@@ -2,6 +2,7 @@
 
     /data/my-instance, file:///data/my-instance    a folder
     s3://bucket/my-instance                        a folder of a bucket
+    aws://my-instance                              buckets, tables and queues in AWS
     memory://                                      the memory of this process, for tests
 
 Only this module reads the clock and makes random ids; they are passed to all other modules.
@@ -32,13 +33,14 @@ from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.model.processing import checked_function_patterns
+from sleeper.model.processing import allowed_functions
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.operations.instance_properties import (
     StoredProperties,
     log_mistakes,
     make_instance,
+    properties_at,
 )
 from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
@@ -58,7 +60,6 @@ from sleeper.table.instance_context import open_context
 from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
-_ALLOW_FUNCTIONS = "SLEEPER_ALLOW_FUNCTIONS"
 _NO_SETTINGS = ObjectStoreSettings()
 
 
@@ -75,6 +76,9 @@ def _pause(attempt: int) -> None:
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))
 
 
+_make = partial(make_instance, now=_now, sleep=time.sleep, pause=_pause, new_id=_new_id)
+
+
 def connect(
     url: str | os.PathLike[str],
     *,
@@ -84,10 +88,10 @@ def connect(
     """Open an instance.
 
     Args:
-        url: A folder, `file://` and a path, `s3://bucket/folder`, or `memory://` for a new
-            instance in the memory of this process. For a bucket, AWS_ENDPOINT_URL and
-            AWS_REGION are read here and pickled with the instance; credentials are read from
-            the environment of each process.
+        url: A folder, `file://` and a path, `s3://bucket/folder`, `aws://` and an instance id, or
+            `memory://` for a new instance in the memory of this process. For a bucket,
+            AWS_ENDPOINT_URL and AWS_REGION are read here and pickled with the instance;
+            credentials are read from the environment of each process.
         create: True to create the instance if it does not exist.
         allow_functions: Modules whose functions may run in this process if a table names one
             (`sleeper.table.function`), such as `my_package.cleaning` or `my_package.*`. Without
@@ -109,22 +113,14 @@ def connect(
 
 
 def _allowed(allow_functions: Sequence[str] | None) -> tuple[str, ...]:
-    if allow_functions is None:
-        named = os.environ.get(_ALLOW_FUNCTIONS, "")
-        return checked_function_patterns(named, _ALLOW_FUNCTIONS)
-    if isinstance(allow_functions, str):
-        raise BadRequest(
-            f"allow_functions is a list of modules; did you mean [{allow_functions!r}]?"
-        )
-    return checked_function_patterns(allow_functions, "allow_functions")
+    return allowed_functions(allow_functions, os.environ)
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
-    stored = StoredProperties(place.objects, place.url)
-    values = stored.newest()
+    values = properties_at(place)
     if values is None and (create or place.scheme == "memory"):
-        make_instance(place, {}, _new_id)
-        values = stored.newest()
+        _make(place, {})
+        values = properties_at(place)
     if values is None:
         raise InstanceNotFound(
             f"no Sleeper instance at {place.url}; create one by `sleeper init {place.url}` "
@@ -152,7 +148,7 @@ def create_instance(
         StorageFailed: the storage cannot be written.
     """
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    values = make_instance(place, properties or {}, _new_id)
+    values = _make(place, properties or {})
     if values is None:
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
     return Instance(

@@ -1,12 +1,13 @@
-"""Commits in any order, by several processes, over storage that fails at any call.
+"""Commits in any order, by several processes, over storage of any kind that fails at any call.
 
 No acknowledged commit is lost, none happens twice, and every process sees the same history.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, count
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings
@@ -27,10 +28,7 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
-from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
-from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
-from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
+from tests.any_order.faults import Fault, Faults, Killed
 from tests.any_order.state_model import (
     Add,
     Begin,
@@ -44,12 +42,9 @@ from tests.any_order.state_model import (
     Split,
     contents_of,
 )
+from tests.any_order.state_worlds import WORLDS, LogWorld
 from tests.soak import some, tries
-from tests.unit.state.small_tables import NOON, SCHEMA
 
-OFTEN = SnapshotRule(entries_min=3, changed_share=10**6, entries_max=5)
-NEVER = SnapshotRule(entries_min=10**9, entries_max=10**9)
-IDS = count()
 STEPS = (
     *(["add", "job", "claim", "compact", "push"] * 3),
     *(["collect"] * 4),
@@ -59,50 +54,17 @@ STEPS = (
 )
 
 
-def open_store(objects, rule=OFTEN):
-    """A process of its own on the table's objects."""
-    return TransactionLogStateStore(
-        ObjectTransactionLog(objects),
-        ObjectSnapshotStore(objects),
-        SCHEMA,
-        now=lambda: NOON,
-        new_id=lambda: f"id-{next(IDS)}",
-        pause=lambda attempt: None,
-        snapshot_rule=rule,
-    )
-
-
-class Contested(FaultyObjects):
-    """Objects on which another process may be faster: `rival` runs before the next new entry."""
-
-    rival = None
-
-    def create(self, key, body):
-        if self.rival is not None and "transactions" in key:
-            rival, self.rival = self.rival, None
-            rival()
-        return super().create(key, body)
-
-
-@dataclass
-class Process:
-    objects: Contested
-    store: TransactionLogStateStore
-
-
 class AnyOrderOfCommits(RuleBasedStateMachine):
     """Three processes commit to one table; every outcome is held against the model."""
 
+    world_type: ClassVar[Any] = LogWorld
+
     def __init__(self):
         super().__init__()
-        self.shared = MemoryObjects(lambda: NOON)
+        self.world = self.world_type()
         self.names = count(1)
         self.history = [Model()]
-        self.processes = [self.start() for _ in range(3)]
-
-    def start(self):
-        objects = Contested(self.shared, Faults())
-        return Process(objects, open_store(objects))
+        self.processes = [self.world.start() for _ in range(3)]
 
     @property
     def model(self):
@@ -117,29 +79,43 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         except CommitUnknown:
             self.find_out(steps)
         except StorageFailed:
-            assert open_store(self.shared, NEVER).state().number == self.model.number
+            assert self.world.look().number == self.model.number
         else:
             refused = self.advance(steps)
             assert [isinstance(each, CommitRefused) for each in done.refusals] == refused
             assert contents_of(done.state) == self.model.contents()
 
     def advance(self, steps):
-        """Take the model one entry further; return which steps it refuses."""
-        following = replace(self.model, number=self.model.number + 1)
-        refused, changed = [], False
-        for step in steps:
-            after = following.after(step)
-            refused.append(after is None)
-            changed = changed or after not in (None, following)
-            following = after or following
-        if changed:
-            self.history.append(following)
+        """Take the model one entry further, or more if it is too small; return the refused."""
+        refused, changed = [], True
+        while changed and len(refused) < len(steps):
+            before = following = replace(self.model, number=self.model.number + 1)
+            changed = False
+            for step in steps[len(refused) :]:
+                after = following.after(step)
+                is_too_large = after is not None and not self.fits(before, after)
+                if is_too_large and changed:
+                    break
+                after = None if is_too_large else after
+                refused.append(after is None)
+                changed = changed or after not in (None, following)
+                following = after or following
+            if changed:
+                self.history.append(following)
         return refused
 
+    def fits(self, before, after):
+        """Whether one commit may change so many references."""
+        limit = self.world.changes_max
+        return limit is None or len(before.shares.items() ^ after.shares.items()) <= limit
+
     def find_out(self, steps):
-        """After an unknown outcome, the log says whether it was a commit."""
-        if open_store(self.shared, NEVER).state().number > self.model.number:
-            self.advance(steps)
+        """After an unknown outcome, the storage says how much of it was committed."""
+        found = self.world.look().number
+        assert self.model.number <= found
+        self.advance(steps)
+        assert found <= self.model.number
+        self.history = [version for version in self.history if version.number <= found]
 
     @initialize()
     def begin(self):
@@ -154,9 +130,9 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         """Another process commits between this one's look at the log and its append."""
         rival, process = self.processes[place - 1], self.processes[place]
         theirs, ours = self.step(data), self.step(data)
-        process.objects.rival = lambda: self.commit(rival, [theirs])
+        process.rivals.append(lambda: self.commit(rival, [theirs]))
         self.commit(process, [ours])
-        process.objects.rival = None
+        process.rivals.clear()
 
     @rule(
         data=st.data(),
@@ -166,39 +142,39 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
         | st.sampled_from([["lost"] * 12, ["refused"] * 12]),
     )
     def storage_fails(self, data, place, start, kinds):
-        faults = self.processes[place].objects._faults
+        faults = self.processes[place].faults
         first = faults.calls + start
         faults.plan = tuple(Fault(call, kind) for call, kind in enumerate(kinds, start=first))
         self.commit(self.processes[place], [self.step(data)])
 
     @rule(place=st.integers(0, 2))
     def storage_recovers(self, place):
-        self.processes[place].objects._faults.plan = ()
+        self.processes[place].faults.plan = ()
 
     @rule(data=st.data(), place=st.integers(0, 2), call=st.integers(0, 8), late=st.booleans())
     def kill(self, data, place, call, late):
         """A process dies somewhere in a commit, or after it, and another takes its place."""
         process = self.processes[place]
-        faults, step = process.objects._faults, self.step(data)
+        faults, step = process.faults, self.step(data)
         faults.plan = (Fault(faults.calls + call, "after" if late else "before"),)
         try:
             self.commit(process, [step])
         except Killed:
             self.find_out([step])
-        self.processes[place] = self.start()
+        self.processes[place] = self.world.start()
 
     @rule(place=st.integers(0, 2))
     def look(self, place):
         process = self.processes[place]
-        process.objects._faults.plan = ()
+        process.faults.plan = ()
         assert contents_of(process.store.refresh()) == self.model.contents()
 
     @rule(data=st.data(), place=st.integers(0, 2))
     def look_back(self, data, place):
         """A process that holds a version has it without a look, whoever deleted files since."""
         process = self.processes[place]
-        process.objects._faults.plan = ()
-        number = data.draw(st.integers(0, self.model.number))
+        process.faults.plan = ()
+        number = data.draw(st.integers(self.world.first_version, self.model.number))
         needed = {filename for filename, _ in self.history[number].shares}
         if needed <= self.model.files or process.store.state().number == number:
             found = process.store.at(number)
@@ -209,23 +185,9 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.number % 4 == 0)
     @invariant()
-    def snapshots_and_replay_agree(self):
-        """With snapshots or with the whole log from its first entry: the same state."""
-        with_snapshots = open_store(self.shared).state()
-        log = ObjectTransactionLog(self.shared)
-        alone = TransactionLogStateStore(
-            log,
-            ObjectSnapshotStore(MemoryObjects(lambda: NOON)),
-            SCHEMA,
-            now=lambda: NOON,
-            new_id=lambda: f"id-{next(IDS)}",
-            pause=lambda attempt: None,
-        ).state()
-
-        assert contents_of(with_snapshots) == self.model.contents()
-        assert contents_of(alone) == self.model.contents()
-        numbers = [number for number, _ in log.read_after(0)]
-        assert numbers == list(range(1, self.model.number + 1))
+    def all_that_is_stored_agrees(self):
+        """By whichever way it is read."""
+        self.world.check(self.model.contents(), contents_of)
 
     def step(self, data):
         """Something to do: mostly possible as far as the model knows, sometimes not."""
@@ -277,53 +239,59 @@ class AnyOrderOfCommits(RuleBasedStateMachine):
 
 
 @pytest.mark.soak
-def test_any_order_of_commits_and_failures_keeps_every_commit():
+@pytest.mark.parametrize("kind", WORLDS)
+def test_any_order_of_commits_and_failures_keeps_every_commit(kind):
     """STS-13, STS-14: whatever fails and whoever races, the history is what was acknowledged."""
+
+    class OfOneKind(AnyOrderOfCommits):
+        world_type: ClassVar[Any] = WORLDS[kind]
+
     run_state_machine_as_test(
-        AnyOrderOfCommits,
+        OfOneKind,
         settings=settings(max_examples=tries(40, soak=5_000), stateful_step_count=30),
     )
 
 
 FIRST, SECOND = Add((("first", "r", 1),), job="job"), Add((("second", "r", 1),), job="job")
+KINDS = ("before", "after", "lost", "refused")
 
 
-def prepared():
-    """A table on the eve of a snapshot: the next commit writes one."""
-    shared = MemoryObjects(lambda: NOON)
-    store = open_store(shared, NEVER)
+def prepared(kind):
+    """A table on the eve of a snapshot, where there are any: the next commit writes one."""
+    world = WORLDS[kind]()
+    store = world.start().store
     for step in (Begin(), Split("r")):
         store.commit(step.transaction)
-    return shared
+    return world
 
 
-def attempt(shared, plan, step):
+def attempt(world, plan, step):
     """Commit in a process of its own, with faults. True when the commit was acknowledged."""
-    store = open_store(FaultyObjects(shared, Faults(plan)))
     try:
-        store.commit(step.transaction)
+        world.start(Faults(plan)).store.commit(step.transaction)
     except (Killed, StorageFailed, CommitUnknown):
         return False
     return True
 
 
-def calls_of_a_commit():
+def calls_of_a_commit(kind):
     faults = Faults()
-    open_store(FaultyObjects(prepared(), faults)).commit(FIRST.transaction)
-    return len(faults.names)
+    prepared(kind).start(faults).store.commit(FIRST.transaction)
+    return faults.names
 
 
-CALLS = range(calls_of_a_commit())
-KINDS = ("before", "after", "lost", "refused")
-POINTS = [Fault(call, kind) for call in CALLS for kind in KINDS]
+CALLS = {kind: range(len(calls_of_a_commit(kind))) for kind in WORLDS}
+POINTS = {
+    kind: [Fault(call, fault) for call in calls for fault in KINDS] for kind, calls in CALLS.items()
+}
 
 
-def check_exactly_once(plan):
+def check_exactly_once(kind, plan):
     """Run a job with faults, then once more by another process: its rows are there once."""
-    shared = prepared()
+    world = prepared(kind)
 
-    acknowledged = attempt(shared, plan, FIRST)
-    again = open_store(shared)
+    acknowledged = attempt(world, plan, FIRST)
+    again = world.start().store
     try:
         again.commit(SECOND.transaction)
     except JobAlreadyCommitted as done:
@@ -331,8 +299,7 @@ def check_exactly_once(plan):
     else:
         expected, number = {"second"}, 3
 
-    for store in (again, open_store(shared), open_store(shared, NEVER)):
-        state = store.refresh()
+    for state in (again.refresh(), world.start().store.refresh(), world.look()):
         assert {ref.filename for ref in state.references()} == expected
         assert (state.number, number) == (3, 3)
     assert not (acknowledged and expected == {"second"})
@@ -341,27 +308,35 @@ def check_exactly_once(plan):
 class TestEveryPointOfACommit:
     """A job that fails at one call of its commit, or at two, and is then run again."""
 
-    def test_has_points_before_and_after_the_entry(self):
+    @pytest.mark.parametrize("kind", WORLDS)
+    def test_has_points_before_and_after_the_entry(self, kind):
         """The calls are: look, read the log, create the entry, and write the snapshot."""
-        faults = Faults()
-        open_store(FaultyObjects(prepared(), faults)).commit(FIRST.transaction)
+        names = calls_of_a_commit(kind)
 
-        assert sum("create statestore/transactions" in name for name in faults.names) == 1
-        assert sum("create statestore/snapshots" in name for name in faults.names) == 3
+        assert sum(WORLDS[kind].commit_call in name for name in names) == 1
+        snapshots = sum("create statestore/snapshots" in name for name in names)
+        assert snapshots == (3 if kind == "log" else 0)
 
-    @pytest.mark.parametrize("fault", POINTS, ids=lambda fault: f"{fault.kind}-{fault.call}")
-    def test_ends_with_its_rows_there_exactly_once(self, fault):
+    @pytest.mark.parametrize(
+        ("kind", "fault"),
+        [(kind, fault) for kind, points in POINTS.items() for fault in points],
+        ids=str,
+    )
+    def test_ends_with_its_rows_there_exactly_once(self, kind, fault):
         """Killed before or after a call, without an answer, or refused once."""
-        check_exactly_once((fault,))
+        check_exactly_once(kind, (fault,))
 
     @pytest.mark.soak
-    def test_ends_so_after_two_faults_as_well(self):
+    @pytest.mark.parametrize("kind", WORLDS)
+    def test_ends_so_after_two_faults_as_well(self, kind):
         """Any pair: the second may hit the very look that was to clear up the first."""
-        for first, second in some(combinations(POINTS, 2), one_in=5):
-            check_exactly_once((first, second))
+        for first, second in some(combinations(POINTS[kind], 2), one_in=5):
+            check_exactly_once(kind, (first, second))
 
-    @pytest.mark.parametrize("kind", ["lost", "refused"])
-    def test_ends_so_while_storage_fails_for_long(self, kind):
+    @pytest.mark.parametrize("kind", WORLDS)
+    @pytest.mark.parametrize("fault", ["lost", "refused"])
+    def test_ends_so_while_storage_fails_for_long(self, kind, fault):
         """From each call on, everything fails until the process gives up."""
-        for start in CALLS:
-            check_exactly_once(tuple(Fault(call, kind) for call in range(start, start + 40)))
+        for start in CALLS[kind]:
+            plan = tuple(Fault(call, fault) for call in range(start, start + 40))
+            check_exactly_once(kind, plan)

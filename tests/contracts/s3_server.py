@@ -1,13 +1,10 @@
-"""A server that speaks S3, SQS and DynamoDB, one for a test run: ministack, an emulator."""
+"""A server that speaks S3, SQS, DynamoDB and STS, one for a test run: ministack, an emulator."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import socket
-import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +18,7 @@ from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 from sleeper.storage.aws import clients
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
+from tests.contracts.servers.running import answers, free_port, running, shared
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 REGION = "us-east-1"
@@ -30,7 +28,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3,sqs,dynamodb",
+    "SERVICES": "s3,sqs,dynamodb,sts",
     "SFTP_ENABLED": "0",
 }
 
@@ -71,41 +69,12 @@ class S3Server:
 def running_server(port: int, log: Path) -> Iterator[S3Server]:
     """Start a server of its own, and kill it in the end."""
     server = S3Server(f"http://127.0.0.1:{port}")
-    environment = {**os.environ, **_OFF, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "ministack"],
-            env=environment,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=log.parent,
-        )
-    try:
-        _wait_until_up(server, process, log)
+    command = [sys.executable, "-W", "ignore", "-m", "ministack"]
+    environment = {**_OFF, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)}
+    with running(
+        command, lambda: answers(f"{server.endpoint}/_ministack/health"), log, environment
+    ):
         yield server
-    finally:
-        process.kill()
-        process.wait()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
-def _wait_until_up(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        if process.poll() is not None:
-            pytest.fail(f"ministack did not start: {log.read_text()}")
-        try:
-            server.request("GET", "_ministack/health")
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"ministack did not answer within a minute: {log.read_text()}")
 
 
 def require_ministack() -> None:
@@ -117,12 +86,17 @@ def require_ministack() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory):
-    """One server for all tests of a run; each makes buckets of its own."""
+def shared_ministack(config, tmp_path_factory) -> S3Server:
+    """Return this process' server, the same for all tests of a run."""
     require_ministack()
-    with running_server(free_port(), tmp_path_factory.mktemp("s3") / "server.log") as server:
-        yield server
+    log = tmp_path_factory.mktemp("ministack") / "server.log"
+    return shared(config, "ministack", lambda: running_server(free_port(), log))
+
+
+@pytest.fixture(scope="session")
+def s3_server(request, tmp_path_factory):
+    """One server for all tests of a run; each makes buckets of its own."""
+    return shared_ministack(request.config, tmp_path_factory)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The adapter of object stores keeps every contract, on a server that speaks S3."""
+"""The adapter of object stores keeps every contract, on each server that speaks S3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
-from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.servers.s3 import bucket, s3_credentials, s3_server
 from tests.contracts.snapshot_store_contract import SnapshotStoreContract
 from tests.contracts.table_index_contract import TableIndexContract, short_pause
 from tests.contracts.transaction_log_contract import TransactionLogContract

@@ -40,7 +40,7 @@ class TestConnect:
         with pytest.raises(InstanceNotFound, match="sleeper init"):
             sleeper.connect(tmp_path)
 
-    @pytest.mark.parametrize("url", ["ftp://host/x", "s3:/bucket//x://y", "aws://id"])
+    @pytest.mark.parametrize("url", ["ftp://host/x", "s3:/bucket//x://y", "azure://id"])
     def test_an_unknown_scheme_is_refused(self, url):
         """Rather than taken for a folder of that name."""
         with pytest.raises(UrlInvalid):

@@ -10,7 +10,7 @@ from sleeper.jobs.job_results import JobResults
 from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.storage.places import job_stores_of, results_queue
+from sleeper.storage.places import job_stores_of, jobs_url_of, results_queue
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.table import Table
 
@@ -27,11 +27,12 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
             it names has the jobs of another instance.
     """
     properties = context.properties
+    url = jobs_url_of(context.objects, properties.jobs.url)
     stores = job_stores_of(
         context.objects,
         properties.id,
         context.url,
-        properties.jobs.url,
+        url,
         {name: queue_settings(properties, name) for name in QueueName},
         region=context.inputs.settings.region,
         now=context.now,
@@ -44,7 +45,7 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         context.index,
         context.inputs,
         lambda record: Table(record, context),
-        names_buckets=properties.jobs.url == "sqs",
+        names_buckets=url == "sqs",
     )
     return InstanceJobs(
         stores,

@@ -26,6 +26,8 @@ _COMMIT_REQUEST = re.compile(r"statestore/commit_requests/[0-9A-Za-z-]+\.json")
 
 INSTANCE_PROPERTIES = "instance.properties"
 PROPERTIES_VERSIONS = "properties/"
+TABLE_INDEX = "tables/"
+SERVICES = "services/"
 JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
 

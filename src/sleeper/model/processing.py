@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
@@ -182,6 +182,20 @@ def checked_function_patterns(patterns: object, argument: str) -> tuple[str, ...
     return checked
 
 
+def allowed_functions(given: object, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the patterns of modules that `allow_functions` is given, or the environment has.
+
+    Raises:
+        BadRequest: they are not a list of modules.
+    """
+    if given is None:
+        return checked_function_patterns(environment.get(_ALLOW, ""), _ALLOW)
+    if isinstance(given, str):
+        raise BadRequest(f"allow_functions is a list of modules; did you mean [{given!r}]?")
+    return checked_function_patterns(given, "allow_functions")
+
+
+_ALLOW = "SLEEPER_ALLOW_FUNCTIONS"
 _PATTERN = re.compile(r"[\w.*?]+")
 
 

@@ -16,9 +16,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from sleeper.errors import InstanceNotFound, PropertiesInvalid, SleeperError, UrlInvalid
+from sleeper.errors import (
+    InstanceNotFound,
+    PropertiesInvalid,
+    SleeperError,
+    StorageFailed,
+    UrlInvalid,
+)
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -28,9 +35,13 @@ from sleeper.model.formats.properties_file import (
     read_instance_properties,
     write_properties,
 )
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,
+    InstanceProperties,
     check_editable,
     instance_property_warnings,
     validate_instance_properties,
@@ -38,11 +49,11 @@ from sleeper.model.known_properties.typed import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
+from sleeper.storage.aws.deployment.deployment import Deployment
 from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.objectstore.conditions import check_conditions
-from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.places import Place
+from sleeper.storage.places import Place, bucket_of
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"
@@ -189,19 +200,51 @@ class StoredProperties:
             )
 
 
+def properties_at(place: Place) -> dict[str, str] | None:
+    """Return the properties of the instance at a place; None if there is none.
+
+    Raises:
+        DataDamaged, FormatTooNew, PropertiesInvalid: they cannot be read, or name the resources of
+            another instance.
+        StorageFailed: the storage cannot be read.
+    """
+    deployment = place.deployment
+    try:
+        values = StoredProperties(place.objects, place.url).newest()
+    except StorageFailed:
+        if deployment is None or deployment.has_config_bucket():
+            raise
+        return None
+    if values is not None and deployment is not None:
+        deployment.check(values)
+    return values
+
+
 def make_instance(
-    place: Place, properties: Mapping[str, PropertyValue | None], new_id: NewId
+    place: Place,
+    properties: Mapping[str, PropertyValue | None],
+    *,
+    now: Callable[[], datetime],
+    sleep: Callable[[float], None],
+    pause: Callable[[int], None],
+    new_id: NewId,
 ) -> dict[str, str] | None:
     """Store a new instance's properties; return them, or None if there is an instance already.
+
+    In AWS its buckets, tables and queues are made before; what makes it an instance comes last.
 
     Args:
         place: Where.
         properties: What is set; the id is the folder's name, if it is not set.
-        new_id: Makes unique names of objects that test a bucket.
+        now: The clock (aware, UTC).
+        sleep: Waits for so many seconds.
+        pause: Waits before another attempt, with jitter, given how many there were.
+        new_id: Makes unique names of objects that test a bucket, and other ids.
 
     Raises:
         UrlInvalid: the place is inside another instance.
         PropertiesInvalid: a name or value is not allowed; lists every failure.
+        AlreadyExists: a bucket of an instance in AWS belongs to somebody else.
         StorageFailed: the storage cannot be written.
     """
     if (outer := place.enclosing_instance()) is not None:
@@ -210,10 +253,34 @@ def make_instance(
             "create the instance outside of that folder"
         )
     fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
+    if place.deployment is not None:
+        fixed |= place.deployment.properties()
+        _check_not_deployed(properties, place.deployment)
+        if properties_at(place) is not None:
+            return None
     values = _new_values(fixed, properties)
-    if isinstance(place.objects, BucketObjects):
-        check_conditions(place.objects, new_id)
+    if place.deployment is not None:
+        known = InstanceProperties(values)
+        settings = {name: queue_settings(known, name) for name in QueueName}
+        values |= place.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
+    if (bucket := bucket_of(place.objects)) is not None:
+        check_conditions(bucket, new_id)
     return values if StoredProperties(place.objects, place.url).create(values) else None
+
+
+def _check_not_deployed(given: Mapping[str, PropertyValue | None], deployment: Deployment) -> None:
+    """Check that nobody sets what follows from the id of an instance in AWS."""
+    taken = {name: value for name, value in given.items() if value is not None}
+    failures = {
+        each.name: f"{each.name} cannot be set: Sleeper names the resources of {deployment.url}."
+        for each in DEPLOYMENT_PROPERTIES
+        if each.name in taken
+    }
+    wanted = deployment.names.instance_id
+    if str(taken.get("sleeper.id", wanted)) != wanted:
+        failures["sleeper.id"] = f"sleeper.id cannot be set: it is {wanted!r} at {deployment.url}."
+    if failures:
+        raise PropertiesInvalid(failures)
 
 
 def _new_values(

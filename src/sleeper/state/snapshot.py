@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,7 @@ FORMAT = 1
 JOBS = "jobs.parquet"
 PARTITIONS = "partitions.parquet"
 FILES = "files.parquet"  # the last part, which completes a snapshot
+PARTS = (JOBS, PARTITIONS, FILES)
 
 _FORMAT_KEY = b"sleeper.format"
 _NUMBER_KEY = b"sleeper.transaction"
@@ -70,24 +72,52 @@ _PARTITIONS_SCHEMA = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PartSource:
+    """Where a part comes from.
+
+    Attributes:
+        number: The transaction number of the state that it was written for.
+        where: What it is, for errors.
+        advice: What to do if it is damaged.
+    """
+
+    number: int
+    where: str
+    advice: str
+
+
 def snapshot_parts(state: TableState, schema: Schema) -> dict[str, bytes]:
     """Return a state as Parquet files, in the order in which the parts must be stored."""
-    times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
-    at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
-    merged_into = dict(state.partitions.merged) if state.partitions else {}
-    about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
-    schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
-    if schemas:
-        about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
+    return {name: encode_part(name, state, schema) for name in PARTS}
+
+
+def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
+    """Return one of `PARTS` of a state as a Parquet file."""
+    if name == JOBS:
+        times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
+        at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
+        return _to_parquet(_jobs_table(state.jobs), state.number, at)
+    if name == PARTITIONS:
+        merged_into = dict(state.partitions.merged) if state.partitions else {}
+        about_tree = {_MERGED_KEY: json.dumps(merged_into).encode()} if merged_into else {}
+        schemas = {number: json.loads(each.to_json()) for number, each in state.schemas.items()}
+        if schemas:
+            about_tree[_SCHEMAS_KEY] = json.dumps(schemas).encode()
+        return _to_parquet(_partitions_table(state.partitions, schema), state.number, about_tree)
     claimed_by = claims_to_json(state.claims)
     claims = {_CLAIMS_KEY: json.dumps(claimed_by).encode()} if claimed_by else {}
-    return {
-        JOBS: _to_parquet(_jobs_table(state.jobs), state.number, at),
-        PARTITIONS: _to_parquet(
-            _partitions_table(state.partitions, schema), state.number, about_tree
-        ),
-        FILES: _to_parquet(state.files.to_arrow(), state.number, claims),
+    return _to_parquet(state.files.to_arrow(), state.number, claims)
+
+
+def unchanged_parts(before: TableState, after: TableState) -> frozenset[str]:
+    """Return which of `PARTS` hold the same for both states, but for times and numbers."""
+    unchanged = {
+        JOBS: after.jobs is before.jobs,
+        PARTITIONS: after.partitions is before.partitions and after.schemas == before.schemas,
+        FILES: after.files is before.files and after.claims == before.claims,
     }
+    return frozenset(name for name, same in unchanged.items() if same)
 
 
 def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) -> TableState:
@@ -102,15 +132,36 @@ def state_from_parts(number: int, load: Callable[[str], bytes], schema: Schema) 
         DataDamaged: a part cannot be decoded; the message names it.
         FormatTooNew: a newer Sleeper wrote it.
     """
-    jobs, at, swept = _from_parquet(number, JOBS, load, _jobs_of)
-    partitions, schemas = _from_parquet(
-        number,
-        PARTITIONS,
-        load,
-        lambda table: (_partitions_of(table, schema), _schemas_of(table)),
-    )
-    files, claims = _from_parquet(number, FILES, load, _files_of)
-    return TableState(number, partitions, files, jobs, claims, at, swept, schemas)
+    state = replace(TableState.empty(), number=number)
+    for name in PARTS:
+        source = PartSource(
+            number,
+            f"part {name!r} of snapshot {number}",
+            "Delete that snapshot: an older one, or the transaction log, has the same state.",
+        )
+        state = with_part(state, name, load(name), schema, source)
+    return state
+
+
+def with_part(
+    state: TableState, name: str, body: bytes, schema: Schema, source: PartSource
+) -> TableState:
+    """Return a state with one of `PARTS` as `encode_part` has written it.
+
+    Raises:
+        DataDamaged: it cannot be decoded.
+        FormatTooNew: a newer Sleeper wrote it.
+    """
+    if name == JOBS:
+        jobs, at, swept = _from_parquet(body, source, _jobs_of)
+        return replace(state, jobs=jobs, at=at, swept_before=swept)
+    if name == PARTITIONS:
+        partitions, schemas = _from_parquet(
+            body, source, lambda table: (_partitions_of(table, schema), _schemas_of(table))
+        )
+        return replace(state, partitions=partitions, schemas=schemas)
+    files, claims = _from_parquet(body, source, _files_of)
+    return replace(state, files=files, claims=claims)
 
 
 def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = None) -> bytes:
@@ -147,11 +198,7 @@ class _Columns:
         return self._parquet.read([name]).column(0)
 
 
-def _from_parquet(
-    number: int, name: str, load: Callable[[str], bytes], read: Callable[[Any], Any]
-) -> Any:
-    where = f"part {name!r} of snapshot {number}"
-    body = load(name)
+def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], Any]) -> Any:
     try:
         # Not read_table, which imports pandas and reads in chunks that would have to be joined.
         parquet = pq.ParquetFile(
@@ -163,17 +210,14 @@ def _from_parquet(
         found = int(metadata[_FORMAT_KEY])
         if found > FORMAT:
             raise FormatTooNew(
-                f"{where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
+                f"{source.where} has format {found}; this Sleeper reads formats up to {FORMAT}. "
                 "Upgrade Sleeper to read this table."
             )
-        if int(metadata[_NUMBER_KEY]) != number:
+        if int(metadata[_NUMBER_KEY]) != source.number:
             raise ValueError(f"it was written for transaction {metadata[_NUMBER_KEY].decode()}")
         return read(table)
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as error:
-        raise DataDamaged(
-            f"{where} is damaged: {error}. Delete that snapshot: an older one, or the "
-            "transaction log, has the same state."
-        ) from error
+        raise DataDamaged(f"{source.where} is damaged: {error}. {source.advice}") from error
 
 
 def _check_size(parquet: pq.ParquetFile, size_bytes: int) -> None:

@@ -5,12 +5,13 @@ The implementations are in `state.stores`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from sleeper.errors import CommitRefused
+from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 
@@ -30,6 +31,35 @@ class GroupCommitted:
 
     state: TableState
     refusals: tuple[CommitRefused | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepLimits:
+    """What a sweep of old states leaves.
+
+    Attributes:
+        versions_min: How many of the last states are kept, whatever their age.
+        kept_since: A state that was the newest at this time or later is kept.
+        orphans_before: An object that no state names, since a writer was killed, is kept if it was
+            stored at this time or later.
+    """
+
+    versions_min: int
+    kept_since: datetime
+    orphans_before: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweptStates:
+    """The result of a sweep of old states.
+
+    Attributes:
+        objects: Objects in the table's folder that were deleted, or would be.
+        failures: Why some could not be deleted, by name.
+    """
+
+    objects: tuple[ObjectInfo, ...] = ()
+    failures: Mapping[str, str] = field(default_factory=dict)
 
 
 class StateStore(Protocol):
@@ -99,6 +129,21 @@ class StateStore(Protocol):
         Raises:
             CommitContended, StorageFailed: nothing was written; try again.
             CommitUnknown: they may have been committed, all or some of them.
+        """
+        ...
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Delete old states that need not be kept, and what killed writers left of others.
+
+        A store whose states need no sweep does nothing.
+
+        Args:
+            limits: What is left.
+            delete: False to only find them.
+
+        Raises:
+            StorageFailed: the storage cannot be read or written. Deletions of objects that fail
+                are in the result.
         """
         ...
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
@@ -54,6 +54,8 @@ from sleeper.state.value_json import (
 )
 
 FORMAT = 1
+
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 
 _TYPE_NAME = re.compile("[A-Z][A-Z_]+")
 _NO_ENTRY = (
@@ -101,6 +103,15 @@ def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
     if not equal:
         raise BadRequest("a transaction cannot be written to the log: it decodes differently")
     return body
+
+
+def check_storable(transactions: Sequence[Transaction], schema: Schema) -> None:
+    """Check that a store which keeps no entries could keep what transactions have changed.
+
+    Raises:
+        BadRequest: a transaction has a value that cannot be decoded again.
+    """
+    encode_entry(LogEntry(entry_id="", at=_ANY_TIME, transactions=tuple(transactions)), schema)
 
 
 def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:

@@ -1,4 +1,4 @@
-"""Which adapter serves a URL: a folder, a folder of a bucket, or the memory of this process."""
+"""Which adapter serves a URL: a folder, a bucket, an instance in AWS, or this process's memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.model import paths
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (
+    Bucket,
     ObjectStoreSettings,
     is_bucket_url,
     split_url,
@@ -25,7 +26,12 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
 from sleeper.ports.results_queue import ResultsQueue
+from sleeper.ports.table_index import TableIndex
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.deployment.deployment import Deployment, instance_tables
+from sleeper.storage.aws.deployment.identity import aws_identity
+from sleeper.storage.aws.deployment.instance_names import instance_id_of
+from sleeper.storage.aws.deployment.table_index import DynamoTableIndex
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.jobs.sqs_results import SqsResultsQueue
 from sleeper.storage.checked_log import CommitChecks
@@ -34,9 +40,19 @@ from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.local.jobs.owner import Owner
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
+from sleeper.storage.object_index import object_table_index
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.conditions import check_conditions_once
 from sleeper.storage.objectstore.objects import BucketObjects
+from sleeper.storage.objectstore.routed_objects import Route, RoutedObjects
+
+_CONFIGURATION = (
+    paths.INSTANCE_PROPERTIES,
+    paths.PROPERTIES_VERSIONS,
+    paths.SERVICES,
+    paths.TABLE_INDEX,
+)
+"""How the keys begin that an instance in AWS has in its config bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +60,24 @@ class Place:
     """The location of an instance, with its adapter.
 
     Attributes:
-        scheme: `file`, `memory`, `s3` or `gs`.
+        scheme: `file`, `memory`, `s3`, `gs` or `aws`.
         url: The URL for messages; for a folder its absolute path.
         objects: The adapter that reads and writes there.
         stores: How to connect to buckets.
+        deployment: What an instance in AWS is made of; None for others.
     """
 
     scheme: str
     url: str
     objects: Objects
     stores: ObjectStoreSettings
+    deployment: Deployment | None = None
 
     @property
     def default_id(self) -> str:
         """An instance id made from the folder's name (rule INS-1: at most 20 characters)."""
+        if self.deployment is not None:
+            return self.deployment.names.instance_id
         name = re.sub(r"[^a-z0-9-]+", "-", Path(self.url).name.lower()).strip("-")
         return name[:20] or "sleeper"
 
@@ -85,17 +105,20 @@ class Place:
 def place_of(
     url: str | os.PathLike[str], stores: ObjectStoreSettings, now: Callable[[], datetime]
 ) -> Place:
-    """Return the place that a URL names. Nothing is read.
+    """Return the place that a URL names. Nothing is read, but the AWS account for `aws://`.
 
     Args:
-        url: The path of a folder, `file://` and a path, `s3://bucket/folder`, or `memory://`.
+        url: The path of a folder, `file://` and a path, `s3://bucket/folder`, `aws://` and an
+            instance id, or `memory://`.
         stores: How to connect to buckets.
         now: The clock (aware, UTC), for modification times of objects in memory and for the
             age of temp files, which are deleted before the first write to a folder.
 
     Raises:
         UrlInvalid: the URL is empty, or its scheme is not known.
-        MissingExtra: it names a bucket, and `sleeper-store[objectstore]` is not installed.
+        MissingExtra: it names a bucket, and `sleeper-store[objectstore]` is not installed; or an
+            instance in AWS, and `sleeper-store[aws]` is not.
+        StorageFailed: it names an instance in AWS, and there are no valid credentials.
     """
     if not isinstance(url, str | bytes | os.PathLike):
         raise UrlInvalid(f"an instance needs a URL or the path of a folder, not {url!r}")
@@ -109,11 +132,13 @@ def place_of(
         return _folder(Path(unquote(urlsplit(text).path)), stores, now)
     if scheme == "memory":
         return Place("memory", "memory://", MemoryObjects(now=now), stores)
+    if scheme == "aws":
+        return _in_aws(instance_id_of(text), stores)
     if is_bucket_url(text):
         return _bucket(text, stores)
     raise UrlInvalid(
         f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
-        "s3://bucket/folder, or memory://"
+        "s3://bucket/folder, aws:// and an id, or memory://"
     )
 
 
@@ -146,6 +171,37 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
     return BucketObjects(Client(bucket, stores)).under(key)
 
 
+def bucket_of(objects: Objects) -> BucketObjects | None:
+    """Return the bucket of an instance's tables; None for an instance that is in no bucket."""
+    found = objects.rest if isinstance(objects, RoutedObjects) else objects
+    return found if isinstance(found, BucketObjects) else None
+
+
+def table_index_of(
+    objects: Objects,
+    instance_id: str,
+    stores: ObjectStoreSettings,
+    *,
+    new_id: NewId,
+    pause: Callable[[int], None],
+    checks: CommitChecks,
+) -> TableIndex:
+    """Return the table index of an instance: in DynamoDB for one in AWS, else in its objects.
+
+    Args:
+        objects: The instance's objects.
+        instance_id: Its `sleeper.id`.
+        stores: How to connect to buckets.
+        new_id: Makes unique ids.
+        pause: Waits after a lost race; called with the number of races lost before.
+        checks: The checks when a change is committed to objects.
+    """
+    if isinstance(objects, RoutedObjects):
+        tables = instance_tables(instance_id, stores.region, pause=pause, new_id=new_id)
+        return DynamoTableIndex(tables, objects, pause=pause)
+    return object_table_index(objects, new_id=new_id, pause=pause, checks=checks)
+
+
 def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:
     """Return the checks for commits to `objects`.
 
@@ -154,12 +210,18 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
         read_back: The property `sleeper.statestore.commit.read.back`: auto, always or never.
         new_id: Makes a unique id for scratch objects.
     """
-    if not isinstance(objects, BucketObjects) or objects.client.is_amazon:
+    bucket = bucket_of(objects)
+    if bucket is None or bucket.client.is_amazon:
         return CommitChecks(read_back=read_back == "always")
     return CommitChecks(
-        before_append=partial(check_conditions_once, objects, new_id),
+        before_append=partial(check_conditions_once, bucket, new_id),
         read_back=read_back != "never",
     )
+
+
+def jobs_url_of(objects: Objects, url: str | None) -> str | None:
+    """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
+    return "sqs" if url is None and isinstance(objects, RoutedObjects) else url
 
 
 def job_stores_of(
@@ -236,3 +298,23 @@ def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
     bucket, folder = split_url(text)
     objects = BucketObjects(Client(bucket, stores)).under(folder)
     return Place(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
+
+
+def _in_aws(instance_id: str, stores: ObjectStoreSettings) -> Place:
+    identity = aws_identity(stores.region)
+    here = replace(stores, region=identity.region)
+    deployment = Deployment.of(instance_id, identity, here.endpoint)
+    names = deployment.names
+
+    def objects(bucket: str) -> BucketObjects:
+        return BucketObjects(Client(Bucket("s3", bucket), here))
+
+    config = objects(names.config_bucket)
+    routes = (
+        *(Route(start, config, start) for start in _CONFIGURATION),
+        Route("query_results/", objects(names.query_results_bucket), ""),
+        Route("bulk_export/", objects(names.bulk_export_bucket), ""),
+        Route("bulk_import/", objects(names.bulk_import_bucket), "bulk_import/"),
+    )
+    data = RoutedObjects(objects(names.data_bucket), routes)
+    return Place("aws", deployment.url, data, here, deployment)

@@ -13,9 +13,8 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.checked_log import CommitChecks
-from sleeper.storage.object_index import object_table_index
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import commit_checks
+from sleeper.storage.places import commit_checks, table_index_of
 from sleeper.storage.storage_clock import StorageClock
 
 
@@ -92,7 +91,9 @@ def open_context(
     return InstanceContext(
         url=url,
         objects=objects,
-        index=object_table_index(objects, new_id=new_id, pause=pause, checks=checks),
+        index=table_index_of(
+            objects, properties.id, inputs.settings, new_id=new_id, pause=pause, checks=checks
+        ),
         commit_checks=checks,
         properties=properties,
         temp_folder=None,

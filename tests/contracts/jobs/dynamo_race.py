@@ -14,7 +14,7 @@ from itertools import count
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from tests.contracts.jobs.batcher_store_contract import NOON
-from tests.contracts.jobs.dynamo import LastingTables, dynamo_client, new_id, pause
+from tests.contracts.servers.dynamo import LastingTables, dynamo_client, new_id, pause
 
 
 def main(endpoint, prefix, name):

@@ -1,4 +1,4 @@
-"""Tracker and batcher store in DynamoDB keep every contract."""
+"""Tracker and batcher store in DynamoDB keep every contract, on each server that speaks it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.batcher_store_contract import NOON, BatcherStoreContract
 from tests.contracts.jobs.clock import Clock
-from tests.contracts.jobs.dynamo import dynamo, pause, tables
 from tests.contracts.jobs.job_tracker_contract import JobTrackerContract
-from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, pause, tables
 
-__all__ = ["dynamo", "s3_server", "tables"]
+__all__ = ["dynamo", "dynamo_endpoint", "tables"]
 
 
 @pytest.fixture

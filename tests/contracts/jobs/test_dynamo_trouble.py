@@ -34,11 +34,20 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.batcher_store_contract import NOON, file
 from tests.contracts.jobs.clock import Clock
-from tests.contracts.jobs.dynamo import LastingTables, dynamo, dynamo_client, new_id, pause, tables
 from tests.contracts.jobs.job_tracker_contract import INGESTS, LATER, event, hour, task_event
-from tests.contracts.s3_server import free_port, s3_server
+from tests.contracts.servers.dynamo import (
+    LastingTables,
+    dynamo,
+    dynamo_client,
+    dynamo_endpoint,
+    new_id,
+    on_one_server,
+    pause,
+    tables,
+)
+from tests.contracts.servers.running import free_port
 
-__all__ = ["dynamo", "s3_server", "tables"]
+__all__ = ["dynamo", "dynamo_endpoint", "tables"]
 
 INGEST = QueueName.INGEST
 WRITE = "before-send.dynamodb.TransactWriteItems"
@@ -125,13 +134,14 @@ def in_one_place(store, files):
     return paths_of(store.pending())
 
 
-def test_a_lost_reply_of_any_write_of_the_batcher_changes_nothing(s3_server):
+@on_one_server
+def test_a_lost_reply_of_any_write_of_the_batcher_changes_nothing(dynamo_endpoint):
     """boto3 sends the transaction again with its token; DynamoDB does it once."""
-    plain = Faults(s3_server.endpoint, "lost")
+    plain = Faults(dynamo_endpoint, "lost")
     expected = run_batcher(store_of(plain.client, f"sleeper-{new_id()}-"))
 
     for number in range(1, plain.writes + 1):
-        faults = Faults(s3_server.endpoint, "lost", number)
+        faults = Faults(dynamo_endpoint, "lost", number)
         store = store_of(faults.client, f"sleeper-{new_id()}-")
         assert run_batcher(store) == expected
         assert in_one_place(store, expected[0]) == []
@@ -140,11 +150,12 @@ def test_a_lost_reply_of_any_write_of_the_batcher_changes_nothing(s3_server):
     assert plain.writes > 6
 
 
+@on_one_server
 @pytest.mark.parametrize("kind", ["killed before", "killed after"])
-def test_a_batcher_that_is_killed_at_any_write_loses_no_file(s3_server, kind):
+def test_a_batcher_that_is_killed_at_any_write_loses_no_file(dynamo_endpoint, kind):
     """Another finishes its job, and makes jobs of what is pending; every file is in one job."""
     for number in count(1):
-        faults = Faults(s3_server.endpoint, kind, number)
+        faults = Faults(dynamo_endpoint, kind, number)
         prefix = f"sleeper-{new_id()}-"
         try:
             files, *_ = run_batcher(store_of(faults.client, prefix))
@@ -153,7 +164,7 @@ def test_a_batcher_that_is_killed_at_any_write_loses_no_file(s3_server, kind):
         else:
             break  # there are no more writes
         other = store_of(
-            dynamo_client(s3_server.endpoint), prefix, lambda: NOON + UNFINISHED_MAX * 1.1
+            dynamo_client(dynamo_endpoint), prefix, lambda: NOON + UNFINISHED_MAX * 1.1
         )
         other.save(files)  # the message is delivered again
         other.unsent()  # finishes what was left
@@ -175,9 +186,9 @@ def test_a_batcher_that_is_killed_at_any_write_loses_no_file(s3_server, kind):
         ("ThrottlingException", False),
     ],
 )
-def test_transactions_that_were_not_done_are_sent_again(s3_server, caplog, code, reasons):
+def test_transactions_that_were_not_done_are_sent_again(dynamo_endpoint, caplog, code, reasons):
     """After a pause, for others write the same items or write too much; the log tells of it."""
-    client = dynamo_client(s3_server.endpoint, attempts=1)
+    client = dynamo_client(dynamo_endpoint, attempts=1)
     client.meta.events.register(WRITE, refusal(code, reasons=reasons))
     pauses = []
     tables = LastingTables(
@@ -193,19 +204,19 @@ def test_transactions_that_were_not_done_are_sent_again(s3_server, caplog, code,
     assert code in caplog.text
 
 
-def test_a_conflict_without_end_is_an_error(s3_server, monkeypatch):
+def test_a_conflict_without_end_is_an_error(dynamo_endpoint, monkeypatch):
     """It says what to do."""
     monkeypatch.setattr(dynamo_tables, "_ATTEMPTS_MAX", 2)
-    client = dynamo_client(s3_server.endpoint, attempts=1)
+    client = dynamo_client(dynamo_endpoint, attempts=1)
     client.meta.events.register(WRITE, refusal("TransactionConflict", reasons=True))
 
     with pytest.raises(StorageFailed, match=r"in each of 2 attempts.*Try again later"):
         store_of(client, f"sleeper-{new_id()}-").save([file("a")])
 
 
-def test_what_the_service_refuses_for_good_is_not_sent_again(s3_server):
+def test_what_the_service_refuses_for_good_is_not_sent_again(dynamo_endpoint):
     """An item that is too large, for one."""
-    client = dynamo_client(s3_server.endpoint, attempts=1)
+    client = dynamo_client(dynamo_endpoint, attempts=1)
     client.meta.events.register(WRITE, refusal("ItemCollectionSizeLimitExceeded", reasons=True))
 
     with pytest.raises(StorageFailed, match="cannot write to the tables sleeper-"):
@@ -222,12 +233,12 @@ def test_a_server_that_is_down_is_an_error():
         store.save([file("a")])
 
 
-def test_two_processes_put_each_file_into_one_job(s3_server, tables):
+def test_two_processes_put_each_file_into_one_job(dynamo_endpoint, tables):
     """They assign the same files at once, by one transaction or several."""
     store = store_of(tables)
     files = [file(f"{n:03d}", n) for n in range(150)]
     store.save(files)
-    command = [sys.executable, "-m", "tests.contracts.jobs.dynamo_race", s3_server.endpoint]
+    command = [sys.executable, "-m", "tests.contracts.jobs.dynamo_race", dynamo_endpoint]
     prefix = tables.name(SUBMITTED_FILES).removesuffix(SUBMITTED_FILES.name)
 
     running = [
@@ -352,11 +363,11 @@ def test_a_job_that_moves_up_while_jobs_are_listed_is_listed_once(tables):
     assert (ids[0], ids[-1]) == ("059", "001")
 
 
-def test_a_lost_reply_of_any_write_of_the_tracker_changes_nothing(s3_server):
+def test_a_lost_reply_of_any_write_of_the_tracker_changes_nothing(dynamo_endpoint):
     """Every event is there once, in order."""
     events = [event(at=hour(n), run_id=str(n)) for n in range(10)]
     for number in (1, 2, 3):
-        faults = Faults(s3_server.endpoint, "lost", number)
+        faults = Faults(dynamo_endpoint, "lost", number)
         tracker = tracker_of(faults.client)
 
         tracker.record([*events, task_event()], expires=LATER)
@@ -406,9 +417,9 @@ def test_events_have_upstreams_attributes(dynamo, tables):
     assert item["InputFilesCount"]["N"] == "2"
 
 
-def test_a_submission_of_many_files_that_fails_is_completed_by_its_next_delivery(s3_server):
+def test_a_submission_of_many_files_that_fails_is_completed_by_its_next_delivery(dynamo_endpoint):
     """Groups of 50 are stored all or none."""
-    faults = Faults(s3_server.endpoint, "killed before", 2)
+    faults = Faults(dynamo_endpoint, "killed before", 2)
     store = store_of(faults.client, f"sleeper-{new_id()}-")
     files = [file(f"{n:03d}", 0) for n in range(SAVED_TOGETHER + 1)]
 

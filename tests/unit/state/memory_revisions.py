@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from sleeper.errors import StorageFailed
+from sleeper.state.state_store import SweptStates
 from sleeper.state.stores.revisions import Revision
 
 
@@ -62,6 +63,11 @@ class MemoryRevisions:
 
     def at(self, number):
         return self.kept.get(number)
+
+    def sweep(self, limits, *, delete):
+        self.asked["sweep"] += 1
+        self.limits = limits
+        return SweptStates()
 
     def delete(self):
         self.newest = Revision()

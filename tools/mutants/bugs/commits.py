@@ -8,6 +8,8 @@ COMMITS = ("tests/any_order/test_state.py",)
 """Three processes commit to one table in any order."""
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
+REVISIONS = ("tests/unit/state/stores/test_revision_store.py",)
+"""The store that replaces whole states."""
 OVERTAKEN = ("tests/any_order/test_crash_points.py", "-k", "overtaken and ingest")
 """One process ingests, and another does something whole between two of its calls."""
 
@@ -102,5 +104,37 @@ BUGS = (
         right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
         wrong="[name for (name, _), new in changes.items() if new is None]",
         tests=ANY_ORDER,
+    ),
+    Bug(
+        name="values-of-revisions-unchecked",
+        breaks="A store of whole states takes values that no entry could hold.",
+        module="state/stores/revision_store.py",
+        right="        check_storable(accepted, self._schema)\n",
+        wrong="",
+        tests=REVISIONS,
+    ),
+    Bug(
+        name="looks-out-of-order",
+        breaks="Looks at a clock that was set back stand after those at later times.",
+        module="state/stores/revisions.py",
+        right="(look for look in self.looks if look[0] < now or look[1] > date)\n",
+        wrong="self.looks\n",
+        tests=REVISIONS,
+    ),
+    Bug(
+        name="group-loses-its-rest",
+        breaks="Of a group that is too large for one revision only the first part is committed.",
+        module="state/stores/revision_store.py",
+        right="            while len(refusals) < len(transactions):\n",
+        wrong="            while not refusals:\n",
+        tests=COMMITS,
+    ),
+    Bug(
+        name="own-revision-not-known",
+        breaks="After a lost reply the own revision is taken for another's.",
+        module="state/stores/revision_store.py",
+        right="self._revisions.replace(self.before, self.after) or self.read(number) == body",
+        wrong="self._revisions.replace(self.before, self.after)",
+        tests=("tests/unit/state/stores/test_revision_store.py", "-k", "repeated"),
     ),
 )

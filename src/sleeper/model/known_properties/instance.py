@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
     CommitterProperties,
@@ -142,6 +143,7 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Queries", QueryQueueProperties),
         *properties_of("Bulk export", ExportQueueProperties),
         *properties_of("Trackers", TrackerProperties),
+        *DEPLOYMENT_PROPERTIES,
         *UPSTREAM_INSTANCE_PROPERTIES,
     )
 )

@@ -6,7 +6,6 @@ deployment. They are accepted so that upstream's own files can be used as they a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -124,7 +123,6 @@ UPSTREAM_TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
 
 _GENERAL = (
     ("filesystem", "s3a://", TEXT, "Scheme of upstream's file system."),
-    ("data.bucket", None, TEXT, "Where upstream keeps data; set by its deployment."),
     ("userjars", None, LIST, "Code of the user, by object name."),
     ("jars.bucket", None, TEXT, "Where that code is."),
     ("properties.force.reload", "false", BOOLEAN, "Properties are read again for every job."),
@@ -229,10 +227,7 @@ _CLUSTERS = (
 )
 
 UPSTREAM_INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = (
-    *(
-        replace(known, editable=known.name != "sleeper.data.bucket")
-        for known in family("General", "", _GENERAL)
-    ),
+    *family("General", "", _GENERAL),
     *family("Table state", "", _STATE),
     *family("Standard ingest", "ingest.", _INGEST),
     *family("Compaction", "compaction.", _COMPACTION),

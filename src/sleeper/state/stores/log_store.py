@@ -18,7 +18,7 @@ from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
-from sleeper.state.state_store import GroupCommitted
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
@@ -189,6 +189,10 @@ class TransactionLogStateStore:
             self._save_snapshot_if_due(done.state)
             self.commit_s = self._ticks_s() - begun_s
             return done
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Do nothing: the log has every state."""
+        return SweptStates()
 
     def delete(self) -> None:
         """Delete the entries, as far as they are not objects in the table's folder."""

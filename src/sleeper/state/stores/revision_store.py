@@ -12,16 +12,18 @@ from sleeper.errors import (
     CommitRefused,
     CommitTooLarge,
     CommitUnknown,
+    DataDamaged,
     SleeperError,
     StorageFailed,
     VersionNotFound,
 )
 from sleeper.model.schema import Schema
 from sleeper.state.append_entry import NextEntry, append_entry
-from sleeper.state.state_store import GroupCommitted
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import COMMIT_WORDING
 from sleeper.state.stores.revisions import Revision, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.schemas import SetSchema
 
 
@@ -104,8 +106,17 @@ class RevisionStateStore:
         return newest.history.dates_stored_before(time)
 
     def at(self, number: int) -> TableState:
-        """Return the state after transaction `number`, if it is kept."""
-        newest = self.refresh()
+        """Return the state after transaction `number`, if it is kept.
+
+        It can be read even if the newest state is damaged.
+        """
+        try:
+            newest = self.refresh()
+        except DataDamaged:
+            older = self._revisions.at(number)
+            if older is None:
+                raise
+            return older
         if number == newest.number:
             return newest
         if not 0 <= number < newest.number:
@@ -120,6 +131,11 @@ class RevisionStateStore:
                 "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
             )
         return found
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Sweep old revisions; the history tells when the ones that replaced them were stored."""
+        dated = replace(limits, kept_since=self.dates_stored_before(limits.kept_since))
+        return self._revisions.sweep(dated, delete=delete)
 
     def delete(self) -> None:
         """Delete what is kept outside of the table's folder."""
@@ -189,8 +205,12 @@ class RevisionStateStore:
         following: TableState,
         at: datetime,
     ) -> _Applied:
-        """Apply transactions in order until one does not fit beside those before it."""
-        state, has_changes = following, False
+        """Apply transactions in order until one does not fit beside those before it.
+
+        Raises:
+            BadRequest: one has a value that no store can keep.
+        """
+        state, accepted = following, list[Transaction]()
         refusals: list[CommitRefused | None] = []
         for transaction in transactions:
             try:
@@ -199,14 +219,16 @@ class RevisionStateStore:
                 refusals.append(refusal)
                 continue
             if applied is not state and not self._revisions.fits(known, applied):
-                if has_changes:
+                if accepted:
                     break
                 refusals.append(self._too_large(transaction))
                 continue
-            has_changes = has_changes or applied is not state
+            if applied is not state:
+                accepted.append(transaction)
             refusals.append(None)
             state = applied
-        return _Applied(state, tuple(refusals), has_changes)
+        check_storable(accepted, self._schema)
+        return _Applied(state, tuple(refusals), bool(accepted))
 
     def _too_large(self, transaction: Transaction) -> CommitTooLarge:
         return CommitTooLarge(

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from sleeper.errors import DataDamaged
+from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import time_from_json, time_to_json
 
@@ -43,8 +44,13 @@ class RevisionHistory:
         return RevisionHistory((*self.commit_ids, commit_id)[-_COMMITS_KEPT:], looked.looks)
 
     def looked_at(self, date: datetime, now: datetime) -> RevisionHistory:
-        """Return the history with one more look, which found the commit of this date."""
-        return RevisionHistory(self.commit_ids, _thinned((*self.looks, (now, date))))
+        """Return the history with one more look, which found the commit of this date.
+
+        Clocks differ by seconds, and the storage's may be set back. Older looks at a later time,
+        at an older commit, prove nothing that this one does not prove, so they are dropped.
+        """
+        proving = (look for look in self.looks if look[0] < now or look[1] > date)
+        return RevisionHistory(self.commit_ids, _thinned((*proving, (now, date))))
 
     def has_seen(self, date: datetime) -> bool:
         """Return whether a look has found the commit of this date."""
@@ -141,6 +147,13 @@ class StateRevisions(Protocol):
         """Return the state of an older revision; None if it is not kept."""
         ...
 
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Delete old revisions, and what killed writers left, as `StateStore.sweep` says.
+
+        Here a revision was replaced before `limits.kept_since` if the next one is dated before it.
+        """
+        ...
+
     def delete(self) -> None:
         """Delete all revisions, as far as they are not objects in the table's folder."""
         ...
@@ -155,7 +168,7 @@ def _thinned(
     newest = looks[-1][0]
 
     def gap(n: int) -> float:
-        age = newest - looks[n][0] + timedelta(seconds=1)
+        age = max(newest - looks[n][0], timedelta()) + timedelta(seconds=1)
         return (looks[n + 1][0] - looks[n - 1][0]) / age
 
     dropped = min(range(1, len(looks) - 1), key=gap)

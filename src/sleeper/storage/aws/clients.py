@@ -30,9 +30,9 @@ def aws_client(service: str, region: str | None = None, endpoint: str | None = N
     variables of the environment, its files, the machine's role. A call is tried up to five times.
 
     Args:
-        service: `sqs` or `dynamodb`.
+        service: `sqs`, `dynamodb`, `s3` or `sts`.
         region: The region; None for the one that boto3 finds, and `us-east-1` where it finds none.
-        endpoint: URL of a server; None for AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL_DYNAMODB or
+        endpoint: URL of a server; None for AWS_ENDPOINT_URL_SQS and the like, or
             AWS_ENDPOINT_URL, and Amazon's own without them.
 
     Raises:
@@ -62,6 +62,8 @@ def _opened(service: str, region: str | None, endpoint: str | None) -> Any:
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS_MAX},
         max_pool_connections=_CONNECTIONS_MAX,
         tcp_keepalive=True,
+        # Other servers have no host name for each bucket.
+        s3={"addressing_style": "auto" if endpoint is None else "path"},
     )
     try:
         session = boto3.session.Session()

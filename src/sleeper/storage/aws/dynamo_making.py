@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
+from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +21,8 @@ _ACTIVE_ATTEMPTS_MAX: Final = 120
 _ACTIVE_PAUSE: Final = 10
 """The tenth pause, which is up to a second."""
 _PERMISSIONS: Final = (
-    "dynamodb:CreateTable, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, PutItem, "
-    "UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
+    "dynamodb:CreateTable, TagResource, DescribeTable, UpdateTimeToLive, Query, Scan, GetItem, "
+    "PutItem, UpdateItem, DeleteItem, BatchWriteItem and ConditionCheckItem"
 )
 
 
@@ -35,16 +36,21 @@ class DynamoTable:
         expiry: The attribute with the second (since 1970) after which Amazon deletes an item; None
             for a table whose items stay.
         indexes: Global secondary indexes by name, and their keys. They have whole items.
+        required: Whether a read without the table is an error; else it has no items then.
     """
 
     name: str
     key: Keys
     expiry: str | None = None
     indexes: tuple[tuple[str, Keys], ...] = ()
+    required: bool = False
 
 
 def make_tables(
-    client: Any, tables: Mapping[str, DynamoTable], pause: Callable[[int], None]
+    client: Any,
+    tables: Mapping[str, DynamoTable],
+    pause: Callable[[int], None],
+    owner: str | None,
 ) -> None:
     """Make tables that are missing, and wait until all can be used.
 
@@ -52,11 +58,14 @@ def make_tables(
         client: A client of DynamoDB.
         tables: The tables, by their full names.
         pause: Waits before another look, given how many there were.
+        owner: The URL of the instance, which they have as a tag; None for no tag.
     """
+    tag = {"Key": OWNER_TAG, "Value": owner_tag_value(owner or "")}
+    tags = {} if owner is None else {"Tags": [tag]}
     for name, table in tables.items():
         if _status(client, name) is None:
             with _unless("ResourceInUseException", "make", name):  # somebody else makes it
-                client.create_table(**_creation(name, table))
+                client.create_table(**_creation(name, table), **tags)
                 logger.info("made table %s", name)
     for name, table in tables.items():
         _wait_until_active(client, name, pause)

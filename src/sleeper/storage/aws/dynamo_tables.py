@@ -50,13 +50,15 @@ _REFUSED_ALONE = "ConditionalCheckFailedException"
 class DynamoTables:
     """Reads and writes items. Safe for threads.
 
-    A table that is missing has no items; it is made before something is written to it.
+    A table that is missing has no items; it is made before something is written to it. Where a
+    table is required, it is made with the instance, and reads fail without it.
 
     Args:
         client: Returns this process' client of DynamoDB, which retries calls without an answer.
         prefix: What the names of the instance's tables begin with: `sleeper-<instance id>-`.
         pause: Waits before another attempt, with jitter, given how many there were.
         new_id: Makes ids of transactions: a transaction that is sent again is done once.
+        owner: The URL of the instance, which a table that is made has as a tag.
     """
 
     def __init__(
@@ -66,9 +68,10 @@ class DynamoTables:
         *,
         pause: Callable[[int], None],
         new_id: NewId,
+        owner: str | None = None,
     ) -> None:
         self._client, self._prefix = client, prefix
-        self._pause, self._new_id = pause, new_id
+        self._pause, self._new_id, self._owner = pause, new_id, owner
         self._made: set[DynamoTable] = set()
         self._lock = Lock()
 
@@ -80,7 +83,7 @@ class DynamoTables:
         """Make tables that are missing, and wait until they can be used."""
         with self._lock:
             missing = {self.name(each): each for each in tables if each not in self._made}
-            make_tables(self._client(), missing, self._pause)
+            make_tables(self._client(), missing, self._pause, self._owner)
             self._made.update(tables)
 
     def get(self, table: DynamoTable, key: Item) -> Item | None:
@@ -89,6 +92,8 @@ class DynamoTables:
         try:
             found: Item | None = self._call("get_item", "read", table, **request).get("Item")
         except ObjectNotFound:
+            if table.required:
+                raise
             return None
         return found
 
@@ -158,21 +163,31 @@ class DynamoTables:
             return refused.item or self.get(table, key) or {}
         return None
 
-    def update(self, table: DynamoTable, key: Item, expression: str, values: Item) -> Item | None:
-        """Change an item that exists; return it as it is then, or None if it does not exist.
+    def update(
+        self,
+        table: DynamoTable,
+        key: Item,
+        expression: str,
+        values: Item,
+        *,
+        condition: str | None = None,
+    ) -> Item | None:
+        """Change an item that exists; return it as it is then, or None if it was not changed.
 
         Args:
             table: The table.
             key: The item's key.
             expression: The update expression.
-            values: What stands in the expression.
+            values: What stands in the expression and in the condition.
+            condition: What must be true of the item; None for nothing more.
         """
+        exists = f"attribute_exists({table.key[0][0]})"
         request = {
             "TableName": self.name(table),
             "Key": key,
             "UpdateExpression": expression,
             "ExpressionAttributeValues": values,
-            "ConditionExpression": f"attribute_exists({table.key[0][0]})",
+            "ConditionExpression": f"{exists} AND {condition}" if condition else exists,
             "ReturnValues": "ALL_NEW",
         }
         try:
@@ -190,13 +205,18 @@ class DynamoTables:
         return deleted
 
     def write_together(
-        self, groups: Sequence[Sequence[Item]], guard: Item | None = None
+        self,
+        groups: Sequence[Sequence[Item]],
+        guard: Item | None = None,
+        *,
+        token: str | None = None,
     ) -> list[int] | None:
         """Write groups of items in one transaction, without those whose conditions fail.
 
         Args:
             groups: What to write: parts of a transaction. Those of a group are written together.
             guard: Another part, without whose condition nothing is written.
+            token: The id of the transaction, which is done once in ten minutes; None for a new one.
 
         Returns:
             The indexes of the groups that were written; None if the guard's condition failed.
@@ -207,7 +227,7 @@ class DynamoTables:
         """
         left = list(range(len(groups)))
         before = [] if guard is None else [guard]
-        token = self._new_id()
+        token = token or self._new_id()
         for attempt in range(_ATTEMPTS_MAX):
             if not left:
                 return []
@@ -269,7 +289,7 @@ class DynamoTables:
             try:
                 page = self._call(operation, "read", table, **request)
             except ObjectNotFound:
-                if must_exist:
+                if must_exist or table.required:
                     raise
                 return
             yield from page["Items"]

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
+from typing import Final
 
 from sleeper.errors import PropertiesInvalid
+
+OWNER_TAG: Final = "sleeper.instance.url"
+"""The tag of a resource that names the instance that it belongs to."""
+
+_TAG_VALUE: Final = re.compile("[A-Za-z0-9 _.:/=+@-]{1,256}")
+
+
+def owner_tag_value(url: str) -> str:
+    """Return the value of that tag: the instance's URL, or a hash if tags cannot have it."""
+    return url if _TAG_VALUE.fullmatch(url) else sha256(url.encode()).hexdigest()
 
 
 def resource_prefix(instance_id: str) -> str:

@@ -8,13 +8,16 @@ from itertools import count
 import pytest
 
 from sleeper.errors import (
+    BadRequest,
     CommitContended,
     CommitTooLarge,
     CommitUnknown,
+    DataDamaged,
     FileAlreadyExists,
     StorageFailed,
     VersionNotFound,
 )
+from sleeper.state.state_store import SweepLimits
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import RevisionHistory
 from sleeper.state.transactions.files import AddFiles
@@ -94,6 +97,42 @@ class TestCommits:
 
         assert names(state) == ["mine"]
         assert names(store.refresh()) == ["mine"]
+
+    def test_a_request_that_is_repeated_beneath_is_known_as_the_own(self, store, revisions):
+        """Given a client that repeats a replacement by itself, which is refused by the first."""
+        answer = revisions.replace
+        revisions.replace = lambda before, after: answer(before, after) and answer(before, after)
+
+        state = store.commit(add("mine"))
+
+        assert (state.number, names(state)) == (2, ["mine"])
+        assert store.refresh().number == 2
+
+    def test_a_lost_reply_after_which_too_many_others_commit_is_unknown(self, store, revisions):
+        """Given a lost reply and 40 commits before the look at it, then nobody can tell any more."""
+        answer = revisions.replace
+
+        def stored_then_overtaken(before, after):
+            answer(before, after)
+            revisions.replace = answer
+            rival = open_store(revisions)
+            for number in range(40):
+                rival.commit(add(f"rival-{number}"))
+            raise StorageFailed("no reply")
+
+        revisions.replace = stored_then_overtaken
+        with pytest.raises(CommitUnknown, match="no longer known: there were 40 after it"):
+            store.commit(add("mine"))
+
+        assert len(names(store.refresh())) == 41
+        assert len(names(store.commit(add("next")))) == 42
+
+    def test_a_value_that_no_store_can_keep_is_refused(self, store, revisions):
+        """Before anything is written, as by a store that writes entries."""
+        with pytest.raises(BadRequest, match=r"a data file is named"):
+            store.commit_group([add("good"), add("../outside")])
+
+        assert revisions.newest.state.number == 1
 
     def test_storage_that_never_answers_leaves_it_unknown(self, store, revisions):
         """The writer must not take its files back."""
@@ -202,6 +241,19 @@ class TestReading:
         with pytest.raises(VersionNotFound, match="no transaction 9; the newest is 3"):
             store.at(9)
 
+    def test_older_states_are_read_although_the_newest_is_damaged(self, store, revisions):
+        """What is not kept is told with the damage."""
+        store.commit(add("a"))
+
+        def damaged(known):
+            raise DataDamaged("a part of state 3 is missing")
+
+        revisions.refresh = damaged
+
+        assert names(store.at(2)) == ["a"]
+        with pytest.raises(DataDamaged, match="state 3"):
+            store.at(9)
+
 
 class TestTimes:
     """When commits were stored, which may be later than their dates."""
@@ -227,6 +279,16 @@ class TestTimes:
         assert history.dates_stored_before(LATER) == NOON + timedelta(microseconds=1)
         assert history.dates_stored_before(NOON).year == 1
 
+    def test_a_sweep_knows_by_dates_what_was_replaced_before_a_time(self, store, revisions):
+        """Given a time, then the revisions get the date before which commits were stored by it."""
+        store.commit(add("a"))
+        limits = SweepLimits(versions_min=3, kept_since=LATER, orphans_before=NOON)
+
+        store.sweep(limits, delete=True)
+
+        assert revisions.limits.kept_since == store.dates_stored_before(LATER) < LATER
+        assert (revisions.limits.versions_min, revisions.limits.orphans_before) == (3, NOON)
+
     def test_old_looks_are_thinned_and_still_reach_back(self):
         """Given thousands of commits, then any age is known to within its own length."""
         history, date = RevisionHistory(), None
@@ -240,6 +302,29 @@ class TestTimes:
             known = history.dates_stored_before(time)
             assert timedelta(0) <= time - known <= timedelta(seconds=age)
         assert RevisionHistory.from_json(history.to_json()) == history
+
+    def test_a_clock_that_is_set_back_leaves_looks_in_order(self):
+        """Given more looks than are kept, at times that jump, then each proves something."""
+        history, date = RevisionHistory(), NOON
+        for number in range(200):
+            date += timedelta(milliseconds=1)
+            second = (number * 37) % 60  # back and forth, by one second among others
+            history = history.looked_at(date, NOON + timedelta(seconds=second))
+            history = history.looked_at(date, NOON + timedelta(seconds=second - 1))
+            looks = [looked for looked, _ in history.looks]
+            assert looks == sorted({*looks})
+            assert history.dates_stored_before(LATER) == date + timedelta(microseconds=1)
+
+    def test_a_look_at_a_wrong_clock_is_forgotten(self):
+        """Given looks a year ahead, when the clock is set right, then newer looks count."""
+        history = RevisionHistory()
+        for second in range(40):
+            ahead = NOON + timedelta(days=365, seconds=second)
+            history = history.looked_at(NOON + timedelta(seconds=second), ahead)
+
+        history = history.looked_at(NOON + timedelta(seconds=60), LATER)
+
+        assert history.looks == ((LATER, NOON + timedelta(seconds=60)),)
 
     def test_only_the_last_commits_are_known_by_their_ids(self):
         """Which is enough for a writer that lost a reply."""

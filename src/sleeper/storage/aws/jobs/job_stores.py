@@ -51,7 +51,7 @@ class AwsJobStores:
     ) -> None:
         prefix = resource_prefix(instance_id)
         client = partial(aws_client, "dynamodb", region)
-        tables = DynamoTables(client, prefix, pause=pause, new_id=new_id)
+        tables = DynamoTables(client, prefix, pause=pause, new_id=new_id, owner=instance_url)
         self._tracker = DynamoTracker(tables, now=now, pause=pause)
         self._batcher = DynamoBatcherStore(tables, now=now)
         self._queues = {

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Sequence
 from enum import Enum
-from hashlib import sha256
 from threading import RLock
 from typing import Any, Final
 
@@ -16,6 +14,7 @@ from sleeper.model.jobs.messages import QueueSettings
 from sleeper.storage.aws.failures import aws_failure, error_code, is_missing, vendor_errors
 from sleeper.storage.aws.jobs.sqs_messages import BATCH_MAX, Entry, batches, whole_seconds
 from sleeper.storage.aws.jobs.sqs_names import SqsNames
+from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +26,6 @@ _STALE: Final = (
     "MissingParameter",
     "ReceiptHandleIsInvalid",
 )
-_TAG: Final = "sleeper.instance.url"
-_TAG_VALUE: Final = re.compile("[A-Za-z0-9 _.:/=+@-]{1,256}")
 _TRIES: Final = 3
 _PAUSE_S: Final = 0.5
 
@@ -61,7 +58,7 @@ class SqsCalls:
         sleep: Callable[[float], None],
     ) -> None:
         self._client, self._names, self._settings = client, names, settings
-        self._owner = owner if _TAG_VALUE.fullmatch(owner) else sha256(owner.encode()).hexdigest()
+        self._owner = owner_tag_value(owner)
         self._sleep = sleep
         self._urls: dict[Side, str] = {}
         self._lock = RLock()
@@ -92,6 +89,18 @@ class SqsCalls:
             return self._once(operation, side, make=make, **parameters)
         except vendor_errors() as error:
             raise self.failed(error, operation, side) from error
+
+    def urls(self) -> tuple[str, str]:
+        """Return the URLs of the queue and of its dead letters; make what is missing.
+
+        Raises:
+            PropertiesInvalid: the queue belongs to another instance.
+            StorageFailed: they cannot be made.
+        """
+        queue, dead = self._url(Side.QUEUE, make=True), self._url(Side.DEAD, make=True)
+        assert queue is not None
+        assert dead is not None
+        return queue, dead
 
     def is_done(self, operation: str, **parameters: Any) -> bool:
         """Call an operation on a delivery; return False if its receipt is stale."""
@@ -233,7 +242,7 @@ class SqsCalls:
         name = self._name(side)
         try:
             made = self._client().create_queue(
-                QueueName=name, Attributes=attributes, tags={_TAG: self._owner}
+                QueueName=name, Attributes=attributes, tags={OWNER_TAG: self._owner}
             )
         except vendor_errors() as error:
             found = self._found(side) if error_code(error) in _EXISTS else None
@@ -256,14 +265,14 @@ class SqsCalls:
             failure = self.failed(error, "list_queue_tags", side)
             logger.debug("not checked which instance a queue belongs to: %s", failure)
             return
-        owner = tags.get(_TAG, self._owner)
+        owner = tags.get(OWNER_TAG, self._owner)
         if owner != self._owner:
             raise PropertiesInvalid(
                 {
                     "sleeper.id": f"{self._named(side)} belongs to the instance at {owner}, which "
                     f"has the same sleeper.id as the one at {self._owner}: each would take the "
                     "other's jobs. Make one of them with another id. If the instance was moved, "
-                    f"remove the tag {_TAG} from its queues."
+                    f"remove the tag {OWNER_TAG} from its queues."
                 }
             )
 

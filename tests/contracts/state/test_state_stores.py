@@ -1,0 +1,59 @@
+"""Every state store keeps one contract, on every server that it can use."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.storage.local.folder import FolderObjects
+from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.state.places import (
+    MemoryRevisionsPlace,
+    RealClock,
+    StatePlace,
+    memory_place,
+)
+from tests.contracts.state_store_contract import StateStoreContract
+from tests.unit.state.memory_revisions import MemoryRevisions
+
+__all__ = ["bucket", "s3_credentials", "s3_server"]
+
+
+class TestLogInMemory(StateStoreContract):
+    """A log of objects in memory."""
+
+    @pytest.fixture
+    def place(self):
+        return memory_place()
+
+
+class TestLogInAFolder(StateStoreContract):
+    """A log of files."""
+
+    @pytest.fixture
+    def place(self, tmp_path):
+        return StatePlace("TransactionLogStateStore", FolderObjects(tmp_path), RealClock())
+
+
+class TestLogInABucket(StateStoreContract):
+    """A log of objects in a bucket."""
+
+    @pytest.fixture
+    def place(self, s3_server, bucket):
+        objects = s3_server.objects(bucket)
+        return StatePlace("TransactionLogStateStore", objects, RealClock())
+
+
+class TestRevisionsInMemory(StateStoreContract):
+    """Whole states without a limit."""
+
+    @pytest.fixture
+    def place(self):
+        return MemoryRevisionsPlace()
+
+
+class TestSmallRevisionsInMemory(StateStoreContract):
+    """Whole states, of which one commit may change 20 references."""
+
+    @pytest.fixture
+    def place(self):
+        return MemoryRevisionsPlace(revisions=MemoryRevisions(files_max=20))
