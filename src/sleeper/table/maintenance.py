@@ -179,9 +179,9 @@ def collect_garbage(
 
 def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
     opened = self._current()
-    age = timedelta() if force else timedelta(minutes=opened.properties.gc.orphan_age_minutes)
-    kept = opened.properties.statestore
-    versions_minutes = max(kept.revisions_kept_minutes, opened.properties.gc.versions_kept_minutes)
+    kept = opened.properties.gc
+    age = timedelta() if force else timedelta(minutes=kept.orphan_age_minutes)
+    versions_minutes = max(kept.revisions_kept_minutes, kept.versions_kept_minutes)
     result = sweep(
         age,
         delete=delete,

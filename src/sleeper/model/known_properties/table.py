@@ -250,21 +250,6 @@ class StateStoreProperties:
         "Log entries kept behind that snapshot.",
         used=False,
     )
-    revisions_kept_min: int = setting(
-        "table.statestore.s3.revisions.kept.min",
-        "50",
-        POSITIVE,
-        "S3StateStore: how many of the last versions as_of can read, whatever their age.",
-        since="ours",
-    )
-    revisions_kept_minutes: int = setting(
-        "table.statestore.s3.revisions.kept.minutes",
-        "15",
-        NOT_NEGATIVE,
-        "S3StateStore: how far back as_of can read, unless sleeper.table.versions.kept.minutes is "
-        "more. A sweep deletes older versions of the state.",
-        since="ours",
-    )
     job_id_retention_days: int = setting(
         "table.job.id.retention.days",
         "30",
