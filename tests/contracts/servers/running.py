@@ -57,6 +57,7 @@ def running(
         yield
     finally:
         process.stdin.close()
+        process.terminate()
         process.wait()
 
 

