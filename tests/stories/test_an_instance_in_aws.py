@@ -76,7 +76,7 @@ def properties_in(client, bucket, key="instance.properties"):
 
 
 def test_another_program_finds_it_by_its_id(instance, instance_id, cleaned, client):
-    """Given plain boto3, then properties are where upstream's clients look, and so are queues."""
+    """Given plain boto3, then properties are where upstream's clients look (INS-2)."""
     account = client("sts").get_caller_identity()["Account"]
 
     found = properties_in(client, f"sleeper-{cleaned}-config-{account}")
