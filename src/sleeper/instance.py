@@ -22,12 +22,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import schema_of
-from sleeper.errors import (
-    BadRequest,
-    InstanceAlreadyExists,
-    InstanceNotFound,
-    TableNotFound,
-)
+from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model.known_properties.given import PropertyValue
@@ -42,6 +37,7 @@ from sleeper.operations.instance_properties import (
     log_mistakes,
     make_instance,
     properties_at,
+    unchecked_properties_at,
 )
 from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
@@ -157,7 +153,7 @@ def create_instance(
 def removal_of(url: str | os.PathLike[str]) -> Removal:
     """List what belongs to the instance at a URL; its `carry_out` removes that, and only that."""
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    return plan_removal(place, pause=_pause, new_id=_new_id)
+    return plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
 
 
 def input_store() -> BucketInputs:

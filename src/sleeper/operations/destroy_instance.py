@@ -17,7 +17,6 @@ from typing import Final
 from sleeper.errors import BadRequest, InstanceNotFound, StorageFailed
 from sleeper.model import paths
 from sleeper.model.tables import TableRecord
-from sleeper.operations.instance_properties import StoredProperties
 from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -90,6 +89,7 @@ class Removal:
 
 def plan_removal(
     place: Place,
+    values: Mapping[str, str] | None,
     *,
     pause: Callable[[int], None],
     new_id: NewId,
@@ -98,16 +98,15 @@ def plan_removal(
 
     Args:
         place: Where it is.
+        values: Its properties; None without any.
         pause: Waits before another attempt, given how many there were.
         new_id: Makes unique ids.
 
     Raises:
         InstanceNotFound: there is no instance, and nothing that an interrupted removal left.
         BadRequest: a bucket does not belong to the instance; nothing may be removed.
-        DataDamaged: its properties cannot be read.
         StorageFailed: the storage cannot be read.
     """
-    values = _stored_values(place)
     opened = partial(table_index_of, place.objects, stores=place.stores, new_id=new_id, pause=pause)
     if place.deployment is not None:
         index = opened(place.deployment.names.instance_id, checks=NO_CHECKS)
@@ -115,15 +114,6 @@ def plan_removal(
     if values is None:
         raise InstanceNotFound(f"no Sleeper instance at {place.url}: nothing is to be removed")
     return _in_objects(place, values, opened(values["sleeper.id"], checks=NO_CHECKS), pause)
-
-
-def _stored_values(place: Place) -> dict[str, str] | None:
-    try:
-        return StoredProperties(place.objects, place.url).newest()
-    except StorageFailed:
-        if place.deployment is None or place.deployment.has_config_bucket():
-            raise
-        return None
 
 
 def _in_aws(
