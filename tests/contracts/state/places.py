@@ -103,7 +103,7 @@ class StatePlace:
     objects: Objects
     clock: Clock | RealClock
     schema: Schema = SCHEMA
-    instance_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    instance_id: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
     table_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     pause = staticmethod(unhurried)
 
