@@ -6,7 +6,8 @@ of the test:
     from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, tables
 
 `dynamo_endpoint` is the server's URL, `dynamo` a client of boto3, `tables` a `DynamoTables` of a
-new prefix. `dynamo_client` makes more clients, to hang hooks on or for other processes. A test
+new prefix. Code that looks into the environment finds the server by `dynamo_environment`, which
+needs `s3_credentials` of `tests.contracts.s3_server`. `dynamo_client` makes more clients, to hang hooks on or for other processes. A test
 that takes more than a second or two is marked `@on_one_server`.
 """
 
@@ -20,6 +21,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from sleeper.storage.aws import clients
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from tests.contracts.s3_server import CREDENTIALS, REGION, shared_ministack
 from tests.contracts.servers.differences import expect_differences
@@ -32,6 +34,7 @@ __all__ = [
     "dynamo",
     "dynamo_client",
     "dynamo_endpoint",
+    "dynamo_environment",
     "new_id",
     "on_one_server",
     "pause",
@@ -46,6 +49,8 @@ def _ministack_endpoint(config, tmp_path_factory):
 DYNAMO_SERVERS = {"ministack": _ministack_endpoint, "dynamodb-local": shared_dynamodb_local}
 
 _clients = {}
+_found_clients = {}
+"""By endpoint: to make a client takes longer than most tests."""
 
 
 def on_one_server(test):
@@ -96,6 +101,15 @@ def dynamo(dynamo_endpoint):
     if dynamo_endpoint not in _clients:
         _clients[dynamo_endpoint] = dynamo_client(dynamo_endpoint)
     return _clients[dynamo_endpoint]
+
+
+@pytest.fixture
+def dynamo_environment(dynamo_endpoint, s3_credentials, monkeypatch):
+    """Clients of this process that look into the environment find the server, and no other."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamo_endpoint)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setattr(clients, "_clients", _found_clients.setdefault(dynamo_endpoint, {}))
+    return dynamo_endpoint
 
 
 @pytest.fixture
