@@ -57,7 +57,7 @@ from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.instance_context import open_context
-from sleeper.table.state_stores import open_state_store
+from sleeper.table.state_stores import store_of
 from sleeper.table.table import Table
 
 _NO_SETTINGS = ObjectStoreSettings()
@@ -282,10 +282,9 @@ class Instance:
         """
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
-        table_id = context.new_id()[:8]
-        record = new_table_record(name, ours, properties or {}, table_id=table_id)
+        given, table_id = properties or {}, context.new_id()[:8]
+        record = new_table_record(name, ours, given, table_id, context.properties)
         table = Table(record, context)
-        files = context.objects.under(record.table_id)
         if split_points is None:
             split_points = named_split_points(table.properties.definition, ours)
         create_table(
@@ -293,7 +292,7 @@ class Instance:
             ours,
             split_points,
             index=context.index,
-            store=open_state_store(table_id, files, ours, table.properties, context),
+            store=store_of(record, context, is_new=True),
             new_id=context.new_id,
         )
         return table
@@ -305,7 +304,13 @@ class Instance:
             TableNotFound: there is no table with this name.
         """
         context = self._context
-        delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
+        record = self._record(name)
+        delete_table(
+            record.table_id,
+            index=context.index,
+            open_store=lambda: store_of(record, context),
+            objects=context.objects,
+        )
 
     @property
     def jobs(self) -> InstanceJobs:

@@ -105,6 +105,11 @@ class StateRevisions(Protocol):
     """The interface of a store of revisions of one table; `storage.aws.state` has adapters."""
 
     @property
+    def changes_max(self) -> int | None:
+        """How many changes one commit may make, as `StateStore` counts them; None for any."""
+        ...
+
+    @property
     def limit(self) -> str | None:
         """What one commit may hold at most, as a clause for errors; None for no limit."""
         ...
@@ -132,6 +137,18 @@ class StateRevisions(Protocol):
 
         Raises:
             StorageFailed: there was no answer; it may or may not be the newest.
+        """
+        ...
+
+    def begin(self, first: Revision) -> None:
+        """Make the first revision of a table whose state comes from another state store.
+
+        There is no revision yet, and nobody else reads or writes them before this returns, so it
+        need not be all or nothing: a state of any size may be written in many requests. What tells
+        `refresh` the revision is written last. It keeps its number, which may be any.
+
+        Raises:
+            StorageFailed: it may be there in part. It is not begun again, only deleted.
         """
         ...
 

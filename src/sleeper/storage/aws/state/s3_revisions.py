@@ -65,6 +65,9 @@ class S3StateRevisions:
             an error: they are looked for in the wrong place.
     """
 
+    changes_max = None
+    """A commit may make any number of changes."""
+
     limit = None
     """A commit may hold any number of files."""
 
@@ -134,6 +137,11 @@ class S3StateRevisions:
                 return False
         self._see(_Loaded(stored, after.state))
         return True
+
+    def begin(self, first: Revision) -> None:
+        """Make the DynamoDB table, if it is the instance's first state there; write all parts."""
+        self._tables.make(REVISIONS)
+        self.replace(Revision(), first)
 
     def remember(self, known: Revision) -> None:
         """Update the history in the item, if it is still that of the same commit."""
@@ -265,7 +273,13 @@ class S3StateRevisions:
                 raise DataDamaged(f"{told} is missing. {advice}")
             source = PartSource(number_in(part) or 0, told, advice)
             state = with_part(state, name, body, self._schema, source)
-        return replace(state, number=stored.number, at=stored.at, swept_before=stored.swept_before)
+        return replace(
+            state,
+            number=stored.number,
+            at=stored.at,
+            swept_before=stored.swept_before,
+            moved=stored.moved,
+        )
 
     def _see(self, loaded: _Loaded) -> None:
         with self._lock:
