@@ -27,6 +27,8 @@ import sleeper
 from bench.aws_server import aws_server, new_bucket, use
 from bench.counting_proxy import CountingProxy, counting_proxy, told
 from bench.state_stores import CLASS, STORES
+from sleeper.services.job_workers import open_worker
+from sleeper.services.worker import WorkerSettings
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 TABLE = "bench"
@@ -124,12 +126,29 @@ def operations(url: str, folder: Path, rows: int) -> list[Operation]:
         Operation("ingest of one row", lambda n: table.ingest(files[1 + n]), 3),
         Operation("first job", lambda _: send(instance, files[4]), 1, is_told=False),
         Operation("send an ingest job", lambda n: send(instance, files[5 + n]), 3),
+        Operation("first job run", lambda _: work(instance, 1), 1, is_told=False),
+        Operation("run an ingest job", lambda _: work(instance, 1), 3),
     ]
 
 
 def send(instance: sleeper.Instance, file: Path) -> None:
     """Send an ingest job to its queue."""
     instance.jobs.submit_ingest(TABLE, str(file))
+
+
+def work(instance: sleeper.Instance, jobs: int) -> None:
+    """Run so many jobs of the ingest queue, as a worker does."""
+    settings = WorkerSettings(wait_s=0, jobs_max=jobs)
+    worker = open_worker(
+        instance,
+        "ingest",
+        settings,
+        host="bench",
+        pid=os.getpid(),
+        stopped=lambda: False,
+        rest=lambda _: None,
+    )
+    worker.run()
 
 
 def measured(operation: Operation, proxy: CountingProxy) -> str:
