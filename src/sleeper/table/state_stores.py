@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from sleeper.errors import PropertiesInvalid
+from sleeper.model import paths
+from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA, TableRecord
+from sleeper.model.tables import SCHEMA, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import TransactionLogStateStore
@@ -19,6 +22,7 @@ from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.names import resource_prefix
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
+from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
@@ -26,10 +30,22 @@ from sleeper.table.instance_context import InstanceContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where the state of one table is kept; the arguments of `open_state_store`."""
+    """Where the state of one table is kept.
 
-    table_id: str
+    Attributes:
+        state_id: The id of the state, for items outside of the folder: the table's id, and that of
+            the state's last move.
+        files: The folder of the state: the table's, or one inside it after a move.
+        here: The move to this place; None for the place where the table was made.
+        schema: The table's schema.
+        properties: The table's properties.
+        context: The instance.
+        is_new: Whether there may be no state yet.
+    """
+
+    state_id: str
     files: Objects
+    here: StateMove | None
     schema: Schema
     properties: TableProperties
     context: InstanceContext
@@ -51,19 +67,33 @@ def open_state_store(
         table_id: The table.
         files: Its folder.
         schema: Its schema.
-        properties: Its properties, which name the class.
+        properties: Its properties, which name the class, and the last move of the state.
         context: Its instance.
-        is_new: Whether the table is being created, so that it may have no state yet.
+        is_new: Whether there may be no state yet, because the table is being created, or its state
+            is being moved there.
+
+    Raises:
+        PropertiesInvalid: there is no such state store.
     """
+    here = properties.state_move
     place = _Place(
-        table_id=table_id,
-        files=files,
+        state_id=table_id if here is None else f"{table_id}-{here.move_id}",
+        files=files if here is None else files.under(paths.moved_state(here.move_id)),
+        here=here,
         schema=schema,
         properties=properties,
         context=context,
         is_new=is_new,
     )
-    return _OPENERS[properties.statestore.class_name](place)
+    opener = _OPENERS.get(properties.state_store)
+    if opener is None:
+        raise PropertiesInvalid(
+            {
+                STATE_STORE: f"{STATE_STORE} is {properties.state_store!r}, which is not built "
+                f"yet. Built: {', '.join(BUILT_STATE_STORES)}."
+            }
+        )
+    return opener(place)
 
 
 def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
@@ -90,13 +120,25 @@ def _log_in_objects(place: _Place) -> StateStore:
         new_id=context.new_id,
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
+        here=place.here,
     )
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
     tables = _dynamo_tables(place.context)
     revisions = DynamoStateRevisions(
-        tables, place.table_id, place.schema, pause=place.context.pause, is_new=place.is_new
+        tables, place.state_id, place.schema, pause=place.context.pause, is_new=place.is_new
+    )
+    return _of_revisions(place, revisions)
+
+
+def _parts_in_s3(place: _Place) -> StateStore:
+    revisions = S3StateRevisions(
+        _dynamo_tables(place.context),
+        place.state_id,
+        place.files,
+        place.schema,
+        is_new=place.is_new,
     )
     return _of_revisions(place, revisions)
 
@@ -111,6 +153,7 @@ def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
         new_id=context.new_id,
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
+        here=place.here,
     )
 
 
@@ -120,11 +163,13 @@ def _dynamo_tables(context: InstanceContext) -> DynamoTables:
         resource_prefix(context.properties.id),
         pause=context.pause,
         new_id=context.new_id,
+        owner=context.url,
     )
 
 
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
     "DynamoDBStateStore": _items_in_dynamodb,
+    "S3StateStore": _parts_in_s3,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

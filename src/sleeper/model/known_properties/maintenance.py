@@ -8,10 +8,12 @@ from typing import Final
 from sleeper.model.known_properties.kinds import (
     A_MINUTE_OR_MORE,
     AN_HOUR_OR_MORE,
+    MOVE_ID,
     NOT_NEGATIVE,
     PERCENT,
     POSITIVE,
     POSITIVE_LONG,
+    Property,
     class_of,
     setting,
 )
@@ -74,6 +76,21 @@ class GarbageProperties:
         "How far back as_of can always read. Files wait as long before they are deleted.",
         since="ours",
     )
+    revisions_kept_min: int = setting(
+        "table.statestore.s3.revisions.kept.min",
+        "50",
+        POSITIVE,
+        "S3StateStore: how many of the last versions as_of can read, whatever their age.",
+        since="ours",
+    )
+    revisions_kept_minutes: int = setting(
+        "table.statestore.s3.revisions.kept.minutes",
+        "15",
+        NOT_NEGATIVE,
+        "S3StateStore: how far back as_of can read, unless sleeper.table.versions.kept.minutes is "
+        "more. A sweep deletes older versions of the state.",
+        since="ours",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +128,15 @@ class CompactionProperties:
         "A job that has not renewed its claims for so long loses its files to others.",
         since="ours",
     )
+
+
+STATE_MOVE_PROPERTY: Final = Property(
+    "sleeper.table.statestore.move",
+    None,
+    MOVE_ID,
+    "The last move of the table's state to another state store; set by `sleeper table "
+    "migrate-state`.",
+    group="Definition",
+    since="ours",
+    editable=False,
+)

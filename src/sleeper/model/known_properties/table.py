@@ -6,9 +6,10 @@ An instance may set another default for most of them, as `sleeper.default.table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
+from sleeper.model.known_properties.given import STATE_STORE
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -17,12 +18,12 @@ from sleeper.model.known_properties.kinds import (
     POSITIVE,
     TEXT,
     Property,
-    class_of,
     one_of,
     properties_of,
     setting,
 )
 from sleeper.model.known_properties.maintenance import (
+    STATE_MOVE_PROPERTY,
     CompactionProperties,
     GarbageProperties,
     SplittingProperties,
@@ -30,17 +31,6 @@ from sleeper.model.known_properties.maintenance import (
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
-STATE_STORE: Final = replace(
-    class_of(
-        "TransactionLogStateStore",
-        "DynamoDBTransactionLogStateStore",
-        "DynamoDBTransactionLogStateStoreNoSnapshots",
-        "DynamoDBStateStore",
-        "S3StateStore",
-    ),
-    wanted="TransactionLogStateStore or DynamoDBStateStore; upstream's other state stores are not "
-    "built yet",
-)
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
     "bulk_import",
@@ -193,7 +183,10 @@ class StateStoreProperties:
         STATE_STORE,
         "The state store: TransactionLogStateStore keeps the log beside the table's files; "
         "DynamoDBStateStore keeps items in DynamoDB, without older versions, and changes at most "
-        "99 of them by a commit. Others of upstream's are refused: they are not built yet.",
+        "99 of them by a commit; S3StateStore keeps whole states beside the table's files, and in "
+        "DynamoDB which is the newest, and as_of reads the last ones. Others of upstream's are "
+        "refused: they are not built yet. `sleeper table migrate-state` changes it.",
+        editable=False,
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",
@@ -383,6 +376,7 @@ class BulkImportProperties:
 
 TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *properties_of("Definition", DefinitionProperties),
+    STATE_MOVE_PROPERTY,
     *properties_of("Data files", ParquetProperties, inherits=True),
     *properties_of("Queries", QueryProperties, inherits=True),
     *properties_of("Partition splitting", SplittingProperties, inherits=True),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
+from typing import Final
 
 from sleeper.errors import (
     CommitRefused,
@@ -18,13 +19,26 @@ from sleeper.errors import (
     VersionNotFound,
 )
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.append_entry import NextEntry, append_entry
-from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.stores.commit import COMMIT_WORDING
-from sleeper.state.stores.revisions import Revision, StateRevisions
+from sleeper.state.stores.moved_log import version_left_behind
+from sleeper.state.stores.revisions import Revision, RevisionHistory, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
+from sleeper.state.transactions.files import AddFiles, ClearFiles
+from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
+
+_FEWER_FILES = "Commit fewer files at a time"
+_FEWER_LEAVES = "Split the table into fewer leaves at a time"
+_ADVICE: Final[Mapping[type[Transaction], str]] = {
+    AddFiles: "Add fewer files at a time: an ingest writes a file for each leaf that gets rows",
+    ClearFiles: "Delete the table and create it again",
+    ExtendPartitionTree: _FEWER_LEAVES,
+    InitialisePartitions: _FEWER_LEAVES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,7 @@ class RevisionStateStore:
         new_id: Makes an id for each commit.
         pause: Waits after a lost race; called with the number of races lost before.
         attempts: Maximum number of attempts of one commit.
+        here: The move of the table's state to this store; None if it is the table's first.
 
     Attributes:
         commit_s: Seconds that the last commit took, with lost races; None before the first.
@@ -67,8 +82,10 @@ class RevisionStateStore:
         new_id: Callable[[], str],
         pause: Callable[[int], None],
         attempts: int = 10,
+        here: StateMove | None = None,
     ) -> None:
         self._revisions = revisions
+        self._here = here
         self._schema = schema
         self._storage_time = storage_time
         self._ticks_s = ticks_s
@@ -133,12 +150,19 @@ class RevisionStateStore:
             )
         found = self._revisions.at(number)
         if found is None or found.files.needs_more_than(newest.files):
+            if self._here is not None and number < self._here.number:
+                raise version_left_behind(number, self._here)
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
-                f"deleted; the newest is {newest.number}. To read older versions, keep the "
-                "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
+                f"deleted; the newest is {newest.number}. Older versions are read from a "
+                "TransactionLogStateStore (`sleeper table migrate-state`), or the last ones from a "
+                "S3StateStore (sleeper.table.statestore.s3.revisions.kept.min and .minutes)."
             )
         return found
+
+    def begin_with(self, state: TableState) -> None:
+        """Make the first revision (see the interface)."""
+        self._revisions.begin(Revision(state, RevisionHistory((self._new_id(),))))
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep old revisions; the history tells when the ones that replaced them were stored."""
@@ -180,6 +204,7 @@ class RevisionStateStore:
 
         def build() -> NextEntry[GroupCommitted]:
             known = self._refreshed()
+            check_not_moved(known.state, transactions, self._here)
             now = self._storage_time()
             at = known.state.next_entry_time(now)
             following = replace(known.state, number=known.state.number + 1, at=at)
@@ -241,8 +266,9 @@ class RevisionStateStore:
     def _too_large(self, transaction: Transaction) -> CommitTooLarge:
         return CommitTooLarge(
             f"the table's state store cannot commit this {type(transaction).__name__} at once: "
-            f"{self._revisions.limit}. Nothing was written. Commit fewer files at a time, or move "
-            "the table's state to a store without this limit (`sleeper table migrate-state`)."
+            f"{self._revisions.limit}. Nothing was written. "
+            f"{_ADVICE.get(type(transaction), _FEWER_FILES)}, or move the table's state to a store "
+            "without this limit (`sleeper table migrate-state`)."
         )
 
     def _refreshed(self) -> Revision:
