@@ -48,7 +48,6 @@ from sleeper.operations.tables.create_table import (
     named_split_points,
     new_table_record,
 )
-from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
@@ -56,6 +55,7 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
+from sleeper.table.definition import delete_table
 from sleeper.table.instance_context import open_context
 from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
@@ -283,7 +283,9 @@ class Instance:
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
         table_id = context.new_id()[:8]
-        record = new_table_record(name, ours, properties or {}, table_id=table_id)
+        record = new_table_record(
+            name, ours, properties or {}, table_id=table_id, instance=self.properties
+        )
         table = Table(record, context)
         files = context.objects.under(record.table_id)
         if split_points is None:
@@ -293,7 +295,7 @@ class Instance:
             ours,
             split_points,
             index=context.index,
-            store=open_state_store(table_id, files, ours, table.properties, context),
+            store=open_state_store(table_id, files, ours, table.properties, context, is_new=True),
             new_id=context.new_id,
         )
         return table
@@ -304,8 +306,7 @@ class Instance:
         Raises:
             TableNotFound: there is no table with this name.
         """
-        context = self._context
-        delete_table(self._record(name).table_id, index=context.index, objects=context.objects)
+        delete_table(self._record(name), self._context)
 
     @property
     def jobs(self) -> InstanceJobs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
@@ -20,6 +20,7 @@ from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
 _LOG = getLogger(__name__)
+_STATE_STORE = "sleeper.table.statestore.classname"
 _NOT_COPIED = ("sleeper.jobs.url", VERSION_PROPERTY)
 
 
@@ -42,7 +43,8 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     The properties are the newest ones at the end, not those of an open handle.
     The target is no instance before all of it is there: what makes it one is written last. Run it
     again after an interruption, and it goes on where it stopped. Queues, trackers and results of
-    queries are not copied, and the copy does not name the queues of the original.
+    queries are not copied, and the copy does not name the queues of the original. The logs of its
+    tables are in their folders, wherever those of the original are.
 
     Raises:
         InstanceAlreadyExists: an instance is at the target.
@@ -68,7 +70,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
                 [info.key for info in target.objects.listing(f"{record.table_id}/")]
             )
         else:
-            records[record.table_id] = record
+            records[record.table_id] = _as_copied(record)
     _write_index(records, context, target.objects)
     newest = StoredProperties(context.objects, context.url).newest() or context.properties.values
     values = {name: text for name, text in newest.items() if name not in _NOT_COPIED}
@@ -80,8 +82,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
 def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> CopiedTable:
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
-
-    properties = TableProperties(record.properties, context.properties)
+    properties = TableProperties(_as_copied(record).properties, context.properties)
     copied = copy_table(
         record.name,
         store=opened.store,
@@ -93,6 +94,12 @@ def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> Cop
     )
     table.refresh()  # raises TableNotFound where it was deleted meanwhile
     return copied
+
+
+def _as_copied(record: TableRecord) -> TableRecord:
+    """Return the record of the copy: its log is in its folder."""
+    kept = {name: text for name, text in record.properties.items() if name != _STATE_STORE}
+    return replace(record, properties=kept)
 
 
 def _write_index(

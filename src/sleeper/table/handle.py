@@ -171,6 +171,8 @@ class TableHandle:
             return
         except TableNotFound:
             try:
+                if self._opened is not None:
+                    self._opened.store.delete()
                 delete_objects(self.table_id, self._context.objects)
             except StorageFailed as failure:
                 _log.warning("files of deleted table %s are left behind: %s", self.name, failure)

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
+from sleeper.ports.snapshot_store import SnapshotStore
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.dynamo_tables import DynamoTables
+from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
 from sleeper.storage.checked_log import open_log
+from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
@@ -25,6 +34,7 @@ class _Place:
     schema: Schema
     properties: TableProperties
     context: InstanceContext
+    is_new: bool
 
 
 def open_state_store(
@@ -33,20 +43,82 @@ def open_state_store(
     schema: Schema,
     properties: TableProperties,
     context: InstanceContext,
+    *,
+    is_new: bool = False,
 ) -> StateStore:
-    """Open the state store of a table whose folder is `files`. Nothing is read yet."""
+    """Open the state store of a table. Nothing is read yet.
+
+    Args:
+        table_id: The table.
+        files: Its folder.
+        schema: Its schema.
+        properties: Its properties, which name the store's class.
+        context: What the instance's tables share.
+        is_new: Whether the table is being made. The state of others must be there: a store that
+            finds none looks for it in the wrong place.
+    """
     place = _Place(
-        table_id=table_id, files=files, schema=schema, properties=properties, context=context
+        table_id=table_id,
+        files=files,
+        schema=schema,
+        properties=properties,
+        context=context,
+        is_new=is_new,
     )
-    return _OPENERS[properties.statestore.class_name](place)
+    # The first versions stored names of stores that are not built, and did not use them.
+    return _OPENERS.get(properties.state_store_class, _log_in_objects)(place)
 
 
 def _log_in_objects(place: _Place) -> StateStore:
+    log = open_log(place.files, checks=place.context.commit_checks)
+    return _store_on_log(place, log, ObjectSnapshotStore(place.files), SnapshotRule())
+
+
+def _log_in_dynamo(place: _Place) -> StateStore:
+    return _store_on_log(
+        place, _dynamo_log(place), ObjectSnapshotStore(place.files), SnapshotRule()
+    )
+
+
+def _log_in_dynamo_alone(place: _Place) -> StateStore:
+    never = SnapshotRule(entries_min=sys.maxsize, entries_max=sys.maxsize)
+    return _store_on_log(place, _dynamo_log(place), NoSnapshots(), never)
+
+
+def _dynamo_log(place: _Place) -> DynamoTransactionLog:
+    return DynamoTransactionLog(
+        dynamo_tables(place.context),
+        place.table_id,
+        place.files,
+        now=place.context.storage_time,
+        new_id=place.context.new_id,
+        is_new=place.is_new,
+    )
+
+
+def dynamo_tables(context: InstanceContext) -> DynamoTables:
+    """Return the DynamoDB tables of an instance. Nothing is read yet.
+
+    Raises:
+        PropertiesInvalid: names in AWS cannot have the instance's id.
+    """
+    return DynamoTables(
+        partial(aws_client, "dynamodb", context.inputs.settings.region),
+        resource_prefix(context.properties.id),
+        pause=context.pause,
+        new_id=context.new_id,
+    )
+
+
+def _store_on_log(
+    place: _Place, log: TransactionLog, snapshots: SnapshotStore, rule: SnapshotRule
+) -> StateStore:
     context = place.context
     return TransactionLogStateStore(
-        open_log(place.files, checks=context.commit_checks),
-        ObjectSnapshotStore(place.files),
+        log,
+        snapshots,
         place.schema,
+        snapshot_rule=rule,
         now=context.now,
         storage_time=context.storage_time,
         ticks_s=context.ticks_s,
@@ -58,5 +130,7 @@ def _log_in_objects(place: _Place) -> StateStore:
 
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
+    "DynamoDBTransactionLogStateStore": _log_in_dynamo,
+    "DynamoDBTransactionLogStateStoreNoSnapshots": _log_in_dynamo_alone,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

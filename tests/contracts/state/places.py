@@ -103,7 +103,7 @@ class StatePlace:
     objects: Objects
     clock: Clock | RealClock
     schema: Schema = SCHEMA
-    instance_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    instance_id: str = field(default_factory=lambda: uuid.uuid4().hex[:20])
     table_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     pause = staticmethod(unhurried)
 
@@ -133,6 +133,7 @@ class StatePlace:
             self.schema,
             TableProperties(properties),
             context,
+            is_new=is_new,
         )
 
     def another_table(self, schema: Schema = SCHEMA) -> StatePlace:

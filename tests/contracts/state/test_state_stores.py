@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.memory import MemoryObjects
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.servers.dynamo import dynamo_endpoint
+from tests.contracts.state.dynamo_logs import aws_dynamo
 from tests.contracts.state.places import (
     MemoryRevisionsPlace,
     RealClock,
@@ -15,7 +18,7 @@ from tests.contracts.state.places import (
 from tests.contracts.state_store_contract import StateStoreContract
 from tests.unit.state.memory_revisions import MemoryRevisions
 
-__all__ = ["bucket", "s3_credentials", "s3_server"]
+__all__ = ["aws_dynamo", "bucket", "dynamo_endpoint", "s3_credentials", "s3_server"]
 
 
 class TestLogInMemory(StateStoreContract):
@@ -41,6 +44,24 @@ class TestLogInABucket(StateStoreContract):
     def place(self, s3_server, bucket):
         objects = s3_server.objects(bucket)
         return StatePlace("TransactionLogStateStore", objects, RealClock())
+
+
+class TestLogInDynamo(StateStoreContract):
+    """A log of items in DynamoDB, with snapshots in a folder."""
+
+    @pytest.fixture
+    def place(self, aws_dynamo, tmp_path):
+        return StatePlace("DynamoDBTransactionLogStateStore", FolderObjects(tmp_path), RealClock())
+
+
+class TestLogInDynamoAlone(StateStoreContract):
+    """A log of items in DynamoDB, without snapshots, of an instance in memory."""
+
+    @pytest.fixture
+    def place(self, aws_dynamo):
+        clock = RealClock()
+        name = "DynamoDBTransactionLogStateStoreNoSnapshots"
+        return StatePlace(name, MemoryObjects(clock.now), clock)
 
 
 class TestRevisionsInMemory(StateStoreContract):

@@ -204,9 +204,16 @@ class TestStateStores:
     """`sleeper.table.statestore.classname`."""
 
     @pytest.mark.parametrize(
-        "text", ["TransactionLogStateStore", "sleeper.statestore.TransactionLogStateStore", ""]
+        "text",
+        [
+            "TransactionLogStateStore",
+            "sleeper.statestore.TransactionLogStateStore",
+            "sleeper.statestore.transactionlog.DynamoDBTransactionLogStateStore",
+            "DynamoDBTransactionLogStateStoreNoSnapshots",
+            "",
+        ],
     )
-    def test_the_log_is_accepted(self, text):
+    def test_what_is_built_is_accepted(self, text):
         """By its simple or its qualified name."""
         given = {STORE: text}
 
@@ -215,7 +222,6 @@ class TestStateStores:
     @pytest.mark.parametrize(
         "text",
         [
-            "DynamoDBTransactionLogStateStore",
             "sleeper.statestore.dynamodb.DynamoDBStateStore",
             "S3StateStore",
         ],
@@ -223,7 +229,8 @@ class TestStateStores:
     def test_stores_of_upstream_are_refused_as_not_built(self, text):
         """With the list of those that are; a table would silently keep its log elsewhere."""
         assert refused_by_a_table(STORE, text) == (
-            f"{STORE} is {text!r}, which is not built yet. Built: TransactionLogStateStore."
+            f"{STORE} is {text!r}, which is not built yet. Built: TransactionLogStateStore, "
+            "DynamoDBTransactionLogStateStore, DynamoDBTransactionLogStateStoreNoSnapshots."
         )
         default = "sleeper.default.table.statestore.classname"
         assert "is not built yet" in refused_by_an_instance(default, text)

@@ -19,7 +19,11 @@ from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 PropertyValue = str | int | bool
 
-BUILT_STATE_STORES: Final = ("TransactionLogStateStore",)
+BUILT_STATE_STORES: Final = (
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBTransactionLogStateStoreNoSnapshots",
+)
 _STATE_STORE: Final = (
     "sleeper.table.statestore.classname",
     "sleeper.default.table.statestore.classname",

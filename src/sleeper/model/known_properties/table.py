@@ -38,7 +38,8 @@ STATE_STORE: Final = replace(
         "DynamoDBStateStore",
         "S3StateStore",
     ),
-    wanted="TransactionLogStateStore; upstream's other state stores are not built yet",
+    wanted="TransactionLogStateStore, DynamoDBTransactionLogStateStore or "
+    "DynamoDBTransactionLogStateStoreNoSnapshots; upstream's other state stores are not built yet",
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
@@ -190,8 +191,11 @@ class StateStoreProperties:
         "table.statestore.classname",
         "TransactionLogStateStore",
         STATE_STORE,
-        "The state store: TransactionLogStateStore keeps the log beside the table's files. Others "
-        "of upstream's are refused: they are not built yet.",
+        "The state store. TransactionLogStateStore keeps the log beside the table's files, "
+        "DynamoDBTransactionLogStateStore in DynamoDB with snapshots beside the files, and "
+        "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. Others of upstream's are "
+        "refused: they are not built yet. A table keeps the store that it was made with.",
+        editable=False,
     )
     commit_attempts: int = setting(
         "table.statestore.transactionlog.add.transaction.max.attempts",

@@ -70,12 +70,14 @@ __all__ = (
 
 _INSTEAD: Final = {
     "sleeper.table.name": "Rename the table instead.",
+    "sleeper.table.statestore.classname": "A table keeps the state store that it was made with.",
     SCHEMA: "Make a new table with the other schema instead.",
     "sleeper.id": "It was fixed when it was made: make another instance with the other id instead.",
     "sleeper.format.version": "Sleeper sets it when it makes an instance.",
     "sleeper.properties.version": "Sleeper counts it.",
     "sleeper.data.bucket": "It was fixed when it was made: copy the instance by `sleeper backup`.",
 }
+_STATE_STORE: Final = "sleeper.table.statestore.classname"
 _ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
 
 _TABLE: Final = {known.name: known for known in TABLE_PROPERTIES}
@@ -150,6 +152,15 @@ class TableProperties:
     def statestore(self) -> StateStoreProperties:
         """Settings of the state store: its class, commits and snapshots."""
         return read_group(StateStoreProperties, self._found)
+
+    @cached_property
+    def state_store_class(self) -> str:
+        """The simple name of the class of the table's state store.
+
+        The instance's default counts only when a table is made, and its record then says so.
+        """
+        own = {_STATE_STORE: text} if (text := given_text(self.values, _STATE_STORE)) else {}
+        return replace(self, values=own, instance=InstanceProperties()).statestore.class_name
 
     @cached_property
     def ingest(self) -> IngestProperties:

@@ -1,19 +1,21 @@
-"""Finds orphans, which are files that no transaction names, and deletes them (decision 0032)."""
+"""Finds orphans, which are objects that no transaction names, and deletes them (decision 0032)."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from logging import getLogger
 
 from sleeper.planning.garbage import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.state.state_store import StateStore
+from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
+_EVER = datetime.min.replace(tzinfo=UTC)
 # Maximum error of a file's time: some buckets store whole seconds, and writers estimate the
 # storage's time from its last answer for some minutes.
 _SLACK = timedelta(seconds=10)
@@ -25,7 +27,8 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        orphans: Data files and sketches that no transaction names, with sizes and times, by name.
+        orphans: Data files, sketches and parts of the table's state that no transaction names,
+            with sizes and times, by name.
         deleted: True if they were deleted, except those in `failures`.
         failures: Why some could not be deleted, by name.
     """
@@ -74,4 +77,10 @@ def sweep_orphans(
             failures |= delete_groups({name: [name] for name in names}, files)
             for name in names:
                 _LOG.info("deleted %s, which no commit names", name)
-    return SweepResult(orphans=tuple(found), deleted=delete, failures=failures)
+    limits = SweepLimits(versions_min=sys.maxsize, kept_since=_EVER, orphans_before=before)
+    states = store.sweep(limits, delete=delete)
+    return SweepResult(
+        orphans=(*found, *states.objects),
+        deleted=delete,
+        failures={**failures, **states.failures},
+    )

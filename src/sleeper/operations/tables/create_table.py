@@ -13,6 +13,8 @@ from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.table import DefinitionProperties
 from sleeper.model.known_properties.typed import (
     SCHEMA,
+    InstanceProperties,
+    TableProperties,
     table_property_warnings,
     validate_table_properties,
 )
@@ -24,15 +26,24 @@ from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
 
+_STATE_STORE = "sleeper.table.statestore.classname"
 _SPLITS_FILE = "sleeper.table.splits.file"
 
 _log = logging.getLogger(__name__)
 
 
 def new_table_record(
-    name: str, schema: Schema, given: Mapping[str, PropertyValue | None], *, table_id: str
+    name: str,
+    schema: Schema,
+    given: Mapping[str, PropertyValue | None],
+    *,
+    table_id: str,
+    instance: InstanceProperties,
 ) -> TableRecord:
     """Return the record of a new table with the given properties.
+
+    It names the table's state store if the instance's default decides it: a later default does not
+    move the state of a table.
 
     Raises:
         PropertiesInvalid: a name or value is not allowed, or disagrees with the table's name or
@@ -45,6 +56,10 @@ def new_table_record(
     _check_agreement(set_now, name, schema)
     values = {**set_now, **fixed}
     validate_table_properties(values, schema, given=set_now)
+    made = TableProperties(values, instance)
+    if (store := made.statestore.class_name) != made.state_store_class:
+        values[_STATE_STORE] = store
+        validate_table_properties(values, schema, given={_STATE_STORE: store})
     for warning in table_property_warnings(set_now):
         _log.warning("%s", warning)
     return TableRecord.of(values)

@@ -1,16 +1,24 @@
-"""Deletes a table: removes it from the index, then deletes its objects (rule TBL-4)."""
+"""Deletes a table: removes it from the index, then deletes its state and objects (TBL-4)."""
 
 from __future__ import annotations
 
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.state_store import StateStore
 
 
-def delete_table(table_id: str, *, index: TableIndex, objects: Objects) -> int:
-    """Remove a table from the index and delete every object under its id.
+def delete_table(
+    table_id: str, *, index: TableIndex, objects: Objects, store: StateStore | None
+) -> int:
+    """Remove a table from the index, and delete its state and every object under its id.
 
-    Does not depend on the table's properties. If the process is killed in between, objects of the
-    unused table id remain.
+    If the process is killed in between, what is left belongs to a table id that is not used.
+
+    Args:
+        table_id: The table.
+        index: The instance's tables.
+        objects: The instance's objects.
+        store: The table's state; None if its properties do not say where it is.
 
     Returns:
         The number of deleted objects.
@@ -19,6 +27,8 @@ def delete_table(table_id: str, *, index: TableIndex, objects: Objects) -> int:
         TableNotFound: the table is already deleted.
     """
     index.remove(table_id)
+    if store is not None:
+        store.delete()
     return delete_objects(table_id, objects)
 
 
