@@ -27,7 +27,7 @@ _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</M
 _TAKEN = b"<Error><Code>PreconditionFailed</Code><Message>The key is taken.</Message></Error>"
 _RESET = struct.pack("ii", 1, 0)  # with SO_LINGER: close sends a reset
 
-FaultKind = Literal["lost reply", "reset before", "reset mid", "slow down", "stall"]
+FaultKind = Literal["lost reply", "error after", "reset before", "reset mid", "slow down", "stall"]
 
 
 @dataclass
@@ -36,6 +36,7 @@ class Fault:
 
     Attributes:
         kind: `lost reply`: the server does it, and the connection is reset without a reply.
+            `error after`: the server does it, and 500 is answered.
             `reset before`: the connection is reset, and the server sees nothing.
             `reset mid`: the server gets half of the request.
             `slow down`: 503 SlowDown is answered, and the server sees nothing.
@@ -133,8 +134,8 @@ class FaultProxy(ThreadingHTTPServer):
         seen, self.seen = self.seen, Seen()
         return seen
 
-    def fault_for(self, method: str, path: str) -> Fault | None:
-        """Count a request's fault, if it gets one."""
+    def fault_for(self, method: str, path: str, operation: str) -> Fault | None:
+        """Count a request's fault, if it gets one. `operation` is that of DynamoDB, if it is one."""
         with self._lock:
             for fault in self.faults:
                 if fault.methods and method not in fault.methods:
@@ -174,8 +175,13 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(lower.get("content-length", 0)))
         if proxy.latency_s:
             time.sleep(proxy.latency_s)
-        fault = proxy.fault_for(self.command, self.path)
+        operation = lower.get("x-amz-target", "").rpartition(".")[2]
+        fault = proxy.fault_for(self.command, self.path, operation)
         kind = fault.kind if fault else ""
+        if kind == "error after":
+            self._pass_on(headers, lower, body)
+            self._answer(_Reply(500, [], b""))
+            return
         if kind == "slow down":
             self._answer(_Reply(503, [("Content-Type", "application/xml")], _SLOW_DOWN))
             return

@@ -108,8 +108,11 @@ class RevisionStateStore:
     def at(self, number: int) -> TableState:
         """Return the state after transaction `number`, if it is kept.
 
-        It can be read even if the newest state is damaged.
+        It can be read even if the newest state is damaged. The one that this process holds as the
+        newest is not looked for, as it is not by a store on a log.
         """
+        if self._held is not None and self._held.state.number == number:
+            return self._held.state
         try:
             newest = self.refresh()
         except DataDamaged:

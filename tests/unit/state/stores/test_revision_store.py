@@ -228,6 +228,15 @@ class TestReading:
         assert store.state() is store.refresh()
         assert revisions.asked == {"refresh": 1}
 
+    def test_the_version_that_is_held_costs_no_read(self, store, revisions):
+        """Whatever others have committed since."""
+        held = store.state()
+        open_store(revisions).commit(add("a"))
+        revisions.asked.clear()
+
+        assert store.at(held.number) is held
+        assert not revisions.asked
+
     def test_older_states_are_read_while_they_are_kept(self, store, revisions):
         """And refused with the name of a store that keeps them."""
         store.commit(add("a"))
