@@ -48,6 +48,7 @@ from sleeper.operations.tables.create_table import (
     named_split_points,
     new_table_record,
 )
+from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
@@ -55,9 +56,8 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
-from sleeper.table.definition import delete_table
 from sleeper.table.instance_context import open_context
-from sleeper.table.state_stores import open_state_store
+from sleeper.table.state_stores import store_of
 from sleeper.table.table import Table
 
 _NO_SETTINGS = ObjectStoreSettings()
@@ -287,7 +287,6 @@ class Instance:
             name, ours, properties or {}, table_id=table_id, instance=self.properties
         )
         table = Table(record, context)
-        files = context.objects.under(record.table_id)
         if split_points is None:
             split_points = named_split_points(table.properties.definition, ours)
         create_table(
@@ -295,7 +294,7 @@ class Instance:
             ours,
             split_points,
             index=context.index,
-            store=open_state_store(table_id, files, ours, table.properties, context, is_new=True),
+            store=store_of(record, context, is_new=True),
             new_id=context.new_id,
         )
         return table
@@ -306,7 +305,14 @@ class Instance:
         Raises:
             TableNotFound: there is no table with this name.
         """
-        delete_table(self._record(name), self._context)
+        context = self._context
+        record = self._record(name)
+        delete_table(
+            record.table_id,
+            index=context.index,
+            open_store=lambda: store_of(record, context),
+            objects=context.objects,
+        )
 
     @property
     def jobs(self) -> InstanceJobs:

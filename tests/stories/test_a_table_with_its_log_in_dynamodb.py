@@ -249,7 +249,7 @@ def test_a_table_of_broken_properties_can_be_deleted(instance, table, caplog):
     instance.delete_table("letters")
 
     assert instance.tables() == ()
-    assert "what table letters keeps outside of its folder stays" in caplog.text
+    assert f"the state of deleted table {table.table_id} may be left behind" in caplog.text
     assert SCHEMA_PROPERTY in record.properties
 
 

@@ -64,6 +64,21 @@ class JobRecord:
     files: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobChanges:
+    """How the committed jobs of a table differ from older ones.
+
+    Attributes:
+        recorded: Records that are new, or another than before.
+        dropped: Ids of jobs without a record now.
+        cleared: True if some were dropped that had not expired: all records from before were.
+    """
+
+    recorded: Mapping[str, JobRecord]
+    dropped: frozenset[str]
+    cleared: bool
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CommittedJobs:
     """The committed jobs of a table, by id. Immutable: `with_job` makes a new value.
@@ -104,6 +119,22 @@ class CommittedJobs:
         if len(recent) < _RECENT_MIN or len(recent) ** 2 < len(self._folded):
             return added
         return CommittedJobs(last, dict(added.records()))
+
+    def changes_since(self, before: CommittedJobs) -> JobChanges:
+        """Return what was recorded and dropped since an older value.
+
+        The cost is proportional to the smaller layer, or to both if it was folded since.
+        """
+        old, new = before._layers(), self._layers()
+        if self._folded is before._folded:
+            old, new = before._recent, self._recent
+        recorded = {name: each for name, each in new.items() if old.get(name) is not each}
+        dropped = {name: each for name, each in old.items() if name not in new}
+        cleared = any(before._is_kept(each) and self._is_kept(each) for each in dropped.values())
+        return JobChanges(recorded, frozenset(dropped), cleared)
+
+    def _layers(self) -> Mapping[str, JobRecord]:
+        return {**self._folded, **self._recent} if self._folded else self._recent
 
     def records(self) -> Iterator[tuple[str, JobRecord]]:
         """Yield (job id, record) of every recorded job."""

@@ -71,6 +71,15 @@ class StateStore(Protocol):
         ...
 
     @property
+    def changes_max(self) -> int | None:
+        """How many changes one commit may make; None for any number.
+
+        Each reference, tracked file, partition, merged leaf, job and claim that a commit adds,
+        alters or removes is one change. Larger commits are refused by CommitTooLarge.
+        """
+        ...
+
+    @property
     def commit_s(self) -> float | None:
         """Seconds that this store's last commit took, with lost races; None before the first."""
         ...

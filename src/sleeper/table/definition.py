@@ -1,18 +1,13 @@
-"""`Table` methods that read and change its name, properties and partitions; its deletion."""
+"""`Table` methods that read and change its name, properties and partitions."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sleeper.errors import PropertiesInvalid, SchemaInvalid
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.partitions import split_points_of
-from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord
 from sleeper.operations.report import (
     FilesReport,
     PartitionReport,
@@ -20,20 +15,14 @@ from sleeper.operations.report import (
 )
 from sleeper.operations.report import report_files as count_files
 from sleeper.operations.report import report_partitions as describe_partitions
-from sleeper.operations.tables import delete_table as deletion
 from sleeper.operations.tables.change_table import (
     rename_table,
     set_table_online,
     set_table_properties,
 )
 from sleeper.operations.tables.reinitialise_table import reinitialise_table
-from sleeper.state.state_store import StateStore
 from sleeper.table.handle import TableHandle
-from sleeper.table.instance_context import InstanceContext
 from sleeper.table.maintenance import leaf_sizes
-from sleeper.table.state_stores import open_state_store
-
-_log = logging.getLogger(__name__)
 
 
 def split_points(self: TableHandle) -> list[Any]:
@@ -105,21 +94,3 @@ def reinitialise(self: TableHandle, split_points: Sequence[Any] | None = None) -
     )
     self._undo_commit_if_deleted()
     return number
-
-
-def delete_table(record: TableRecord, context: InstanceContext) -> None:
-    """Delete a table with all its data, wherever its state is kept (rule TBL-4)."""
-    store: StateStore | None = None
-    try:
-        store = open_state_store(
-            record.table_id,
-            context.objects.under(record.table_id),
-            Schema.from_json(record.properties[SCHEMA]),
-            TableProperties(record.properties, context.properties),
-            context,
-        )
-    except (PropertiesInvalid, SchemaInvalid) as error:
-        _log.warning("what table %s keeps outside of its folder stays: %s", record.name, error)
-    deletion.delete_table(
-        record.table_id, index=context.index, objects=context.objects, store=store
-    )

@@ -24,7 +24,7 @@ from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
-from sleeper.table.state_stores import open_state_store
+from sleeper.table.state_stores import store_of
 
 _log = logging.getLogger(__name__)
 
@@ -150,8 +150,7 @@ class TableHandle:
             stores=self._context.inputs.settings,
         )
         if store is None:
-            table_id = record.table_id
-            store = open_state_store(table_id, files, self.schema, properties, self._context)
+            store = store_of(record, self._context)
         return OpenedTable(
             pid=os.getpid(),
             record=record,
@@ -171,8 +170,7 @@ class TableHandle:
             return
         except TableNotFound:
             try:
-                if self._opened is not None:
-                    self._opened.store.delete()
+                store_of(self._record, self._context).delete()
                 delete_objects(self.table_id, self._context.objects)
             except StorageFailed as failure:
                 _log.warning("files of deleted table %s are left behind: %s", self.name, failure)

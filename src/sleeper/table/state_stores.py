@@ -10,15 +10,19 @@ from typing import Final
 
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.stores.revision_store import RevisionStateStore
+from sleeper.state.stores.revisions import StateRevisions
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.names import resource_prefix
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
+from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
@@ -69,6 +73,18 @@ def open_state_store(
     return _OPENERS.get(properties.state_store_class, _log_in_objects)(place)
 
 
+def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
+    """Open the state store of the table with a record in the index, as `open_state_store` does."""
+    return open_state_store(
+        record.table_id,
+        context.objects.under(record.table_id),
+        Schema.from_json(record.properties[SCHEMA]),
+        TableProperties(record.properties, context.properties),
+        context,
+        is_new=is_new,
+    )
+
+
 def _log_in_objects(place: _Place) -> StateStore:
     log = open_log(place.files, checks=place.context.commit_checks)
     return _store_on_log(place, log, ObjectSnapshotStore(place.files), SnapshotRule())
@@ -87,26 +103,12 @@ def _log_in_dynamo_alone(place: _Place) -> StateStore:
 
 def _dynamo_log(place: _Place) -> DynamoTransactionLog:
     return DynamoTransactionLog(
-        dynamo_tables(place.context),
+        _dynamo_tables(place.context),
         place.table_id,
         place.files,
         now=place.context.storage_time,
         new_id=place.context.new_id,
         is_new=place.is_new,
-    )
-
-
-def dynamo_tables(context: InstanceContext) -> DynamoTables:
-    """Return the DynamoDB tables of an instance. Nothing is read yet.
-
-    Raises:
-        PropertiesInvalid: names in AWS cannot have the instance's id.
-    """
-    return DynamoTables(
-        partial(aws_client, "dynamodb", context.inputs.settings.region),
-        resource_prefix(context.properties.id),
-        pause=context.pause,
-        new_id=context.new_id,
     )
 
 
@@ -128,9 +130,40 @@ def _store_on_log(
     )
 
 
+def _items_in_dynamodb(place: _Place) -> StateStore:
+    tables = _dynamo_tables(place.context)
+    revisions = DynamoStateRevisions(
+        tables, place.table_id, place.schema, pause=place.context.pause, is_new=place.is_new
+    )
+    return _of_revisions(place, revisions)
+
+
+def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
+    context = place.context
+    return RevisionStateStore(
+        revisions,
+        place.schema,
+        storage_time=context.storage_time,
+        ticks_s=context.ticks_s,
+        new_id=context.new_id,
+        pause=context.pause,
+        attempts=place.properties.statestore.commit_attempts,
+    )
+
+
+def _dynamo_tables(context: InstanceContext) -> DynamoTables:
+    return DynamoTables(
+        partial(aws_client, "dynamodb", context.inputs.settings.region),
+        resource_prefix(context.properties.id),
+        pause=context.pause,
+        new_id=context.new_id,
+    )
+
+
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
     "DynamoDBTransactionLogStateStore": _log_in_dynamo,
     "DynamoDBTransactionLogStateStoreNoSnapshots": _log_in_dynamo_alone,
+    "DynamoDBStateStore": _items_in_dynamodb,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

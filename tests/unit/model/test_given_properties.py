@@ -210,6 +210,7 @@ class TestStateStores:
             "sleeper.statestore.TransactionLogStateStore",
             "sleeper.statestore.transactionlog.DynamoDBTransactionLogStateStore",
             "DynamoDBTransactionLogStateStoreNoSnapshots",
+            "sleeper.statestore.dynamodb.DynamoDBStateStore",
             "",
         ],
     )
@@ -219,18 +220,13 @@ class TestStateStores:
 
         assert validate_table_properties({**TABLE, **given}, SCHEMA, given=given) is None
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "sleeper.statestore.dynamodb.DynamoDBStateStore",
-            "S3StateStore",
-        ],
-    )
+    @pytest.mark.parametrize("text", ["S3StateStore", "sleeper.statestore.s3.S3StateStore"])
     def test_stores_of_upstream_are_refused_as_not_built(self, text):
         """With the list of those that are; a table would silently keep its log elsewhere."""
         assert refused_by_a_table(STORE, text) == (
             f"{STORE} is {text!r}, which is not built yet. Built: TransactionLogStateStore, "
-            "DynamoDBTransactionLogStateStore, DynamoDBTransactionLogStateStoreNoSnapshots."
+            "DynamoDBTransactionLogStateStore, DynamoDBTransactionLogStateStoreNoSnapshots, "
+            "DynamoDBStateStore."
         )
         default = "sleeper.default.table.statestore.classname"
         assert "is not built yet" in refused_by_an_instance(default, text)

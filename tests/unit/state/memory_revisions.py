@@ -22,6 +22,8 @@ class MemoryRevisions:
         self.asked = Counter()
         self.lose_reply, self.fail, self.rival = False, False, None
 
+    changes_max = None
+
     @property
     def limit(self):
         return f"it takes {self.files_max} references"

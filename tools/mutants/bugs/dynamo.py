@@ -160,8 +160,8 @@ BUGS = (
         name="state-outside-the-folder-stays",
         breaks="The items of a deleted table stay in DynamoDB.",
         module="operations/tables/delete_table.py",
-        right="    if store is not None:\n",
-        wrong="    if store is None:\n",
+        right="        open_store().delete()\n",
+        wrong="        open_store()\n",
         tests=STORY,
     ),
 )

@@ -23,6 +23,7 @@ BUILT_STATE_STORES: Final = (
     "TransactionLogStateStore",
     "DynamoDBTransactionLogStateStore",
     "DynamoDBTransactionLogStateStoreNoSnapshots",
+    "DynamoDBStateStore",
 )
 _STATE_STORE: Final = (
     "sleeper.table.statestore.classname",

@@ -38,8 +38,9 @@ STATE_STORE: Final = replace(
         "DynamoDBStateStore",
         "S3StateStore",
     ),
-    wanted="TransactionLogStateStore, DynamoDBTransactionLogStateStore or "
-    "DynamoDBTransactionLogStateStoreNoSnapshots; upstream's other state stores are not built yet",
+    wanted="TransactionLogStateStore, DynamoDBTransactionLogStateStore, "
+    "DynamoDBTransactionLogStateStoreNoSnapshots or DynamoDBStateStore; S3StateStore is not built "
+    "yet",
 )
 INGEST_QUEUE: Final = one_of(
     "standard_ingest",
@@ -191,10 +192,12 @@ class StateStoreProperties:
         "table.statestore.classname",
         "TransactionLogStateStore",
         STATE_STORE,
-        "The state store. TransactionLogStateStore keeps the log beside the table's files, "
-        "DynamoDBTransactionLogStateStore in DynamoDB with snapshots beside the files, and "
-        "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. Others of upstream's are "
-        "refused: they are not built yet. A table keeps the store that it was made with.",
+        "The state store. TransactionLogStateStore keeps the log beside the table's files; "
+        "DynamoDBTransactionLogStateStore in DynamoDB, with snapshots beside the files; "
+        "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. DynamoDBStateStore keeps "
+        "items in DynamoDB, without older versions, and changes at most 99 of them by a commit. "
+        "S3StateStore is refused: it is not built yet. A table keeps the store that it was made "
+        "with.",
         editable=False,
     )
     commit_attempts: int = setting(

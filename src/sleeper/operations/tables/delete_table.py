@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
+from sleeper.errors import PropertiesInvalid
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 
+_log = logging.getLogger(__name__)
+
 
 def delete_table(
-    table_id: str, *, index: TableIndex, objects: Objects, store: StateStore | None
+    table_id: str, *, index: TableIndex, open_store: Callable[[], StateStore], objects: Objects
 ) -> int:
-    """Remove a table from the index, and delete its state and every object under its id.
+    """Remove a table from the index, delete its state, and every object under its id.
 
-    If the process is killed in between, what is left belongs to a table id that is not used.
+    If the process is killed in between, a part of that remains, under an id that is not used.
 
     Args:
         table_id: The table.
-        index: The instance's tables.
+        index: The table index.
+        open_store: Opens the table's state; if properties do not allow that, what it keeps outside
+            of the table's folder is left behind.
         objects: The instance's objects.
-        store: The table's state; None if its properties do not say where it is.
 
     Returns:
         The number of deleted objects.
@@ -27,8 +34,10 @@ def delete_table(
         TableNotFound: the table is already deleted.
     """
     index.remove(table_id)
-    if store is not None:
-        store.delete()
+    try:
+        open_store().delete()
+    except PropertiesInvalid as error:
+        _log.warning("the state of deleted table %s may be left behind: %s", table_id, error)
     return delete_objects(table_id, objects)
 
 

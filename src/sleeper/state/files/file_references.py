@@ -21,11 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.model.files import FileReference
+from sleeper.state.files.file_changes import differing_rows
 from sleeper.state.files.file_columns import file_rows_batch, no_file_rows
 from sleeper.state.files.file_rows import SUMS, FileRows, negated, summed
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]
+_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +144,32 @@ class FileReferences:
             return changes[filename]
         row = self._base.row_of(filename, partition_id)
         return None if row is None else self._base.reference(row)
+
+    def references_count(self, filename: str) -> int:
+        """Return how many partitions reference a file."""
+        changes = self._to_file.get(filename, {})
+        kept = sum(1 for _ in self._kept_rows(filename, changes))
+        return kept + sum(new is not None for new in changes.values())
+
+    def touched_since(self, before: FileReferences) -> tuple[set[_Pair], set[str]]:
+        """Return what may be another than in an older value, and may be the same.
+
+        The cost is proportional to the changes since the last fold, or to both values if one was
+        folded since the other.
+
+        Returns:
+            Pairs (filename, partition id) of references, and names of unreferenced files.
+        """
+        if self._base is not before._base:
+            return differing_rows(before._folded_base(), self._folded_base())
+        pairs = {
+            (filename, partition_id)
+            for partition_id in _different(before._on_partition, self._on_partition)
+            for filename in _different(
+                before._on_partition.get(partition_id, {}), self._on_partition.get(partition_id, {})
+            )
+        }
+        return pairs, _different(before._since, self._since)
 
     def is_tracked(self, filename: str) -> bool:
         """True if the file is referenced, or is garbage that is not yet deleted (rule FRF-6)."""
@@ -348,3 +376,12 @@ def _overlaid(
         grouped.setdefault(pair[outer], {})[pair[1 - outer]] = new
     inner = {key: {**overlay.get(key, {}), **each} for key, each in grouped.items()}
     return {**overlay, **inner}
+
+
+def _different(before: Mapping[str, object], after: Mapping[str, object]) -> set[str]:
+    """Return the keys whose values are not the same objects."""
+    return {
+        key
+        for key in before.keys() | after.keys()
+        if before.get(key, _ABSENT) is not after.get(key, _ABSENT)
+    }

@@ -68,6 +68,9 @@ class TransactionLogStateStore:
             succeeds anyway.
     """
 
+    changes_max = None
+    """A commit may make any number of changes."""
+
     def __init__(
         self,
         log: TransactionLog,

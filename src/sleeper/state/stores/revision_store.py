@@ -79,6 +79,11 @@ class RevisionStateStore:
         self._held: Revision | None = None
         self._swapping, self._committing = Lock(), Lock()
 
+    @property
+    def changes_max(self) -> int | None:
+        """How many changes one commit may make; None for any number."""
+        return self._revisions.changes_max
+
     def state(self) -> TableState:
         """Return the cached state; it is read at the first call."""
         return (self._held or self._refreshed()).state

@@ -105,6 +105,11 @@ class StateRevisions(Protocol):
     """The interface of a store of revisions of one table; `storage.aws.state` has adapters."""
 
     @property
+    def changes_max(self) -> int | None:
+        """How many changes one commit may make, as `StateStore` counts them; None for any."""
+        ...
+
+    @property
     def limit(self) -> str | None:
         """What one commit may hold at most, as a clause for errors; None for no limit."""
         ...

@@ -246,7 +246,34 @@ class DynamoTables:
             else:
                 logger.info("writing %d items again: %s", len(reasons), _told(reasons))
                 self._pause(attempt)
-        raise StorageFailed(
+        raise self._contended()
+
+    def write_all(self, parts: Sequence[Item], token: str) -> list[int]:
+        """Write parts in one transaction, all or none.
+
+        Args:
+            parts: The parts of the transaction.
+            token: Its id: if it was written before, it is not written again.
+
+        Returns:
+            The indexes of the parts whose conditions failed; none if it was written.
+
+        Raises:
+            ObjectNotFound: a table is missing.
+            StorageFailed: DynamoDB did not answer, or others wrote the same items all the time.
+        """
+        for attempt in range(_ATTEMPTS_MAX):
+            reasons = self._transact(parts, token)
+            if reasons is None:
+                return []
+            if not _PASSING.intersection(reasons):  # else conditions may be of unfinished writes
+                return [n for n, reason in enumerate(reasons) if reason == _REFUSED]
+            logger.info("writing %d items again: %s", len(reasons), _told(reasons))
+            self._pause(attempt)
+        raise self._contended()
+
+    def _contended(self) -> StorageFailed:
+        return StorageFailed(
             f"cannot write to the tables {self._prefix}*: others wrote the same items in each of "
             f"{_ATTEMPTS_MAX} attempts, or there are too many calls. Try again later, or with "
             "fewer processes."

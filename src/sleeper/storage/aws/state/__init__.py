@@ -1,1 +1,1 @@
-"""States of tables in DynamoDB."""
+"""States of tables in DynamoDB, whole or as items."""

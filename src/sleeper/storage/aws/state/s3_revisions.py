@@ -65,6 +65,9 @@ class S3StateRevisions:
             an error: they are looked for in the wrong place.
     """
 
+    changes_max = None
+    """A commit may make any number of changes."""
+
     limit = None
     """A commit may hold any number of files."""
 

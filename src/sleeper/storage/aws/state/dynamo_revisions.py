@@ -1,0 +1,270 @@
+"""Keeps the state of a Sleeper table as items of DynamoDB: its `DynamoDBStateStore`.
+
+A commit is one transaction, with as many items as it changes. Each is conditional on the revision
+item, which says how many commits there were; readers compare it before and after they read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
+from sleeper.model.schema import Schema
+from sleeper.state.files.file_references import FileReferences
+from sleeper.state.state_store import SweepLimits, SweptStates
+from sleeper.state.stores.difference import state_difference
+from sleeper.state.stores.revisions import Revision
+from sleeper.state.table_state import TableState
+from sleeper.state.value_json import RegionJson
+from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
+from sleeper.storage.aws.state.commit_parts import CommitParts, put_sizes, told
+from sleeper.storage.aws.state.newest_item import (
+    commit_id,
+    history_of,
+    is_of,
+    is_same_commit,
+    parse_revision,
+    revision_key,
+    revision_update,
+    schemas_json,
+)
+from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
+from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES, text
+
+logger = logging.getLogger(__name__)
+
+CHANGES_MAX: Final = WRITES_MAX - 1
+"""How many items a commit may change: Amazon's limit without the revision item."""
+
+_ITEM_BYTES_MAX = 380_000
+_BYTES_MAX = 3_500_000
+"""Of Amazon's 4 MB; the rest is for the revision item and for what is deleted."""
+_READS_MAX = 20
+_DROPPED_TOGETHER = 25
+_TABLES = (PARTITIONS, REFERENCES, FILES)
+
+
+class DynamoStateRevisions:
+    """The revisions of one table; only the newest is kept. Safe for threads.
+
+    Args:
+        tables: The instance's DynamoDB tables.
+        table_id: The Sleeper table.
+        schema: Its schema.
+        pause: Waits before the state is read again, given how often it was.
+        is_new: Whether there may be no revision, because the table is being created. Else that is
+            an error: they are looked for in the wrong place.
+    """
+
+    def __init__(
+        self,
+        tables: DynamoTables,
+        table_id: str,
+        schema: Schema,
+        *,
+        pause: Callable[[int], None],
+        is_new: bool = False,
+    ) -> None:
+        self._is_new = is_new
+        self._tables, self._table_id, self._schema = tables, table_id, schema
+        self._pause = pause
+        self._parts = CommitParts(tables.name, table_id, RegionJson(schema))
+        self._dropped: tuple[str, ...] = ()  # ids of jobs whose records may still be stored
+        self._built: tuple[str, list[Item]] = ("", [])
+
+    @property
+    def changes_max(self) -> int | None:
+        """How many changes a commit may make."""
+        return CHANGES_MAX
+
+    @property
+    def limit(self) -> str | None:
+        """What a commit may hold."""
+        return (
+            f"DynamoDBStateStore changes at most {CHANGES_MAX} references, files, partitions, jobs "
+            "and claims by a commit, which is one transaction of DynamoDB"
+        )
+
+    def refresh(self, known: Revision) -> Revision:
+        """Return the newest revision: one read if it is `known`."""
+        item = self._read_revision()
+        for attempt in range(_READS_MAX):
+            if item is None:
+                return self._without_revision(known)
+            if is_of(item, known):
+                history = history_of(item)
+                return known if history == known.history else replace(known, history=history)
+            found = self._read_items()
+            again = self._read_revision()
+            if again is not None and is_same_commit(item, again):
+                return self._revision(again, *found)
+            logger.info("reading the state of table %s again: it changed", self._table_id)
+            item = again
+            self._pause(attempt)
+        raise StorageFailed(
+            f"the state of table {self._table_id} changed each of {_READS_MAX} times that it was "
+            "read. Try again later, or commit with fewer processes."
+        )
+
+    def fits(self, before: TableState, after: TableState) -> bool:
+        """Return whether one transaction of DynamoDB can replace `before` by `after`."""
+        if abs(after.files.reference_count - before.files.reference_count) > CHANGES_MAX:
+            return False
+        found = state_difference(before, after)
+        if found.changes > CHANGES_MAX or len(schemas_json(after.schemas)) > _ITEM_BYTES_MAX // 2:
+            return False
+        sizes = put_sizes(self._parts.of(found, after))
+        return max(sizes, default=0) <= _ITEM_BYTES_MAX and sum(sizes) <= _BYTES_MAX
+
+    def replace(self, before: Revision, after: Revision) -> bool:
+        """Make `after` the newest revision, in one transaction.
+
+        Raises:
+            DataDamaged: an item is not as the last commit left it. Nothing was written.
+        """
+        own_id = commit_id(after)
+        if self._built[0] != own_id:  # what is sent again must be the same
+            self._built = (own_id, self._transaction(before, after))
+        parts = self._built[1]
+        refused = self._write(parts, own_id)
+        if not refused:
+            return True
+        if 0 in refused or not self._is_newest(before):
+            return False
+        raise DataDamaged(
+            f"the state of table {self._table_id} cannot be changed: items of DynamoDB are not as "
+            f"its last commit left them: {'; '.join(told(parts[n]) for n in refused)}. Nothing was "
+            "written. Somebody else has changed them: restore the three tables from a backup."
+        )
+
+    def remember(self, known: Revision) -> None:
+        """Replace the history of a revision, if it is the newest."""
+        values = {
+            ":history": text(known.history.to_json()),
+            ":commit": text(commit_id(known)),
+        }
+        self._tables.update(
+            PARTITIONS,
+            revision_key(self._table_id),
+            "SET History = :history",
+            values,
+            condition="CommitId = :commit",
+        )
+
+    def at(self, number: int) -> TableState | None:
+        """Return None: older states are not kept."""
+        del number
+        return None
+
+    def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
+        """Do nothing: there are no old states."""
+        del limits, delete
+        return SweptStates()
+
+    def delete(self) -> None:
+        """Delete all items of the table, the revision item first. It may be repeated."""
+        if self._read_revision() is not None:
+            self._tables.delete(PARTITIONS, [revision_key(self._table_id)])
+        for table in _TABLES:
+            names = {f"#{n}": name for n, (name, _) in enumerate(table.key)}
+            keys = self._tables.query(
+                table,
+                "TableId = :table",
+                {":table": text(self._table_id)},
+                ProjectionExpression=", ".join(names),
+                ExpressionAttributeNames=names,
+            )
+            count = self._tables.delete(table, keys)
+            name = self._tables.name(table)
+            logger.info("deleted %d items of table %s from %s", count, self._table_id, name)
+
+    def _transaction(self, before: Revision, after: Revision) -> list[Item]:
+        """Return the parts of a transaction, the revision item first.
+
+        Where there is room, it also deletes records of jobs that the table knows no longer.
+        """
+        found = state_difference(before.state, after.state)
+        table = self._tables.name(PARTITIONS)
+        cleared = found.jobs.cleared
+        first = revision_update(table, self._table_id, before, after, jobs_cleared=cleared)
+        parts = [first, *self._parts.of(found, after.state)]
+        known = dict.fromkeys((*self._dropped, *sorted(found.jobs.dropped)))
+        dropped = [name for name in known if after.state.jobs.find(name) is None]
+        room = min(WRITES_MAX - len(parts), _DROPPED_TOGETHER)
+        self._dropped = tuple(dropped[max(room, 0) :])
+        return parts + self._parts.dropped_jobs(dropped[: max(room, 0)])
+
+    def _write(self, parts: list[Item], own_id: str) -> list[int]:
+        name = f"{self._tables.name(PARTITIONS)} {self._table_id} {own_id}"
+        token = sha256(name.encode()).hexdigest()[:36]
+        try:
+            return self._tables.write_all(parts, token)
+        except ObjectNotFound as missing:
+            if not self._is_new:
+                raise self._not_found() from missing
+            self._tables.make(*_TABLES)
+            return self._tables.write_all(parts, token)
+
+    def _is_newest(self, revision: Revision) -> bool:
+        item = self._read_revision()
+        return revision.state.number == 0 if item is None else is_of(item, revision)
+
+    def _read_revision(self) -> Item | None:
+        return self._tables.get(PARTITIONS, revision_key(self._table_id))
+
+    def _read_items(self) -> tuple[FileReferences, OtherItems]:
+        try:
+            return (
+                read_files(self._tables, self._table_id),
+                read_others(self._tables, self._table_id, self._schema),
+            )
+        except DataDamaged as error:
+            raise self._damage(error) from error
+
+    def _without_revision(self, known: Revision) -> Revision:
+        if self._is_new and not known.state.number:
+            return known
+        raise self._not_found()
+
+    def _not_found(self) -> ObjectNotFound:
+        return ObjectNotFound(
+            f"the state of table {self._table_id} is not in {self._tables.name(PARTITIONS)}. Check "
+            "that AWS_REGION and AWS_ENDPOINT_URL are those that the table was made with; if its "
+            "items were deleted, restore them from a backup of the DynamoDB tables."
+        )
+
+    def _revision(self, item: Item, files: FileReferences, others: OtherItems) -> Revision:
+        try:
+            found = parse_revision(item)
+            tree = others.tree()
+            for what, wanted, has in (
+                ("references", found.references, files.reference_count),
+                ("partitions", found.partitions, len(tree) if tree else 0),
+            ):
+                if wanted != has:
+                    raise DataDamaged(f"it should have {wanted} {what}, and has {has}")
+        except DataDamaged as error:
+            raise self._damage(error) from error
+        jobs, self._dropped = others.committed(found.jobs_after)
+        state = TableState(
+            number=found.number,
+            partitions=tree,
+            files=files,
+            jobs=jobs,
+            claims=others.claims,
+            at=found.at,
+            swept_before=found.swept_before,
+            schemas=found.schemas,
+        )
+        return Revision(state, found.history)
+
+    def _damage(self, error: DataDamaged) -> DataDamaged:
+        return DataDamaged(
+            f"the state of table {self._table_id} in the tables "
+            f"{', '.join(map(self._tables.name, _TABLES))} is damaged: {error}. Restore the three "
+            "tables from a backup."
+        )

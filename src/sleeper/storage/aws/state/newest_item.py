@@ -1,0 +1,157 @@
+"""The revision item of a table: how many commits there were, and what else is small."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.model.schema import Schema
+from sleeper.state.stores.revisions import Revision, RevisionHistory
+from sleeper.state.value_json import time_from_json, time_to_json
+from sleeper.storage.aws.dynamo_tables import Item
+from sleeper.storage.aws.state.state_items import number, text
+
+FORMAT: Final = 1
+
+_ID = "#revision"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevisionItem:
+    """What the revision item says.
+
+    Attributes:
+        number: The number of the last commit.
+        commit_id: Its id.
+        history: The commits before it, and its own.
+        at: When it was committed.
+        swept_before: As of the state.
+        schemas: As of the state.
+        references: How many references the state has.
+        partitions: How many partitions.
+        jobs_after: Records of jobs up to this commit were cleared.
+    """
+
+    number: int
+    commit_id: str
+    history: RevisionHistory
+    at: datetime | None
+    swept_before: datetime | None
+    schemas: dict[int, Schema]
+    references: int
+    partitions: int
+    jobs_after: int
+
+
+def revision_key(table_id: str) -> Item:
+    """Return the key of the revision item."""
+    return {"TableId": text(table_id), "Id": {"S": _ID}}
+
+
+def commit_id(revision: Revision) -> str:
+    """Return the id of a revision's own commit; an empty text before the first."""
+    return revision.history.commit_ids[-1] if revision.history.commit_ids else ""
+
+
+def schemas_json(schemas: Any) -> str:
+    """Return schemas as JSON, by id."""
+    return json.dumps({number: json.loads(each.to_json()) for number, each in schemas.items()})
+
+
+def revision_update(
+    table: str, table_id: str, before: Revision, after: Revision, *, jobs_cleared: bool
+) -> Item:
+    """Return the part of a transaction that makes `after` the newest revision after `before`."""
+    state = after.state
+    values = {
+        "RevisionNumber": number(state.number),
+        "CommitId": text(commit_id(after)),
+        "History": text(after.history.to_json()),
+        "Schemas": {"S": schemas_json(state.schemas)},
+        "ReferenceCount": number(state.files.reference_count),
+        "PartitionCount": number(len(state.partitions) if state.partitions else 0),
+        "Format": number(FORMAT),
+    }
+    for name, time in (("CommittedAt", state.at), ("SweptBefore", state.swept_before)):
+        if time is not None:
+            values[name] = {"S": time_to_json(time)}
+    if jobs_cleared:
+        values["JobsAfter"] = number(before.state.number)
+    names = {f"#{n}": name for n, name in enumerate(values)}
+    given = {f":{n}": value for n, value in enumerate(values.values())}
+    condition = "attribute_not_exists(TableId)"
+    if before.state.number:
+        condition = "#0 = :number AND #1 = :commit"
+        given[":number"] = number(before.state.number)
+        given[":commit"] = text(commit_id(before))
+    return {
+        "Update": {
+            "TableName": table,
+            "Key": revision_key(table_id),
+            "UpdateExpression": "SET " + ", ".join(f"#{n} = :{n}" for n in range(len(values))),
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": names,
+            "ExpressionAttributeValues": given,
+        }
+    }
+
+
+def is_of(item: Item, revision: Revision) -> bool:
+    """Return whether an item is that of a revision, but for looks in its history."""
+    of_item = (item.get("RevisionNumber"), item.get("CommitId"))
+    return of_item == (number(revision.state.number), text(commit_id(revision)))
+
+
+def is_same_commit(item: Item, other: Item) -> bool:
+    """Return whether two items are of one commit."""
+    names = ("RevisionNumber", "CommitId")
+    return [item.get(name) for name in names] == [other.get(name) for name in names]
+
+
+def history_of(item: Item) -> RevisionHistory:
+    """Return the history in a revision item.
+
+    Raises:
+        DataDamaged: it is damaged.
+    """
+    return RevisionHistory.from_json(item.get("History", {}).get("S", ""))
+
+
+def parse_revision(item: Item) -> RevisionItem:
+    """Return what a revision item says.
+
+    Raises:
+        FormatTooNew: a newer Sleeper wrote it.
+        DataDamaged: it is damaged.
+    """
+    try:
+        if (found := int(item["Format"]["N"])) > FORMAT:
+            raise FormatTooNew(
+                f"the state has format {found}; this Sleeper reads formats up to {FORMAT}. "
+                "Upgrade Sleeper to read this table."
+            )
+        times = (
+            time_from_json(item[name]["S"]) if name in item else None
+            for name in ("CommittedAt", "SweptBefore")
+        )
+        at, swept_before = times
+        schemas = json.loads(item["Schemas"]["S"])
+        history = history_of(item)
+        return RevisionItem(
+            number=int(item["RevisionNumber"]["N"]),
+            commit_id=history.commit_ids[-1],
+            history=history,
+            at=at,
+            swept_before=swept_before,
+            schemas={int(key): Schema.from_json(each) for key, each in schemas.items()},
+            references=int(item["ReferenceCount"]["N"]),
+            partitions=int(item["PartitionCount"]["N"]),
+            jobs_after=int(item["JobsAfter"]["N"]) if "JobsAfter" in item else 0,
+        )
+    except (LookupError, ValueError, TypeError) as error:
+        raise DataDamaged(
+            f"its revision item cannot be read: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,275 @@
+"""The state of a Sleeper table as items of three DynamoDB tables, and back.
+
+The tables, their keys and most attributes are upstream's, of its DynamoDBStateStore. `FileDetails`
+of a reference has, as JSON, what upstream's items lack. Range keys of the partitions table that
+begin with # are ours: the revision item, committed jobs, claims and merged leaves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from sleeper.model.files import ClaimRecord, FileReference
+from sleeper.model.partitions import Partition
+from sleeper.state.committed_jobs import JobRecord
+from sleeper.state.stores.difference import TrackedFile
+from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.dynamo_tables import Item
+
+REFERENCES: Final = DynamoTable("active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S")))
+FILES: Final = DynamoTable("file-ref-count", (("TableId", "S"), ("FileName", "S")))
+PARTITIONS: Final = DynamoTable("partitions", (("TableId", "S"), ("Id", "S")))
+
+JOB: Final = "#job#"
+CLAIM: Final = "#claim#"
+MERGED: Final = "#merged#"
+OURS: Final = "#"
+"""What range keys of the partitions table begin with that are not ids of partitions."""
+
+_OTHER_PARTITION = "#partition#"
+_KEY_BYTES_MAX = 1_024
+"""Amazon's limit."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def text(value: str) -> Item:
+    """Return text as an attribute; what DynamoDB does not take is escaped, as JSON."""
+    return {"S": value if _is_plain(value) else "\\" + json.dumps(value)}
+
+
+def text_of(value: Item) -> str:
+    """Return the text that `text` was given."""
+    stored: str = value["S"]
+    return str(json.loads(stored[1:])) if stored.startswith("\\") else stored
+
+
+def number(value: int) -> Item:
+    """Return a number as an attribute."""
+    return {"N": str(value)}
+
+
+def microseconds(time: datetime) -> int:
+    """Return an aware time as microseconds since 1970."""
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def time_of(value: int) -> datetime:
+    """Return the time (aware, UTC) that `microseconds` was given."""
+    return _EPOCH + value * _MICROSECOND
+
+
+def reference_key(table_id: str, filename: str, partition_id: str) -> Item:
+    """Return the key of a reference."""
+    return {"TableId": text(table_id), "PartitionIdAndFileName": _pair(filename, partition_id)}
+
+
+def reference_item(table_id: str, reference: FileReference) -> Item:
+    """Return a reference as an item."""
+    filename, partition_id = reference.filename, reference.partition_id
+    updated = microseconds(reference.updated or _EPOCH)
+    key = reference_key(table_id, filename, partition_id)
+    details: list[Any] = [
+        updated,
+        reference.size_bytes,
+        reference.schema_id,
+        reference.sequence,
+        _keys_text(reference),
+    ]
+    if is_hashed(key["PartitionIdAndFileName"]["S"]):
+        details += [partition_id, filename]
+    item = {
+        **key,
+        "NumRecords": number(reference.row_count),
+        "IsCountApproximate": {"BOOL": reference.row_count_estimated},
+        "OnlyContainsDataForThisPartition": {"BOOL": reference.whole_file},
+        "LastUpdateTime": number(updated // 1_000),
+        "FileDetails": {"S": json.dumps(details, separators=(",", ":"))},
+    }
+    if reference.job_id is not None:
+        item["Job_name"] = text(reference.job_id)
+    return item
+
+
+def is_hashed(key: str) -> bool:
+    """Return whether a key is not the name itself, which is then in an attribute."""
+    return key.startswith("\\")
+
+
+def file_key(table_id: str, filename: str) -> Item:
+    """Return the key of a tracked file."""
+    return {"TableId": text(table_id), "FileName": _range_key("", filename)}
+
+
+def file_item(table_id: str, filename: str, tracked: TrackedFile, at: datetime) -> Item:
+    """Return a tracked file as an item.
+
+    Args:
+        table_id: The Sleeper table.
+        filename: The file.
+        tracked: How many partitions reference it.
+        at: When that changed.
+    """
+    since = tracked.since or at
+    item = {
+        **file_key(table_id, filename),
+        "References": number(tracked.references),
+        "LastUpdateTime": number(microseconds(since) // 1_000),
+        "UpdatedMicros": number(microseconds(since)),
+    }
+    if item["FileName"]["S"] != filename:
+        item["Name"] = {"S": json.dumps(filename)}
+    return item
+
+
+def waiting_file_of(item: Item) -> tuple[str, datetime]:
+    """Return the name of an unreferenced file, and since when it is."""
+    name = json.loads(item["Name"]["S"]) if "Name" in item else item["FileName"]["S"]
+    return name, time_of(int(item["UpdatedMicros"]["N"]))
+
+
+def partition_key(table_id: str, partition_id: str) -> Item:
+    """Return the key of a partition."""
+    is_id = partition_id and not partition_id.startswith(OURS)
+    key = _range_key("" if is_id else _OTHER_PARTITION, partition_id, _OTHER_PARTITION)
+    return {"TableId": text(table_id), "Id": key}
+
+
+def partition_item(table_id: str, partition: Partition, regions: RegionJson) -> Item:
+    """Return a partition as an item."""
+    item = {
+        **partition_key(table_id, partition.partition_id),
+        "PartitionIsLeaf": {"S": "true" if partition.is_leaf else "false"},
+        "PartitionSplitDimension": number(
+            -1 if partition.dimension is None else partition.dimension
+        ),
+        "Region": {"S": json.dumps(regions.write(partition.region), separators=(",", ":"))},
+    }
+    if partition.parent_id is not None:
+        item["PartitionParentId"] = text(partition.parent_id)
+    if partition.child_ids:
+        item["PartitionChildIds"] = {"L": [text(each) for each in partition.child_ids]}
+    if item["Id"]["S"] != partition.partition_id:
+        item["Name"] = {"S": json.dumps(partition.partition_id)}
+    return item
+
+
+def is_partition(item: Item) -> bool:
+    """Return whether an item of the partitions table is a partition."""
+    key: str = item["Id"]["S"]
+    return not key.startswith(OURS) or key.startswith(_OTHER_PARTITION)
+
+
+def partition_of(item: Item, regions: RegionJson) -> Partition:
+    """Return the partition of an item."""
+    dimension = int(item["PartitionSplitDimension"]["N"])
+    return Partition(
+        partition_id=json.loads(item["Name"]["S"]) if "Name" in item else item["Id"]["S"],
+        region=regions.read(json.loads(item["Region"]["S"])),
+        parent_id=text_of(item["PartitionParentId"]) if "PartitionParentId" in item else None,
+        child_ids=tuple(text_of(each) for each in item.get("PartitionChildIds", {"L": ()})["L"]),
+        dimension=None if dimension < 0 else dimension,
+    )
+
+
+def own_key(table_id: str, prefix: str, name: str) -> Item:
+    """Return the key of a committed job, a claim or a merged leaf."""
+    return {"TableId": text(table_id), "Id": _range_key(prefix, name)}
+
+
+def job_item(table_id: str, job_id: str, record: JobRecord) -> Item:
+    """Return the record of a committed job as an item."""
+    fields = [
+        record.number,
+        microseconds(record.at),
+        microseconds(record.keep_until),
+        record.rows_read,
+        record.rows_written,
+        record.files,
+    ]
+    return {**own_key(table_id, JOB, job_id), "Body": _json([job_id, *fields])}
+
+
+def job_of(item: Item) -> tuple[str, JobRecord]:
+    """Return the id and the record of a committed job."""
+    job_id, commit, at, keep_until, rows_read, rows_written, files = json.loads(item["Body"]["S"])
+    return job_id, JobRecord(
+        number=commit,
+        at=time_of(at),
+        keep_until=time_of(keep_until),
+        rows_read=rows_read,
+        rows_written=rows_written,
+        files=files,
+    )
+
+
+def claim_item(table_id: str, job_id: str, record: ClaimRecord) -> Item:
+    """Return the owner of a compaction job as an item."""
+    return {**own_key(table_id, CLAIM, job_id), "Body": _json(claims_to_json({job_id: record}))}
+
+
+def claims_of(item: Item) -> Mapping[str, ClaimRecord]:
+    """Return the owner of a compaction job, by its id."""
+    return claims_from_json(json.loads(item["Body"]["S"]))
+
+
+def merged_item(table_id: str, leaf_id: str, into: str, place: int) -> Item:
+    """Return what a merged leaf became as an item; items are in the order of `place`."""
+    return {**own_key(table_id, MERGED, leaf_id), "Body": _json([place, leaf_id, into])}
+
+
+def merged_of(item: Item) -> tuple[int, str, str]:
+    """Return place, id and heir of a merged leaf."""
+    place, leaf_id, into = json.loads(item["Body"]["S"])
+    return place, leaf_id, into
+
+
+def item_bytes(value: Any) -> int:
+    """Return what an item or an attribute counts against Amazon's limits, or a little more."""
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, bool):
+        return 1
+    if isinstance(value, list):
+        return 3 + sum(1 + item_bytes(each) for each in value)
+    return sum(3 + len(name) + item_bytes(each) for name, each in value.items())
+
+
+def _json(value: Any) -> Item:
+    return {"S": json.dumps(value, separators=(",", ":"))}
+
+
+def _keys_text(reference: FileReference) -> str | None:
+    """Join first and last key by a line break, which their JSON does not contain."""
+    if reference.first_key is None and reference.last_key is None:
+        return None
+    return f"{reference.first_key or ''}\n{reference.last_key or ''}"
+
+
+def _is_plain(value: str) -> bool:
+    if value.startswith("\\"):
+        return False
+    return value.isascii() or value.encode("utf-8", "replace").decode() == value
+
+
+def _pair(filename: str, partition_id: str) -> Item:
+    if "|" in partition_id:
+        return {"S": _hashed(f"{len(partition_id)}|{partition_id}|{filename}")}
+    return _range_key("", f"{partition_id}|{filename}")
+
+
+def _range_key(prefix: str, name: str, hashed: str | None = None) -> Item:
+    """Return text that may be a range key: the name after a prefix, or a hash of it."""
+    key = prefix + name
+    if key and _is_plain(name) and len(key.encode()) <= _KEY_BYTES_MAX:
+        return {"S": key}
+    return {"S": (prefix if hashed is None else hashed) + _hashed(name)}
+
+
+def _hashed(name: str) -> str:
+    return "\\" + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
