@@ -282,9 +282,8 @@ class Instance:
         """
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
-        table_id = context.new_id()[:8]
         record = new_table_record(
-            name, ours, properties or {}, table_id=table_id, instance=self.properties
+            name, ours, properties or {}, table_id=context.new_id()[:8], instance=self.properties
         )
         table = Table(record, context)
         if split_points is None:
