@@ -26,6 +26,7 @@ from sleeper.model.known_properties.maintenance import (
     GarbageProperties,
     SplittingProperties,
 )
+from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.table import (
     TABLE_PROPERTIES,
     AsyncCommitProperties,
@@ -35,7 +36,6 @@ from sleeper.model.known_properties.table import (
     IngestProperties,
     ParquetProperties,
     QueryProperties,
-    StateStoreProperties,
 )
 from sleeper.model.known_properties.typed_instance import (
     KNOWN_INSTANCE_PROPERTIES,
