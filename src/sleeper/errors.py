@@ -19,7 +19,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     │   ├── FileReferenceNotAssignedToJob · NewReferenceSameAsOldReference · FileHasReferences
     │   ├── InitialiseWithFilesPresent · PartitionSplitRefused · PartitionMergeRefused
     │   ├── PartitionNotInTree · JobAlreadyCommitted · TableChanged
-    │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge
+    │   └── ClockTooFarAhead · NewFilesTooOld · CommitTooLarge · StateMoved
     ├── CommitContended                try again: other writers committed first
     │   └── SplitAttemptsExceeded
     ├── CommitUnknown                  run the same job id again; delete no files
@@ -269,6 +269,10 @@ class TableChanged(CommitRefused):
     """Another writer changed the table's name or properties first. Read them again."""
 
 
+class StateMoved(CommitRefused):
+    """The table's state was moved to another state store. Open the table again, and try again."""
+
+
 class ClockTooFarAhead(CommitRefused):
     """This machine's clock is too far ahead of the storage's. Correct it, then try again."""
 
@@ -308,8 +312,7 @@ class SplitAttemptsExceeded(CommitContended):
 class CommitUnknown(SleeperError):
     """Storage did not confirm whether the commit happened.
 
-    Do not delete its data files. Run the same job id again when the storage answers: if the
-    commit happened, the job is recognised and changes nothing.
+    Delete no data files. Run the same job id again: if it was committed, nothing is added.
     """
 
     retryable = True

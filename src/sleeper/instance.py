@@ -282,9 +282,8 @@ class Instance:
         """
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
-        record = new_table_record(
-            name, ours, properties or {}, table_id=context.new_id()[:8], instance=self.properties
-        )
+        given, table_id = properties or {}, context.new_id()[:8]
+        record = new_table_record(name, ours, given, table_id, context.properties)
         table = Table(record, context)
         if split_points is None:
             split_points = named_split_points(table.properties.definition, ours)

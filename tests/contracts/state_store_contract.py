@@ -22,11 +22,13 @@ from sleeper.errors import (
     FileAlreadyExists,
     FileReferenceAssignedToJob,
     JobAlreadyCommitted,
+    StateMoved,
     VersionNotFound,
 )
 from sleeper.model.files import ClaimOwner
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
@@ -39,6 +41,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
 )
 from sleeper.state.transactions.merges import MergePartitions
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
 from sleeper.state.transactions.sweeps import SweepOrphans
@@ -169,6 +172,17 @@ class InMemory:
         except CommitRefused as refusal:
             return type(refusal)
         return applied is not following
+
+
+def _state_of_another_store():
+    """300 files, claims, jobs, a merged leaf, a sweep, two schemas; at transaction 40."""
+    memory = InMemory()
+    made = EVERY_KIND[: EVERY_KIND.index(ClearFiles())]
+    many = AddFiles(references=tuple(ref(f"m{n:03d}", "R") for n in range(300)))
+    claims = ClaimFiles(assignments=(claim("c-9", "R", "m007", "m008"),), owner=OWNER)
+    for transaction in (*made, many, claims):
+        memory.state = transaction.apply(memory.following(memory.state, NOON), NOON)
+    return replace(memory.state, number=40)
 
 
 class StateStoreContract:
@@ -517,6 +531,38 @@ class StateStoreContract:
             assert last < each.dates_stored_before(FAR_AHEAD) <= FAR_AHEAD
 
     # ------------------------------------------------------------ the end
+
+    # ------------------------------------------------------------ moves
+
+    def test_a_state_of_any_size_can_be_moved_here(self, place):
+        """Given one that another store has brought to transaction 40, then it goes on with 41.
+
+        Larger than one commit may be, and with all that a state has.
+        """
+        state = _state_of_another_store()
+        move = StateMove(getattr(place, "class_name", "Here"), 41, "5a")
+        store = place.open(is_new=True, here=move)
+        store.begin_with(state)
+        arrived = store.commit(MoveState(move=move))
+
+        seen = place.open(here=move).refresh()
+        assert contents(seen) == contents(arrived)
+        assert contents(replace(seen, number=40, at=state.at, moved=None)) == contents(state)
+        assert seen.moved == move
+        assert place.open(here=move).commit(add("next")).number == 42
+        with pytest.raises(VersionNotFound):
+            place.open(here=move).at(7)
+
+    def test_a_state_that_was_moved_away_takes_no_commit(self, place, store):
+        """Nor does a process that opens it later; both can read."""
+        store.commit(add("a"))
+        store.commit(MoveState(move=StateMove("Elsewhere", 3, "5a")))
+
+        for process in (store, place.open()):
+            with pytest.raises(StateMoved, match="Elsewhere"):
+                process.commit(add("b"))
+            assert names(process.refresh()) == ["a"]
+            assert process.state().moved == StateMove("Elsewhere", 3, "5a")
 
     def test_a_deleted_state_can_be_deleted_again(self, place, store):
         """As a process does that finishes what another began."""

@@ -164,10 +164,10 @@ def test_a_copy_needs_no_dynamodb(instance, table, tmp_path, monkeypatch):
         copy = opened.table("letters")
         assert ids_in(copy) == "ab"
         assert ids_in(copy, as_of=version) == "a"
-        assert copy.properties.state_store_class == "TransactionLogStateStore"
+        assert copy.properties.state_store == "TransactionLogStateStore"
         add(copy, "c")
         assert ids_in(copy) == "abc"
-    assert table.properties.state_store_class == IN_DYNAMO
+    assert table.properties.state_store == IN_DYNAMO
 
 
 def test_a_deleted_table_leaves_nothing_in_dynamodb(instance, table, dynamo):
@@ -221,7 +221,7 @@ def test_a_table_keeps_the_store_that_it_was_made_with(instance, table, dynamo):
         }
     assert items(dynamo, instance) == {table.table_id: [1, 2], second.table_id: [1, 2]}
     for one, store in ((table, None), (table, "TransactionLogStateStore"), (third, ALONE)):
-        with pytest.raises(PropertiesInvalid, match="keeps the state store that it was made with"):
+        with pytest.raises(PropertiesInvalid, match="Move the table's state"):
             one.set_properties({STORE: store})
 
 

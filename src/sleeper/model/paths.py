@@ -3,6 +3,8 @@
     <table id>/data/partition_<partition id>/<name>.parquet     a data file
     <table id>/data/partition_<partition id>/<name>.sketches    its sketch
     <table id>/statestore/transactions/ · snapshots/            the table's state
+    <table id>/statestore/moves/<move id>                       a move of it to another state store
+    <table id>/states/<move id>/                                what a store that it moved to keeps
     instance.properties, properties/                            the instance's properties
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
@@ -53,6 +55,11 @@ def may_be_data_file(name: str) -> bool:
 def sketch_file(filename: str) -> str:
     """Return the file name of the sketch of a data file."""
     return filename.removesuffix(".parquet") + ".sketches"
+
+
+def moved_state(move_id: str) -> str:
+    """Return the folder, in a table's folder, of the state store that a move has opened."""
+    return f"states/{move_id}"
 
 
 def commit_request(request_id: str) -> str:

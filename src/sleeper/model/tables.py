@@ -8,12 +8,14 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.kinds import BOOLEAN
+from sleeper.model.known_properties.kinds import BOOLEAN, MOVE_ID
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"
 ONLINE: Final = "sleeper.table.online"
 SCHEMA: Final = "sleeper.table.schema"
+STATE_STORE: Final = "sleeper.table.statestore.classname"
+STATE_MOVE: Final = "sleeper.table.statestore.move"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,44 @@ class TableRecord:
         others = {key: value for key, value in properties.items() if key not in (ID, NAME, ONLINE)}
         online = BOOLEAN.parse(properties.get(ONLINE, "").strip() or "true")
         return cls(properties[ID], checked_table_name(properties[NAME]), online, others)
+
+
+@dataclass(frozen=True, slots=True)
+class StateMove:
+    """A move of a table's state to a state store. What a store keeps for a table has its id.
+
+    Each attempt to move has an id of its own, so nothing that one attempt writes, leaves behind or
+    deletes can be another's, or the table's state.
+
+    Attributes:
+        class_name: The state store that the state was moved to.
+        number: The transaction that moved it. Earlier ones are not in that store.
+        token: Makes the id unique: hex characters.
+    """
+
+    class_name: str
+    number: int
+    token: str
+
+    @property
+    def move_id(self) -> str:
+        """The value of the table property `sleeper.table.statestore.move`."""
+        return f"{self.number}-{self.token}"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a table whose state is there."""
+        return {STATE_STORE: self.class_name, STATE_MOVE: self.move_id}
+
+    @classmethod
+    def of(cls, class_name: str, move_id: str) -> StateMove:
+        """Parse a `move_id`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        number, _, token = MOVE_ID.parse(move_id).partition("-")
+        return cls(class_name, int(number), token)
 
 
 def checked_table_name(name: str) -> str:

@@ -21,6 +21,7 @@ from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
@@ -28,6 +29,8 @@ from sleeper.state.value_json import (
     RegionJson,
     claims_from_json,
     claims_to_json,
+    move_from_json,
+    move_to_json,
     time_from_json,
     time_to_json,
 )
@@ -44,6 +47,7 @@ _AT_KEY = b"sleeper.transaction.at"  # missing in snapshots of older versions
 _CLAIMS_KEY = b"sleeper.claims"  # JSON; missing if no job with a known owner has claims
 _SWEPT_KEY = b"sleeper.swept.before"  # missing if no sweep of orphans has run
 _SCHEMAS_KEY = b"sleeper.schemas"  # JSON, by id; missing in snapshots of older versions
+_MOVED_KEY = b"sleeper.moved"  # JSON; missing if the state was never moved to another store
 _MERGED_KEY = b"sleeper.partitions.merged"  # JSON; missing if no leaves were merged
 
 _INFLATED_BYTES_MIN, _INFLATED_SHARE_MAX = 64 << 20, 1_000
@@ -97,6 +101,8 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
     if name == JOBS:
         times = {_AT_KEY: state.at, _SWEPT_KEY: state.swept_before}
         at = {key: time_to_json(time).encode() for key, time in times.items() if time is not None}
+        if state.moved is not None:
+            at[_MOVED_KEY] = json.dumps(move_to_json(state.moved)).encode()
         return _to_parquet(_jobs_table(state.jobs), state.number, at)
     if name == PARTITIONS:
         merged_into = dict(state.partitions.merged) if state.partitions else {}
@@ -111,7 +117,7 @@ def encode_part(name: str, state: TableState, schema: Schema) -> bytes:
 
 
 def unchanged_parts(before: TableState, after: TableState) -> frozenset[str]:
-    """Return which of `PARTS` hold the same for both states, but for times and numbers."""
+    """Return which of `PARTS` hold the same, but for times, numbers and the last move."""
     unchanged = {
         JOBS: after.jobs is before.jobs,
         PARTITIONS: after.partitions is before.partitions and after.schemas == before.schemas,
@@ -153,8 +159,8 @@ def with_part(
         FormatTooNew: a newer Sleeper wrote it.
     """
     if name == JOBS:
-        jobs, at, swept = _from_parquet(body, source, _jobs_of)
-        return replace(state, jobs=jobs, at=at, swept_before=swept)
+        jobs, at, swept, moved = _from_parquet(body, source, _jobs_of)
+        return replace(state, jobs=jobs, at=at, swept_before=swept, moved=moved)
     if name == PARTITIONS:
         partitions, schemas = _from_parquet(
             body, source, lambda table: (_partitions_of(table, schema), _schemas_of(table))
@@ -241,8 +247,10 @@ def _jobs_table(jobs: CommittedJobs) -> pa.Table:
     )
 
 
-def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime | None]:
-    at, swept = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY))
+def _jobs_of(
+    table: pa.Table,
+) -> tuple[CommittedJobs, datetime | None, datetime | None, StateMove | None]:
+    at, swept, moved = (table.schema.metadata.get(key) for key in (_AT_KEY, _SWEPT_KEY, _MOVED_KEY))
     job_ids, *columns = (table.column(name).to_pylist() for name in _JOBS_SCHEMA.names)
     names = _JOBS_SCHEMA.names[1:]
     records = (
@@ -253,6 +261,7 @@ def _jobs_of(table: pa.Table) -> tuple[CommittedJobs, datetime | None, datetime 
         jobs,
         time_from_json(at.decode()) if at else None,
         time_from_json(swept.decode()) if swept else None,
+        move_from_json(json.loads(moved)) if moved else None,
     )
 
 

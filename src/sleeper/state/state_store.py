@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from sleeper.errors import CommitRefused
+from sleeper.errors import CommitRefused, DataDamaged, StateMoved
+from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transactions.moves import MoveState
 
 _PLANS_MAX = 5
 
@@ -137,7 +139,20 @@ class StateStore(Protocol):
 
         Raises:
             CommitContended, StorageFailed: nothing was written; try again.
+            StateMoved: the table's state is in another store. Nothing was written.
             CommitUnknown: they may have been committed, all or some of them.
+        """
+        ...
+
+    def begin_with(self, state: TableState) -> None:
+        """Make the first state of an empty store that nobody else uses, whatever its size.
+
+        The state keeps its number, and the next commit follows it. Nobody reads the store before
+        the table's record names it, so this may take many requests. What an interrupted one leaves
+        is only ever deleted, by `delete`.
+
+        Raises:
+            StorageFailed: it may be there in part.
         """
         ...
 
@@ -157,8 +172,43 @@ class StateStore(Protocol):
         ...
 
     def delete(self) -> None:
-        """Delete what the store keeps outside of the table's folder, for a deleted table."""
+        """Delete what the store keeps outside of the table's folder.
+
+        For a table that was deleted, or a store that the table's state was not moved to after all.
+        It may be repeated.
+        """
         ...
+
+
+def check_not_moved(
+    state: TableState, transactions: Sequence[Transaction], here: StateMove | None
+) -> None:
+    """Check that a store may commit: that the table's state is here, or arrives by this commit.
+
+    Args:
+        state: The newest state of the store.
+        transactions: What is to be committed.
+        here: The move that the store was opened for; None if it is the table's first.
+
+    Raises:
+        StateMoved: the state was moved to another store.
+    """
+    if state.moved == here:
+        return
+    if all(isinstance(each, MoveState) and each.move == here for each in transactions):
+        return
+    if state.moved is None or (here is not None and state.number < here.number):
+        raise DataDamaged(
+            f"the state store holds transaction {state.number}, and not the later one that moved "
+            "the table's state there. Restore the table's state from a copy."
+        )
+    raise StateMoved(
+        f"the table's state was moved to {state.moved.class_name} by transaction "
+        f"{state.moved.number}, so nothing is committed here, and nothing was written. Try again: "
+        "each call looks where the state is. If this stays so, the move was interrupted: complete "
+        f"it by `sleeper table migrate-state NAME --to {state.moved.class_name}`. Queries work "
+        "meanwhile."
+    )
 
 
 def commit_planned(

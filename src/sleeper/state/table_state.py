@@ -12,6 +12,7 @@ from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, Pa
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.files.file_references import FileReferences
 
@@ -34,6 +35,8 @@ class TableState:
         swept_before: A sweep may have deleted files written before this time that are not in the
             table; None if no sweep has run.
         schemas: The table's schemas by id; empty until a version that stores them has committed.
+        moved: The last move of the state to another state store; None before the first. A store
+            that is not its target takes no more commits.
 
     Source: rule STS-10.
     """
@@ -46,6 +49,7 @@ class TableState:
     at: datetime | None = None
     swept_before: datetime | None = None
     schemas: Mapping[int, Schema] = field(default_factory=dict)
+    moved: StateMove | None = None
 
     @classmethod
     def empty(cls) -> TableState:

@@ -27,6 +27,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
 )
 from sleeper.state.transactions.merges import MergePartitions
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
@@ -38,6 +39,8 @@ from sleeper.state.value_json import (
     Document,
     checked_data_file,
     data_files_from_json,
+    move_from_json,
+    move_to_json,
     owner_from_json,
     owner_to_json,
     partitions_from_json,
@@ -354,6 +357,11 @@ _TYPES: dict[str, tuple[type, Callable[..., dict[str, Any]], Callable[..., Any]]
             parent_id=read(document, "partitionId", str),
             child_ids=tuple(read_list(document, "childIds", str)),
         ),
+    ),
+    "MOVE_STATE": (
+        MoveState,
+        lambda transaction, _: move_to_json(transaction.move),
+        lambda document, _: MoveState(move=move_from_json(document)),
     ),
     "RELEASE_JOB_IDS": (
         ReleaseClaims,

@@ -16,6 +16,7 @@ from sleeper.model.partitions import Partition
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 
 _YEAR_MAX = 9000  # a later time plus a delay may be out of Python's range
 
@@ -206,6 +207,16 @@ def owner_from_json(document: Document) -> ClaimOwner:
         pid=read(document, "pid", int),
         worker_id=read(document, "workerId", str),
     )
+
+
+def move_to_json(move: StateMove) -> dict[str, Any]:
+    """Encode a move of the state to another state store."""
+    return {"className": move.class_name, "moveId": move.move_id}
+
+
+def move_from_json(document: Document) -> StateMove:
+    """Decode a move of the state to another state store."""
+    return StateMove.of(read(document, "className", str), read(document, "moveId", str))
 
 
 def claims_to_json(claims: Mapping[str, ClaimRecord]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.errors import StorageFailed, TableNotFound
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import StateMove, TableRecord
 from sleeper.operations.tables.delete_table import delete_objects
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard
@@ -131,14 +131,14 @@ class TableHandle:
         if opened is None or opened.pid != os.getpid():
             opened = self._open(record)
         elif opened.record.properties != record.properties:
-            opened = self._open(record, store=opened.store)
+            opened = self._open(record, before=opened)
         elif opened.record != record:
             opened = replace(opened, record=record)
         # Threads may adopt concurrently: each uses its own result.
         self._record, self._properties, self._opened = record, opened.properties, opened
         return opened
 
-    def _open(self, record: TableRecord, store: StateStore | None = None) -> OpenedTable:
+    def _open(self, record: TableRecord, before: OpenedTable | None = None) -> OpenedTable:
         properties = TableProperties(record.properties, self._context.properties)
         files = self._context.objects.under(record.table_id)
         open_reader = partial(
@@ -149,7 +149,9 @@ class TableHandle:
             temp_folder=self._context.temp_folder,
             stores=self._context.inputs.settings,
         )
-        if store is None:
+        if before is not None and _state_place(before.properties) == _state_place(properties):
+            store = before.store
+        else:
             store = store_of(record, self._context)
         return OpenedTable(
             pid=os.getpid(),
@@ -192,3 +194,7 @@ class TableHandle:
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
+
+
+def _state_place(properties: TableProperties) -> tuple[str, StateMove | None]:
+    return properties.state_store, properties.state_move

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from sleeper.errors import PropertiesInvalid
+from sleeper.model import paths
+from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA, TableRecord
+from sleeper.model.tables import SCHEMA, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
@@ -31,10 +34,22 @@ from sleeper.table.instance_context import InstanceContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where the state of one table is kept; the arguments of `open_state_store`."""
+    """Where the state of one table is kept.
 
-    table_id: str
+    Attributes:
+        state_id: The id of the state, for items outside of the folder: the table's id, and that of
+            the state's last move.
+        files: The folder of the state: the table's, or one inside it after a move.
+        here: The move to this place; None for the place where the table was made.
+        schema: The table's schema.
+        properties: The table's properties.
+        context: The instance.
+        is_new: Whether there may be no state yet.
+    """
+
+    state_id: str
     files: Objects
+    here: StateMove | None
     schema: Schema
     properties: TableProperties
     context: InstanceContext
@@ -56,21 +71,33 @@ def open_state_store(
         table_id: The table.
         files: Its folder.
         schema: Its schema.
-        properties: Its properties, which name the store's class.
-        context: What the instance's tables share.
-        is_new: Whether the table is being made. The state of others must be there: a store that
-            finds none looks for it in the wrong place.
+        properties: Its properties, which name the class, and the last move of the state.
+        context: Its instance.
+        is_new: Whether there may be no state yet, because the table is being created, or its state
+            is being moved there.
+
+    Raises:
+        PropertiesInvalid: there is no such state store.
     """
+    here = properties.state_move
     place = _Place(
-        table_id=table_id,
-        files=files,
+        state_id=table_id if here is None else f"{table_id}-{here.move_id}",
+        files=files if here is None else files.under(paths.moved_state(here.move_id)),
+        here=here,
         schema=schema,
         properties=properties,
         context=context,
         is_new=is_new,
     )
-    # The first versions stored names of stores that are not built, and did not use them.
-    return _OPENERS.get(properties.state_store_class, _log_in_objects)(place)
+    opener = _OPENERS.get(properties.state_store)
+    if opener is None:
+        raise PropertiesInvalid(
+            {
+                STATE_STORE: f"{STATE_STORE} is {properties.state_store!r}, which is not built "
+                f"yet. Built: {', '.join(BUILT_STATE_STORES)}."
+            }
+        )
+    return opener(place)
 
 
 def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
@@ -98,16 +125,19 @@ def _log_in_dynamo(place: _Place) -> StateStore:
 
 def _log_in_dynamo_alone(place: _Place) -> StateStore:
     never = SnapshotRule(entries_min=sys.maxsize, entries_max=sys.maxsize)
-    return _store_on_log(place, _dynamo_log(place), NoSnapshots(), never)
+    # A state that was moved there begins with a snapshot.
+    snapshots = NoSnapshots() if place.here is None else ObjectSnapshotStore(place.files)
+    return _store_on_log(place, _dynamo_log(place), snapshots, never)
 
 
 def _dynamo_log(place: _Place) -> DynamoTransactionLog:
     return DynamoTransactionLog(
         _dynamo_tables(place.context),
-        place.table_id,
+        place.state_id,
         place.files,
         now=place.context.storage_time,
         new_id=place.context.new_id,
+        first=1 if place.here is None else place.here.number,
         is_new=place.is_new,
     )
 
@@ -127,13 +157,14 @@ def _store_on_log(
         new_id=context.new_id,
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
+        here=place.here,
     )
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
     tables = _dynamo_tables(place.context)
     revisions = DynamoStateRevisions(
-        tables, place.table_id, place.schema, pause=place.context.pause, is_new=place.is_new
+        tables, place.state_id, place.schema, pause=place.context.pause, is_new=place.is_new
     )
     return _of_revisions(place, revisions)
 
@@ -148,6 +179,7 @@ def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
         new_id=context.new_id,
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
+        here=place.here,
     )
 
 

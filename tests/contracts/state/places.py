@@ -15,6 +15,7 @@ from itertools import count
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.revision_store import RevisionStateStore
@@ -72,7 +73,9 @@ class MemoryRevisionsPlace:
 
     keeps_versions = True
 
-    def open(self, *, attempts: int = 10, is_new: bool = False) -> StateStore:
+    def open(
+        self, *, attempts: int = 10, is_new: bool = False, here: StateMove | None = None
+    ) -> StateStore:
         return RevisionStateStore(
             self.revisions,
             self.schema,
@@ -81,6 +84,7 @@ class MemoryRevisionsPlace:
             new_id=lambda: f"id-{next(IDS)}",
             pause=at_once,
             attempts=attempts,
+            here=here,
         )
 
     def another_table(self, schema: Schema = SCHEMA) -> MemoryRevisionsPlace:
@@ -111,7 +115,9 @@ class StatePlace:
     def keeps_versions(self) -> bool:
         return self.class_name not in ("DynamoDBStateStore", "S3StateStore")
 
-    def open(self, *, attempts: int = 10, is_new: bool = False) -> StateStore:
+    def open(
+        self, *, attempts: int = 10, is_new: bool = False, here: StateMove | None = None
+    ) -> StateStore:
         context = open_context(
             InstanceProperties({"sleeper.id": self.instance_id}),
             url="memory://",
@@ -126,7 +132,8 @@ class StatePlace:
             allow_functions=(),
             reopen=(object, ()),
         )
-        properties = {CLASS_NAME: self.class_name, ATTEMPTS: str(attempts)}
+        moved = {} if here is None else here.properties
+        properties = {CLASS_NAME: self.class_name, ATTEMPTS: str(attempts), **moved}
         return open_state_store(
             self.table_id,
             self.objects.under(self.table_id),

@@ -181,6 +181,7 @@ class TestKnownProperties:
             "sleeper.table.partition.merging.threshold",
             "sleeper.table.versions.kept.minutes",
             "sleeper.table.compaction.job.lease.minutes",
+            "sleeper.table.statestore.move",
         }
 
     @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from sleeper.model.keys import next_value
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.paths import may_be_data_file
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.files import (
@@ -22,6 +23,7 @@ from sleeper.state.transactions.files import (
     SplitFileReferences,
 )
 from sleeper.state.transactions.merges import MergePartitions
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
@@ -115,6 +117,16 @@ def pushes(draw):
 
 assignments = st.builds(Claim, job_id=NAMES, partition_id=NAMES, filenames=files)
 owners = st.builds(ClaimOwner, host=NAMES, pid=st.integers(1, 2**22), worker_id=NAMES)
+moves = st.builds(
+    MoveState,
+    move=st.builds(
+        StateMove,
+        class_name=NAMES,
+        number=st.integers(1, 10**19 - 1),
+        token=st.text("0123456789abcdef", min_size=1, max_size=32),
+    ),
+)
+"""Not among `transactions`: a store takes no commit after one."""
 file_transactions = st.one_of(
     additions(),
     st.builds(

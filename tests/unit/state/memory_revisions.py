@@ -58,6 +58,11 @@ class MemoryRevisions:
             raise StorageFailed("no reply")
         return True
 
+    def begin(self, first):
+        self.asked["begin"] += 1
+        self.newest = first
+        self.kept[first.state.number] = first.state
+
     def remember(self, known):
         self.asked["remember"] += 1
         if self.newest.state.number == known.state.number:

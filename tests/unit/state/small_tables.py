@@ -73,4 +73,5 @@ def contents(state):
         "schemas": dict(state.schemas),
         "swept before": state.swept_before,
         "claims": dict(state.claims),
+        "moved": state.moved,
     }

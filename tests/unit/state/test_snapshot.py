@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from sleeper.errors import CommitRefused, DataDamaged, FormatTooNew
 from sleeper.model.files import ClaimOwner
+from sleeper.model.tables import StateMove
 from sleeper.state import snapshot
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles
+from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from tests.unit.state.any_transactions import schemas, transactions, trees
 from tests.unit.state.small_tables import (
@@ -67,6 +69,14 @@ class TestSnapshot:
 
         assert read_back(claimed).claims == claimed.claims
         assert claimed.claims["c-2"].since == MUCH_LATER
+
+    def test_holds_the_last_move_to_another_store(self, table):
+        """A store reads from it whether it may still commit."""
+        move = StateMove("S3StateStore", table.number + 1, "5a")
+
+        moved = read_back(after(table, MoveState(move=move)))
+
+        assert moved.moved == move
 
     def test_holds_the_state_before_any_transaction(self):
         """No partitions, no files, no jobs."""

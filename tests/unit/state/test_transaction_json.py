@@ -14,7 +14,7 @@ from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
-from tests.unit.state.any_transactions import TIMES, schemas, transactions
+from tests.unit.state.any_transactions import TIMES, moves, schemas, transactions
 from tests.unit.state.small_tables import (
     LATER,
     NOON,
@@ -39,7 +39,7 @@ def document(*transactions):
 @given(st.data(), schemas, TIMES)
 def test_every_transaction_reads_back_as_it_was(data, schema, at):
     """Any transaction over any schema, alone or with others in one entry."""
-    written = entry(*data.draw(st.lists(transactions(schema), max_size=3)), at=at)
+    written = entry(*data.draw(st.lists(transactions(schema) | moves, max_size=3)), at=at)
 
     assert decode_entry(encode_entry(written, schema), schema, "entry 1") == written
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property
+from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property, class_of
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 PropertyValue = str | int | bool
@@ -25,7 +26,18 @@ BUILT_STATE_STORES: Final = (
     "DynamoDBTransactionLogStateStoreNoSnapshots",
     "DynamoDBStateStore",
 )
-_STATE_STORE: Final = (
+STATE_STORE: Final = replace(
+    class_of(
+        "TransactionLogStateStore",
+        "DynamoDBTransactionLogStateStore",
+        "DynamoDBTransactionLogStateStoreNoSnapshots",
+        "DynamoDBStateStore",
+        "S3StateStore",
+    ),
+    wanted="TransactionLogStateStore or DynamoDBStateStore; upstream's other state stores are not "
+    "built yet",
+)
+_STATE_STORES: Final = (
     "sleeper.table.statestore.classname",
     "sleeper.default.table.statestore.classname",
 )
@@ -102,7 +114,7 @@ def unbuilt_state_stores(values: Mapping[str, str | None]) -> dict[str, str]:
     return {
         name: f"{name} is {text.strip()!r}, which is not built yet. "
         f"Built: {', '.join(BUILT_STATE_STORES)}."
-        for name in _STATE_STORE
+        for name in _STATE_STORES
         if (text := values.get(name) or "").strip()
         and text.strip().rpartition(".")[2].lower() not in map(str.lower, BUILT_STATE_STORES)
     }

@@ -275,6 +275,12 @@ def _log_days(text: str) -> int:
     return days
 
 
+def _move_id(text: str) -> str:
+    if not re.fullmatch("[1-9][0-9]{0,18}-[0-9a-f]{1,32}", text):
+        raise ValueError(text)
+    return text
+
+
 _LOG_DAYS = (-1, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653)
 
 TEXT = Kind("text", _text)
@@ -300,4 +306,5 @@ BYTE_SIZE = Kind("a number of bytes, such as 1024, 32M or 1G (K is 1024)", _byte
 LIST = list_of(TEXT, "a comma separated list")
 TAGS = Kind("a list of key,value,key,value", _tags)
 JOBS_URL = Kind("sqs, or sqlite:///and/an/absolute/path, the path of a file", _jobs_url)
+MOVE_ID = Kind("what `sleeper table migrate-state` sets", _move_id)
 INSTANCE_ID = Kind("at most 20 characters long", _instance_id)

@@ -8,10 +8,12 @@ from typing import Final
 from sleeper.model.known_properties.kinds import (
     A_MINUTE_OR_MORE,
     AN_HOUR_OR_MORE,
+    MOVE_ID,
     NOT_NEGATIVE,
     PERCENT,
     POSITIVE,
     POSITIVE_LONG,
+    Property,
     class_of,
     setting,
 )
@@ -111,3 +113,15 @@ class CompactionProperties:
         "A job that has not renewed its claims for so long loses its files to others.",
         since="ours",
     )
+
+
+STATE_MOVE_PROPERTY: Final = Property(
+    "sleeper.table.statestore.move",
+    None,
+    MOVE_ID,
+    "The last move of the table's state to another state store; set by `sleeper table "
+    "migrate-state`.",
+    group="Definition",
+    since="ours",
+    editable=False,
+)

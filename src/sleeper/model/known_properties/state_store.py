@@ -33,8 +33,7 @@ class StateStoreProperties:
         "DynamoDBTransactionLogStateStore in DynamoDB, with snapshots beside the files; "
         "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. DynamoDBStateStore keeps "
         "items in DynamoDB, without older versions, and changes at most 99 of them by a commit. "
-        "S3StateStore is refused: it is not built yet. A table keeps the store that it was made "
-        "with.",
+        "S3StateStore is refused: it is not built yet. `sleeper table migrate-state` changes it.",
         editable=False,
     )
     commit_attempts: int = setting(

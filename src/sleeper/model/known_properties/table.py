@@ -22,6 +22,7 @@ from sleeper.model.known_properties.kinds import (
     setting,
 )
 from sleeper.model.known_properties.maintenance import (
+    STATE_MOVE_PROPERTY,
     CompactionProperties,
     GarbageProperties,
     SplittingProperties,
@@ -289,6 +290,7 @@ class BulkImportProperties:
 
 TABLE_PROPERTIES: Final[tuple[Property, ...]] = (
     *properties_of("Definition", DefinitionProperties),
+    STATE_MOVE_PROPERTY,
     *properties_of("Data files", ParquetProperties, inherits=True),
     *properties_of("Queries", QueryProperties, inherits=True),
     *properties_of("Partition splitting", SplittingProperties, inherits=True),

@@ -50,7 +50,7 @@ from sleeper.model.processing import (
     parse_processing,
 )
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA
+from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
 
 __all__ = (
     "INSTANCE_PROPERTIES",
@@ -70,14 +70,14 @@ __all__ = (
 
 _INSTEAD: Final = {
     "sleeper.table.name": "Rename the table instead.",
-    "sleeper.table.statestore.classname": "A table keeps the state store that it was made with.",
     SCHEMA: "Make a new table with the other schema instead.",
+    STATE_STORE: "Move the table's state: `sleeper table migrate-state NAME --to CLASS`.",
+    STATE_MOVE: "Only `sleeper table migrate-state` sets it.",
     "sleeper.id": "It was fixed when it was made: make another instance with the other id instead.",
     "sleeper.format.version": "Sleeper sets it when it makes an instance.",
     "sleeper.properties.version": "Sleeper counts it.",
     "sleeper.data.bucket": "It was fixed when it was made: copy the instance by `sleeper backup`.",
 }
-_STATE_STORE: Final = "sleeper.table.statestore.classname"
 _ASYNC_SWITCH: Final = "sleeper.table.statestore.commit.async.enabled"
 
 _TABLE: Final = {known.name: known for known in TABLE_PROPERTIES}
@@ -154,15 +154,6 @@ class TableProperties:
         return read_group(StateStoreProperties, self._found)
 
     @cached_property
-    def state_store_class(self) -> str:
-        """The simple name of the class of the table's state store.
-
-        The instance's default counts only when a table is made, and its record then says so.
-        """
-        own = {_STATE_STORE: text} if (text := given_text(self.values, _STATE_STORE)) else {}
-        return replace(self, values=own, instance=InstanceProperties()).statestore.class_name
-
-    @cached_property
     def ingest(self) -> IngestProperties:
         """Settings of ingest."""
         return read_group(IngestProperties, self._found)
@@ -194,6 +185,24 @@ class TableProperties:
         names = {item.name: item.metadata["property"].name for item in fields(flags)}
         off = {each: False for each, name in names.items() if not given_text(counts_alone, name)}
         return replace(flags, **off)
+
+    @property
+    def state_store(self) -> str:
+        """The simple name of the table's state store.
+
+        A default that the instance sets counts for new tables only, and is stored in each: no
+        change of it may let a table look for its state in another store.
+        """
+        own = given_text(self.values, STATE_STORE)
+        return str(_TABLE[STATE_STORE].parse(own or str(_TABLE[STATE_STORE].default)))
+
+    @property
+    def state_move(self) -> StateMove | None:
+        """The move that brought the table's state into its store; None if it was never moved."""
+        move_id = given_text(self.values, STATE_MOVE)
+        if move_id is None:
+            return None
+        return StateMove.of(self.state_store, _TABLE[STATE_MOVE].parse(move_id))
 
     def processing(self, schema: Schema) -> Processing:
         """Return the table's filters, aggregations and function.

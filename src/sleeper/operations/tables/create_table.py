@@ -20,13 +20,12 @@ from sleeper.model.known_properties.typed import (
 )
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
-from sleeper.model.tables import ID, NAME, TableRecord, checked_table_name
+from sleeper.model.tables import ID, NAME, STATE_MOVE, STATE_STORE, TableRecord, checked_table_name
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import InitialisePartitions
 
-_STATE_STORE = "sleeper.table.statestore.classname"
 _SPLITS_FILE = "sleeper.table.splits.file"
 
 _log = logging.getLogger(__name__)
@@ -36,14 +35,15 @@ def new_table_record(
     name: str,
     schema: Schema,
     given: Mapping[str, PropertyValue | None],
-    *,
     table_id: str,
     instance: InstanceProperties,
 ) -> TableRecord:
     """Return the record of a new table with the given properties.
 
-    It names the table's state store if the instance's default decides it: a later default does not
-    move the state of a table.
+    Args:
+        name, schema, given, table_id: What it has.
+        instance: The instance's properties. If they name a state store for new tables, and `given`
+            does not, the record says so from now on.
 
     Raises:
         PropertiesInvalid: a name or value is not allowed, or disagrees with the table's name or
@@ -56,12 +56,11 @@ def new_table_record(
     _check_agreement(set_now, name, schema)
     values = {**set_now, **fixed}
     validate_table_properties(values, schema, given=set_now)
-    made = TableProperties(values, instance)
-    if (store := made.statestore.class_name) != made.state_store_class:
-        values[_STATE_STORE] = store
-        validate_table_properties(values, schema, given={_STATE_STORE: store})
     for warning in table_property_warnings(set_now):
         _log.warning("%s", warning)
+    chosen = TableProperties(values, instance)
+    if chosen.statestore.class_name != chosen.state_store:
+        values[STATE_STORE] = chosen.statestore.class_name
     return TableRecord.of(values)
 
 
@@ -70,6 +69,8 @@ def _check_agreement(set_now: Mapping[str, str], name: str, schema: Schema) -> N
     failures = {}
     if (named := set_now.get(NAME, name)) != name:
         failures[NAME] = f"{NAME} is {named!r}, but the table is to be called {name!r}"
+    if STATE_MOVE in set_now:
+        failures[STATE_MOVE] = f"{STATE_MOVE} is set when the state of a table is moved"
     if ID in set_now:
         failures[ID] = f"{ID} is {set_now[ID]!r}, but each new table gets an id of its own"
     if SCHEMA in set_now and Schema.from_json(set_now[SCHEMA]) != schema:

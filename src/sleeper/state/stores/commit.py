@@ -13,9 +13,10 @@ from itertools import groupby
 
 from sleeper.errors import CommitRefused, DataDamaged
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
-from sleeper.state.state_store import GroupCommitted
+from sleeper.state.state_store import GroupCommitted, check_not_moved
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.files import AddFiles, fold_added
@@ -94,6 +95,7 @@ def commit_group(
     new_id: Callable[[], str],
     pause: Callable[[int], None],
     attempts: int = 10,
+    here: StateMove | None = None,
 ) -> GroupCommitted:
     """Commit transactions in one entry; each is checked against the state after those before it.
 
@@ -110,8 +112,10 @@ def commit_group(
         new_id: Makes an entry id for each attempt.
         pause: Waits before another attempt; called with the number of attempts before, from 0.
         attempts: Maximum number of attempts.
+        here: The move of the table's state that the log was opened for; None for the first store.
 
     Raises:
+        StateMoved: the table's state is in another store. Nothing was written.
         CommitContended: other writers were faster in every attempt. Nothing was written.
         CommitUnknown: storage did not confirm whether the entry was written.
         StorageFailed: storage failed. Nothing was written.
@@ -125,6 +129,7 @@ def commit_group(
 
     def build() -> NextEntry[GroupCommitted]:
         catch_up()
+        check_not_moved(known, transactions, here)
         at = known.next_entry_time(now())
         following = replace(known, number=known.number + 1, at=at)
         first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)

@@ -14,12 +14,14 @@ from threading import Lock
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
+from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 
@@ -59,9 +61,11 @@ class TransactionLogStateStore:
         pause: Waits after a lost race; called with the number of races lost before.
         attempts: Maximum number of attempts of one commit.
         snapshot_rule: When to write snapshots.
+        here: The move of the table's state to this store; None if it is the table's first. The log
+            begins with it, after a snapshot of the state that was moved.
 
     Attributes:
-        log: The table's log.
+        log: The table's log. It refuses to read entries from before the state was moved here.
         commit_s: Seconds that the last commit took, with lost races, and with a snapshot if it
             wrote one; None before the first.
         snapshot_failure: Why the last snapshot could not be written; None if it was. The commit
@@ -84,8 +88,10 @@ class TransactionLogStateStore:
         snapshot_rule: SnapshotRule | None = None,
         storage_time: Callable[[], datetime] | None = None,
         ticks_s: Callable[[], float] | None = None,
+        here: StateMove | None = None,
     ) -> None:
-        self.log = log
+        self.log: TransactionLog = log if here is None else MovedLog(log, here)
+        self._here = here
         self._snapshots = snapshots
         self._schema = schema
         self._now = now
@@ -134,6 +140,8 @@ class TransactionLogStateStore:
             raise VersionNotFound(
                 f"the table has no transaction {number}; the newest is {newest.number}"
             )
+        if self._here is not None and number < self._here.number:
+            raise version_left_behind(number, self._here)
         found, newest = self._version(number, newest), self.refresh()
         if found.files.needs_more_than(newest.files):
             first = self._first_readable(number, newest)
@@ -193,6 +201,11 @@ class TransactionLogStateStore:
             self.commit_s = self._ticks_s() - begun_s
             return done
 
+    def begin_with(self, state: TableState) -> None:
+        """Write a snapshot, which the log's first entry follows (see the interface)."""
+        folded = replace(state, files=state.files.folded())
+        self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep what killed writers left: the log has every state."""
         objects, failures = self.log.sweep(limits.orphans_before, delete=delete)
@@ -214,6 +227,7 @@ class TransactionLogStateStore:
             new_id=self._new_id,
             pause=self._pause,
             attempts=self._attempts,
+            here=self._here,
         )
 
     def _load_once(self) -> TableState:
@@ -246,11 +260,21 @@ class TransactionLogStateStore:
                 return self._load_snapshot(number), damage
             except (DataDamaged, ObjectNotFound) as error:
                 damage = damage or error
+        if self._here is not None:
+            raise self._first_snapshot_missing(self._here) from damage
         return TableState.empty(), damage
 
     @staticmethod
     def _newest_first(numbers: Sequence[int], up_to: int | None) -> Iterator[int]:
         return (number for number in reversed(numbers) if up_to is None or number <= up_to)
+
+    @staticmethod
+    def _first_snapshot_missing(here: StateMove) -> DataDamaged:
+        return DataDamaged(
+            f"transaction {here.number} moved the table's state to {here.class_name}, and no "
+            "snapshot from then on can be read, so its log cannot be replayed. Restore snapshot "
+            f"{here.number - 1} of move {here.move_id} from a copy."
+        )
 
     def _load_snapshot(self, number: int) -> TableState:
         return state_from_parts(

@@ -18,10 +18,12 @@ from sleeper.errors import (
     VersionNotFound,
 )
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.append_entry import NextEntry, append_entry
-from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
+from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates, check_not_moved
 from sleeper.state.stores.commit import COMMIT_WORDING
-from sleeper.state.stores.revisions import Revision, StateRevisions
+from sleeper.state.stores.moved_log import version_left_behind
+from sleeper.state.stores.revisions import Revision, RevisionHistory, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.schemas import SetSchema
@@ -49,6 +51,7 @@ class RevisionStateStore:
         new_id: Makes an id for each commit.
         pause: Waits after a lost race; called with the number of races lost before.
         attempts: Maximum number of attempts of one commit.
+        here: The move of the table's state to this store; None if it is the table's first.
 
     Attributes:
         commit_s: Seconds that the last commit took, with lost races; None before the first.
@@ -67,8 +70,10 @@ class RevisionStateStore:
         new_id: Callable[[], str],
         pause: Callable[[int], None],
         attempts: int = 10,
+        here: StateMove | None = None,
     ) -> None:
         self._revisions = revisions
+        self._here = here
         self._schema = schema
         self._storage_time = storage_time
         self._ticks_s = ticks_s
@@ -133,12 +138,18 @@ class RevisionStateStore:
             )
         found = self._revisions.at(number)
         if found is None or found.files.needs_more_than(newest.files):
+            if self._here is not None and number < self._here.number:
+                raise version_left_behind(number, self._here)
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
                 f"deleted; the newest is {newest.number}. To read older versions, keep the "
                 "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
             )
         return found
+
+    def begin_with(self, state: TableState) -> None:
+        """Make the first revision (see the interface)."""
+        self._revisions.begin(Revision(state, RevisionHistory((self._new_id(),))))
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep old revisions; the history tells when the ones that replaced them were stored."""
@@ -180,6 +191,7 @@ class RevisionStateStore:
 
         def build() -> NextEntry[GroupCommitted]:
             known = self._refreshed()
+            check_not_moved(known.state, transactions, self._here)
             now = self._storage_time()
             at = known.state.next_entry_time(now)
             following = replace(known.state, number=known.state.number + 1, at=at)

@@ -140,6 +140,18 @@ class StateRevisions(Protocol):
         """
         ...
 
+    def begin(self, first: Revision) -> None:
+        """Make the first revision of a table whose state comes from another state store.
+
+        There is no revision yet, and nobody else reads or writes them before this returns, so it
+        need not be all or nothing: a state of any size may be written in many requests. What tells
+        `refresh` the revision is written last. It keeps its number, which may be any.
+
+        Raises:
+            StorageFailed: it may be there in part. It is not begun again, only deleted.
+        """
+        ...
+
     def remember(self, known: Revision) -> None:
         """Replace the history of a revision, if it is the newest, and not its state.
 

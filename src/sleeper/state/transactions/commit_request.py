@@ -24,6 +24,7 @@ from sleeper.state.transaction_json import transaction_from_json, transaction_to
 BODY_CHARACTERS_MAX: Final = 204_800
 """A transaction whose JSON is at least this long is stored as an object."""
 
+_NEVER_REQUESTED = ("MOVE_STATE",)
 _NO_TRANSACTION = (TypeError, ValueError, LookupError, AttributeError, CommitRefused)
 
 
@@ -142,6 +143,8 @@ def transaction_of(
         schema: The table's.
         stored_body: The object at `body_key`, if the request has one.
     """
+    if request.type in _NEVER_REQUESTED:
+        raise JobInvalid((f"a transaction {request.type!r} cannot be requested",))
     try:
         body = json.loads(stored_body or "null") if request.body is None else request.body
         return transaction_from_json({**body, "type": request.type}, schema)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.errors import JobInvalid
+from sleeper.model.tables import StateMove
 from sleeper.state.transactions.commit_request import (
     BODY_CHARACTERS_MAX,
     CommitRequest,
@@ -20,6 +21,7 @@ from sleeper.state.transactions.commit_request import (
     write_commit_request,
 )
 from sleeper.state.transactions.files import AddFiles, ClearFiles, DeleteFiles
+from sleeper.state.transactions.moves import MoveState
 from tests.unit.state.any_transactions import schemas, transactions
 from tests.unit.state.small_tables import SCHEMA, ref
 
@@ -36,6 +38,15 @@ def test_every_transaction_reads_back_as_it_was(data, schema, name):
 
     assert transaction_of(read, schema) == transaction
     assert (read.table_id, read.request_id, read.task_id, read.run_id) == ("t", name, name, name)
+
+
+def test_cannot_move_the_state_to_another_store():
+    """A message must not seal a table: only `migrate-state` does, which has copied the state."""
+    move = MoveState(move=StateMove("S3StateStore", 7, "5a"))
+    request = request_commit(move, SCHEMA, "t")
+
+    with pytest.raises(JobInvalid, match="cannot be requested"):
+        transaction_of(request, SCHEMA)
 
 
 def test_has_upstreams_names():

@@ -36,7 +36,7 @@ _THERE: Final = "attribute_exists(TableId)"
 _FREE: Final = "attribute_not_exists(TableId)"
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _MERGED_PLACES = 1_000
-"""More than one commit can merge."""
+"""More than one commit can merge. A state that is moved here may have more, of earlier commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class CommitParts:
         """Return a part for each change; its condition is what the last commit left there."""
         at = after.at or _NO_TIME
         parts = [*self._of_files(found, at), *self._of_others(found)]
-        for place, (leaf_id, (old, into)) in enumerate(found.merged.items()):
-            order = after.number * _MERGED_PLACES + place
-            item = None if into is None else merged_item(self.table_id, leaf_id, into, order)
+        last_place = (after.number + 1) * _MERGED_PLACES - len(found.merged)
+        for place, (leaf_id, (old, into)) in enumerate(found.merged.items(), last_place):
+            item = None if into is None else merged_item(self.table_id, leaf_id, into, place)
             key = own_key(self.table_id, MERGED, leaf_id)
             parts.append(self._part(PARTITIONS, key, item, old))
         parts += (

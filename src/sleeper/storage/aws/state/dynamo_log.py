@@ -45,8 +45,10 @@ class DynamoTransactionLog:
         objects: The table's objects.
         now: The clock of the storage (aware, UTC).
         new_id: Makes ids for names of objects.
-        is_new: Whether the log may be without entries, because the table is being created. Else a
-            log without the first entry is an error: it is looked for in the wrong place.
+        first: The number of its first entry.
+        is_new: Whether the log may be without entries, because the table is being created, or its
+            state is being moved there. Else a log without its first entry is an error: it is looked
+            for in the wrong place.
     """
 
     tables: DynamoTables
@@ -54,6 +56,7 @@ class DynamoTransactionLog:
     objects: Objects
     now: Callable[[], datetime]
     new_id: NewId
+    first: int = 1
     is_new: bool = False
 
     def append(self, number: int, body: bytes) -> bool:
@@ -72,7 +75,7 @@ class DynamoTransactionLog:
             self.objects.put(key, packed)
             item["BODY_S3_KEY"] = {"S": key}
         try:
-            found = self.tables.put_new(LOG, item, make=self.is_new and number == 1)
+            found = self.tables.put_new(LOG, item, make=self.is_new and number == self.first)
         except ObjectNotFound as missing:
             self._discard(key)
             raise self._not_found(number) from missing
@@ -98,7 +101,7 @@ class DynamoTransactionLog:
         Raises:
             ObjectNotFound: there is no DynamoDB table, or no entry at all, and the log is not new.
         """
-        begins = self.is_new and number == 0
+        begins = self.is_new and number < self.first
         items = self.tables.query(
             LOG,
             "TABLE_ID = :table AND TRANSACTION_NUMBER > :after",
@@ -116,8 +119,8 @@ class DynamoTransactionLog:
                 yield number, body
         except ObjectNotFound as missing:
             raise self._not_found(number + 1) from missing
-        if number == 0 and not begins:
-            raise self._not_found(1)
+        if number < self.first and not begins:
+            raise self._not_found(self.first)
 
     def stored_at(self, number: int) -> datetime | None:
         """Return the time of the next entry, which was put after its writer had read this one.

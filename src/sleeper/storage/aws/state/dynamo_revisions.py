@@ -7,7 +7,7 @@ item, which says how many commits there were; readers compare it before and afte
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from typing import Final
@@ -141,6 +141,25 @@ class DynamoStateRevisions:
             "written. Somebody else has changed them: restore the three tables from a backup."
         )
 
+    def begin(self, first: Revision) -> None:
+        """Write the items of a state in many transactions, and the revision item last.
+
+        Raises:
+            DataDamaged: there are items already.
+        """
+        self._tables.make(*_TABLES)
+        found = state_difference(TableState.empty(), first.state)
+        parts = self._parts.of(found, first.state)
+        table = self._tables.name(PARTITIONS)
+        last = revision_update(table, self._table_id, Revision(), first, jobs_cleared=False)
+        own_id = commit_id(first)
+        for number, group in enumerate([*_groups(parts), [last]]):
+            if refused := self._write(group, f"{own_id} {number}"):
+                raise DataDamaged(
+                    f"the state of table {self._table_id} was not moved to DynamoDB: "
+                    f"{'; '.join(told(group[n]) for n in refused)} is there already"
+                )
+
     def remember(self, known: Revision) -> None:
         """Replace the history of a revision, if it is the newest."""
         values = {
@@ -259,6 +278,7 @@ class DynamoStateRevisions:
             at=found.at,
             swept_before=found.swept_before,
             schemas=found.schemas,
+            moved=found.moved,
         )
         return Revision(state, found.history)
 
@@ -268,3 +288,17 @@ class DynamoStateRevisions:
             f"{', '.join(map(self._tables.name, _TABLES))} is damaged: {error}. Restore the three "
             "tables from a backup."
         )
+
+
+def _groups(parts: list[Item]) -> Iterator[list[Item]]:
+    """Divide parts into groups that one transaction may hold."""
+    group: list[Item] = []
+    size_bytes = 0
+    for part, part_bytes in zip(parts, put_sizes(parts), strict=True):
+        if group and (len(group) == WRITES_MAX or size_bytes + part_bytes > _BYTES_MAX):
+            yield group
+            group, size_bytes = [], 0
+        group.append(part)
+        size_bytes += part_bytes
+    if group:
+        yield group

@@ -9,10 +9,16 @@ from typing import Any, Final
 
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
 from sleeper.state.stores.revisions import Revision, RevisionHistory
-from sleeper.state.value_json import time_from_json, time_to_json
+from sleeper.state.value_json import (
+    move_from_json,
+    move_to_json,
+    time_from_json,
+    time_to_json,
+)
 from sleeper.storage.aws.dynamo_tables import Item
-from sleeper.storage.aws.state.state_items import number, text
+from sleeper.storage.aws.state.state_items import number, text, text_of
 
 FORMAT: Final = 1
 
@@ -30,6 +36,7 @@ class RevisionItem:
         at: When it was committed.
         swept_before: As of the state.
         schemas: As of the state.
+        moved: As of the state.
         references: How many references the state has.
         partitions: How many partitions.
         jobs_after: Records of jobs up to this commit were cleared.
@@ -41,6 +48,7 @@ class RevisionItem:
     at: datetime | None
     swept_before: datetime | None
     schemas: dict[int, Schema]
+    moved: StateMove | None
     references: int
     partitions: int
     jobs_after: int
@@ -78,6 +86,8 @@ def revision_update(
     for name, time in (("CommittedAt", state.at), ("SweptBefore", state.swept_before)):
         if time is not None:
             values[name] = {"S": time_to_json(time)}
+    if state.moved is not None:
+        values["Moved"] = text(json.dumps(move_to_json(state.moved)))
     if jobs_cleared:
         values["JobsAfter"] = number(before.state.number)
     names = {f"#{n}": name for n, name in enumerate(values)}
@@ -147,6 +157,7 @@ def parse_revision(item: Item) -> RevisionItem:
             at=at,
             swept_before=swept_before,
             schemas={int(key): Schema.from_json(each) for key, each in schemas.items()},
+            moved=move_from_json(json.loads(text_of(item["Moved"]))) if "Moved" in item else None,
             references=int(item["ReferenceCount"]["N"]),
             partitions=int(item["PartitionCount"]["N"]),
             jobs_after=int(item["JobsAfter"]["N"]) if "JobsAfter" in item else 0,

@@ -6,6 +6,7 @@ An item names the objects with the parts of the state. Table, keys, `CURRENT_REV
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +14,15 @@ from datetime import datetime
 from typing import Any, Final
 
 from sleeper.errors import DataDamaged
+from sleeper.model.tables import StateMove
 from sleeper.state.snapshot import FILES, JOBS, PARTITIONS
 from sleeper.state.stores.revisions import Revision, RevisionHistory
-from sleeper.state.value_json import time_from_json, time_to_json
+from sleeper.state.value_json import (
+    move_from_json,
+    move_to_json,
+    time_from_json,
+    time_to_json,
+)
 from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import Item
 
@@ -65,6 +72,7 @@ class StoredRevision:
         parts: The keys of the objects with its parts, in the table's folder.
         at: The date of its commit.
         swept_before: As in the state.
+        moved: As in the state.
         history: The commits before it; empty in items of kept revisions.
     """
 
@@ -73,6 +81,7 @@ class StoredRevision:
     parts: Mapping[str, str]
     at: datetime | None
     swept_before: datetime | None
+    moved: StateMove | None
     history: RevisionHistory
 
     @classmethod
@@ -84,6 +93,7 @@ class StoredRevision:
             parts=parts,
             at=revision.state.at,
             swept_before=revision.state.swept_before,
+            moved=revision.state.moved,
             history=revision.history,
         )
 
@@ -97,12 +107,14 @@ class StoredRevision:
 
     def _item(self, table_id: str, key: str) -> Item:
         times = {"AT": self.at, "SWEPT_BEFORE": self.swept_before}
+        moved = None if self.moved is None else json.dumps(move_to_json(self.moved))
         return {
             **revision_key(table_id, key),
             "CURRENT_REVISION": {"S": f"{self.number:0{_DIGITS}d}"},
             "CURRENT_UUID": {"S": self.commit_id},
             **{_ATTRIBUTES[name]: {"S": key} for name, key in self.parts.items()},
             **{name: {"S": time_to_json(time)} for name, time in times.items() if time is not None},
+            **({} if moved is None else {"MOVED": {"S": moved}}),
         }
 
 
@@ -128,12 +140,14 @@ def stored_revision(item: Item) -> StoredRevision:
             if number_in(key) is None:
                 raise ValueError(f"{key!r} is not the key of a part")
         history = _text(item, "HISTORY") if "HISTORY" in item else None
+        moved = json.loads(_text(item, "MOVED")) if "MOVED" in item else None
         return StoredRevision(
             number=int(_text(item, "CURRENT_REVISION")),
             commit_id=_text(item, "CURRENT_UUID"),
             parts=parts,
             at=_time(item, "AT"),
             swept_before=_time(item, "SWEPT_BEFORE"),
+            moved=None if moved is None else move_from_json(moved),
             history=RevisionHistory() if history is None else RevisionHistory.from_json(history),
         )
     except (LookupError, ValueError, TypeError) as error:

@@ -138,6 +138,11 @@ class S3StateRevisions:
         self._see(_Loaded(stored, after.state))
         return True
 
+    def begin(self, first: Revision) -> None:
+        """Make the DynamoDB table, if it is the instance's first state there; write all parts."""
+        self._tables.make(REVISIONS)
+        self.replace(Revision(), first)
+
     def remember(self, known: Revision) -> None:
         """Update the history in the item, if it is still that of the same commit."""
         self._tables.update(
@@ -268,7 +273,13 @@ class S3StateRevisions:
                 raise DataDamaged(f"{told} is missing. {advice}")
             source = PartSource(number_in(part) or 0, told, advice)
             state = with_part(state, name, body, self._schema, source)
-        return replace(state, number=stored.number, at=stored.at, swept_before=stored.swept_before)
+        return replace(
+            state,
+            number=stored.number,
+            at=stored.at,
+            swept_before=stored.swept_before,
+            moved=stored.moved,
+        )
 
     def _see(self, loaded: _Loaded) -> None:
         with self._lock:
