@@ -78,7 +78,7 @@ def small_siblings(
     """
     opened = self._current()
     threshold = merging_threshold(opened.properties.splitting, rows_below)
-    return plan_merges(opened.store.refresh(), threshold)
+    return plan_merges(opened.store.refresh(), threshold, opened.store.changes_max)
 
 
 def merge_partitions(
