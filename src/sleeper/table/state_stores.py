@@ -189,6 +189,7 @@ def _dynamo_tables(context: InstanceContext) -> DynamoTables:
         resource_prefix(context.properties.id),
         pause=context.pause,
         new_id=context.new_id,
+        owner=context.url,
     )
 
 

@@ -6,37 +6,19 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.httpsession import URLLib3Session
 
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
-from sleeper.storage.aws import clients
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
 from sleeper.storage.object_log import ObjectSnapshotStore
-from tests.contracts.s3_server import CREDENTIALS, REGION
 from tests.contracts.servers.dynamo import dynamo_client, new_id, pause
 from tests.unit.state.small_tables import ROOT, SCHEMA, ref
 
 FIRST = InitialisePartitions(partitions=(ROOT,))
-
-
-_clients = {}
-"""The clients of this process, by endpoint."""
-
-
-@pytest.fixture
-def aws_dynamo(dynamo_endpoint, monkeypatch):
-    """The URL of a server, which is where this process finds DynamoDB."""
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamo_endpoint)
-    monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setattr(clients, "_clients", _clients.setdefault(dynamo_endpoint, {}))
-    return dynamo_endpoint
 
 
 def real_time():

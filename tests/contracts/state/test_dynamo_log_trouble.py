@@ -19,6 +19,7 @@ from tests.contracts.servers.dynamo import (
     new_id,
     on_one_server,
     tables,
+    without_backoff,
 )
 from tests.contracts.servers.running import free_port
 from tests.contracts.state.dynamo_logs import (
@@ -33,7 +34,7 @@ from tests.contracts.state.dynamo_logs import (
     tables_of,
 )
 
-__all__ = ["dynamo", "dynamo_endpoint", "tables"]
+__all__ = ["dynamo", "dynamo_endpoint", "tables", "without_backoff"]
 
 LATER = datetime(3000, 1, 1, tzinfo=UTC)
 WRITES = ("CreateTable", "PutItem")
@@ -113,6 +114,7 @@ def without_an_entry(log, objects):
     [("lost", 1), ("lost", 3), ("not done", 1)],
     ids=["lost", "lost and sent again by boto3", "not done"],
 )
+@pytest.mark.usefixtures("without_backoff")
 def test_a_lost_reply_of_any_write_neither_doubles_nor_loses_an_entry(
     dynamo_endpoint, dynamo, objects, bodies, kind, attempts
 ):

@@ -6,9 +6,8 @@ import pytest
 
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
-from tests.contracts.s3_server import bucket, s3_credentials, s3_server
-from tests.contracts.servers.dynamo import dynamo_endpoint
-from tests.contracts.state.dynamo_logs import aws_dynamo
+from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
+from tests.contracts.servers.s3 import bucket, s3_credentials, s3_server
 from tests.contracts.state.places import (
     MemoryRevisionsPlace,
     RealClock,
@@ -18,7 +17,7 @@ from tests.contracts.state.places import (
 from tests.contracts.state_store_contract import StateStoreContract
 from tests.unit.state.memory_revisions import MemoryRevisions
 
-__all__ = ["aws_dynamo", "bucket", "dynamo_endpoint", "s3_credentials", "s3_server"]
+__all__ = ["bucket", "dynamo_endpoint", "dynamo_environment", "s3_credentials", "s3_server"]
 
 
 class TestLogInMemory(StateStoreContract):
@@ -50,7 +49,7 @@ class TestLogInDynamo(StateStoreContract):
     """A log of items in DynamoDB, with snapshots in a folder."""
 
     @pytest.fixture
-    def place(self, aws_dynamo, tmp_path):
+    def place(self, dynamo_environment, tmp_path):
         return StatePlace("DynamoDBTransactionLogStateStore", FolderObjects(tmp_path), RealClock())
 
 
@@ -58,7 +57,7 @@ class TestLogInDynamoAlone(StateStoreContract):
     """A log of items in DynamoDB, without snapshots, of an instance in memory."""
 
     @pytest.fixture
-    def place(self, aws_dynamo):
+    def place(self, dynamo_environment):
         clock = RealClock()
         name = "DynamoDBTransactionLogStateStoreNoSnapshots"
         return StatePlace(name, MemoryObjects(clock.now), clock)
