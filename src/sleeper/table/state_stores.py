@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from sleeper.errors import PropertiesInvalid
 from sleeper.model import paths
-from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA, STATE_STORE, StateMove, TableRecord
+from sleeper.model.tables import SCHEMA, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
@@ -26,6 +24,7 @@ from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.names import resource_prefix
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
+from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
@@ -89,15 +88,7 @@ def open_state_store(
         context=context,
         is_new=is_new,
     )
-    opener = _OPENERS.get(properties.state_store)
-    if opener is None:
-        raise PropertiesInvalid(
-            {
-                STATE_STORE: f"{STATE_STORE} is {properties.state_store!r}, which is not built "
-                f"yet. Built: {', '.join(BUILT_STATE_STORES)}."
-            }
-        )
-    return opener(place)
+    return _OPENERS[properties.state_store](place)
 
 
 def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
@@ -169,6 +160,17 @@ def _items_in_dynamodb(place: _Place) -> StateStore:
     return _of_revisions(place, revisions)
 
 
+def _parts_in_s3(place: _Place) -> StateStore:
+    revisions = S3StateRevisions(
+        _dynamo_tables(place.context),
+        place.state_id,
+        place.files,
+        place.schema,
+        is_new=place.is_new,
+    )
+    return _of_revisions(place, revisions)
+
+
 def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
     context = place.context
     return RevisionStateStore(
@@ -198,5 +200,6 @@ _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "DynamoDBTransactionLogStateStore": _log_in_dynamo,
     "DynamoDBTransactionLogStateStoreNoSnapshots": _log_in_dynamo_alone,
     "DynamoDBStateStore": _items_in_dynamodb,
+    "S3StateStore": _parts_in_s3,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

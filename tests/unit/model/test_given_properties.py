@@ -211,6 +211,7 @@ class TestStateStores:
             "sleeper.statestore.transactionlog.DynamoDBTransactionLogStateStore",
             "DynamoDBTransactionLogStateStoreNoSnapshots",
             "sleeper.statestore.dynamodb.DynamoDBStateStore",
+            "sleeper.statestore.s3.S3StateStore",
             "",
         ],
     )
@@ -220,24 +221,13 @@ class TestStateStores:
 
         assert validate_table_properties({**TABLE, **given}, SCHEMA, given=given) is None
 
-    @pytest.mark.parametrize("text", ["S3StateStore", "sleeper.statestore.s3.S3StateStore"])
-    def test_stores_of_upstream_are_refused_as_not_built(self, text):
-        """With the list of those that are; a table would silently keep its log elsewhere."""
-        assert refused_by_a_table(STORE, text) == (
-            f"{STORE} is {text!r}, which is not built yet. Built: TransactionLogStateStore, "
-            "DynamoDBTransactionLogStateStore, DynamoDBTransactionLogStateStoreNoSnapshots, "
-            "DynamoDBStateStore."
-        )
-        default = "sleeper.default.table.statestore.classname"
-        assert "is not built yet" in refused_by_an_instance(default, text)
-
     def test_an_unknown_store_is_refused_with_the_list(self):
         """As any value that is not allowed."""
         assert "it must be TransactionLogStateStore" in refused_by_a_table(STORE, "MyStateStore")
 
     def test_a_table_that_names_one_already_can_still_be_changed(self):
         """Earlier versions stored such a name and ignored it."""
-        stored = {**TABLE, STORE: "S3StateStore"}
+        stored = {**TABLE, STORE: "DynamoDBTransactionLogStateStore"}
 
         assert validate_table_properties(stored, SCHEMA, given={}) is None
 

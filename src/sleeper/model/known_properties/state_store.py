@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
 
-STATE_STORE: Final = replace(
-    class_of(
-        "TransactionLogStateStore",
-        "DynamoDBTransactionLogStateStore",
-        "DynamoDBTransactionLogStateStoreNoSnapshots",
-        "DynamoDBStateStore",
-        "S3StateStore",
-    ),
-    wanted="TransactionLogStateStore, DynamoDBTransactionLogStateStore, "
-    "DynamoDBTransactionLogStateStoreNoSnapshots or DynamoDBStateStore; S3StateStore is not built "
-    "yet",
+STATE_STORE: Final = class_of(
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBTransactionLogStateStoreNoSnapshots",
+    "DynamoDBStateStore",
+    "S3StateStore",
 )
 
 
@@ -33,7 +28,8 @@ class StateStoreProperties:
         "DynamoDBTransactionLogStateStore in DynamoDB, with snapshots beside the files; "
         "DynamoDBTransactionLogStateStoreNoSnapshots in DynamoDB alone. DynamoDBStateStore keeps "
         "items in DynamoDB, without older versions, and changes at most 99 of them by a commit. "
-        "S3StateStore is refused: it is not built yet. `sleeper table migrate-state` changes it.",
+        "S3StateStore keeps whole states beside the table's files, and in DynamoDB which is the "
+        "newest, and as_of reads the last ones. `sleeper table migrate-state` changes it.",
         editable=False,
     )
     commit_attempts: int = setting(
