@@ -170,7 +170,7 @@ class TestRequests:
 
 
 class TestLargeBodies:
-    """Bodies that no item may hold are objects in the table's folder."""
+    """STS-16: bodies that no item may hold are objects in the table's folder."""
 
     def test_a_large_body_is_an_object_that_its_item_names(self, log, tables, objects, dynamo):
         """It is compressed; a large one that can be made small enough stays in the item."""

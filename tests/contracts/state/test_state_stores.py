@@ -54,7 +54,7 @@ class TestLogInDynamo(StateStoreContract):
 
 
 class TestLogInDynamoAlone(StateStoreContract):
-    """A log of items in DynamoDB, without snapshots, of an instance in memory."""
+    """STS-24: a log of items in DynamoDB, without snapshots, of an instance in memory."""
 
     @pytest.fixture
     def place(self, dynamo_environment):
