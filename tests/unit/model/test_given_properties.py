@@ -223,7 +223,9 @@ class TestStateStores:
 
     def test_an_unknown_store_is_refused_with_the_list(self):
         """As any value that is not allowed."""
-        assert "it must be one of TransactionLogStateStore" in refused_by_a_table(STORE, "MyStateStore")
+        assert "it must be one of TransactionLogStateStore" in refused_by_a_table(
+            STORE, "MyStateStore"
+        )
 
     def test_a_table_that_names_one_already_can_still_be_changed(self):
         """Earlier versions stored such a name and ignored it."""
