@@ -30,7 +30,7 @@ def revisions():
 def instance(monkeypatch, revisions):
     openers = {
         "TransactionLogStateStore": lambda place: state_stores._of_revisions(
-            place, revisions[place.table_id]
+            place, revisions[place.state_id]
         )
     }
     monkeypatch.setattr(state_stores, "_OPENERS", openers)
