@@ -155,7 +155,8 @@ class RevisionStateStore:
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
                 f"deleted; the newest is {newest.number}. To read older versions, keep the "
-                "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
+                "table's state in TransactionLogStateStore, DynamoDBTransactionLogStateStore or "
+                "S3StateStore (`sleeper table migrate-state`)."
             )
         return found
 
