@@ -368,7 +368,7 @@ class TestWrongPlaces:
         store.commit(add("a"))
 
         with pytest.raises(
-            VersionNotFound, match=r"TransactionLogStateStore, DynamoDBTransactionLogStateStore or"
+            VersionNotFound, match="a TransactionLogStateStore or DynamoDBTransactionLogStateStore"
         ):
             store.at(1)
 

@@ -154,9 +154,10 @@ class RevisionStateStore:
                 raise version_left_behind(number, self._here)
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
-                f"deleted; the newest is {newest.number}. To read older versions, keep the "
-                "table's state in TransactionLogStateStore, DynamoDBTransactionLogStateStore or "
-                "S3StateStore (`sleeper table migrate-state`)."
+                f"deleted; the newest is {newest.number}. Older versions are read from a "
+                "TransactionLogStateStore or DynamoDBTransactionLogStateStore "
+                "(`sleeper table migrate-state`), or the last ones from a S3StateStore "
+                "(sleeper.table.statestore.s3.revisions.kept.min and .minutes)."
             )
         return found
 
