@@ -72,6 +72,7 @@ class TestRoutedObjects(ObjectsContract, OutputContract):
         assert [info.key for info in objects.rest.listing()] == ["a/elsewhere", "m"]
         assert [info.key for info in objects.listing()] == ["a/b/c", "m", "properties/1", "z/y"]
         assert [info.key for info in objects.listing(after="a/b/c")] == ["m", "properties/1", "z/y"]
+        assert [info.key for info in objects.listing(after="m")] == ["properties/1", "z/y"]
         assert [info.key for info in objects.listing("a/b", after="a/b/a")] == ["a/b/c"]
         assert objects.under("a/b").read("c") == b"a/b/c"
         assert objects.under("a").read("b/c") == b"a/b/c"
