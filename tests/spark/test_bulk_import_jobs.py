@@ -11,10 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from pathlib import Path
 
-import boto3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,15 +21,10 @@ import sleeper
 from sleeper.errors import JobNotFound
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
-from tests.contracts.s3_server import REGION, s3_server
-from tests.soak import SOAK
 from tests.spark.conftest import SHORT_LIVED
-from tests.stories.test_documents_json_in_aws import endpoint
 from tests.stories.test_ingest_jobs import work
 from tests.stories.test_serving import processes_of, until
 from tests.unit.interfaces.command_line import sleeper as command
-
-__all__ = ["endpoint", "s3_server"]
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 SPARK = "sleeper.bulk.import.spark."
@@ -226,28 +219,3 @@ def test_an_import_that_fails_says_why(instance, worker, tmp_path):
     assert str(broken) in status.reasons[1]
     (letter,) = instance.jobs.dead_letters("bulk-import")
     assert str(broken) in letter.reason
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(not SOAK, reason="make soak: a driver takes half a minute")
-def test_a_message_of_upstreams_client_is_done_by_a_driver(endpoint, tmp_path):
-    """Given an instance in AWS and a platform that is not set up, then Spark here does it (BLK-3)."""
-    instance = sleeper.create_instance(
-        f"aws://spark-{uuid.uuid4().hex[:8]}",
-        {"sleeper.bulk.import.local.spark.master": "local[1]", f"{SPARK}driver.memory": "1g"},
-    )
-    instance.create_table("numbers", SCHEMA, row_keys=["id"])
-    made = {"region_name": REGION, "endpoint_url": endpoint}
-    bucket = instance.properties.text("sleeper.data.bucket")
-    file = tmp_path / "one.parquet"
-    pq.write_table(pa.table({"id": ["a", "b"], "n": [1, 2]}, schema=SCHEMA), file)
-    boto3.client("s3", **made).upload_file(str(file), bucket, "for_ingest/one.parquet")
-    job = {"id": "june", "tableName": "numbers", "files": [f"{bucket}/for_ingest/one.parquet"]}
-    queue = instance.properties.text("sleeper.bulk.import.emr.serverless.job.queue.url")
-    boto3.client("sqs", **made).send_message(QueueUrl=queue, MessageBody=json.dumps(job))
-
-    assert work(instance, "bulk-import") == 1
-
-    assert instance.jobs.job("june").state is JobState.FINISHED
-    assert instance.jobs.job("june").platform == "spark driver"
-    assert instance.table("numbers").query().to_arrow()["n"].to_pylist() == [1, 2]
