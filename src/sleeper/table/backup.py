@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
@@ -10,7 +10,7 @@ from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.model.tables import TableRecord
+from sleeper.model.tables import STATE_STORE, TableRecord
 from sleeper.operations.instance_properties import StoredProperties
 from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
 from sleeper.ports.objects import Objects
@@ -47,7 +47,8 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     The properties are the newest ones at the end, not those of an open handle.
     The target is no instance before all of it is there: what makes it one is written last. Run it
     again after an interruption, and it goes on where it stopped. Queues, trackers and results of
-    queries are not copied, and the copy does not name the queues of the original.
+    queries are not copied, and the copy does not name the queues of the original. The logs of its
+    tables are in their folders, wherever those of the original are.
 
     Raises:
         InstanceAlreadyExists: an instance is at the target.
@@ -77,7 +78,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
                 [info.key for info in target.objects.listing(f"{record.table_id}/")]
             )
         else:
-            records[record.table_id] = record
+            records[record.table_id] = _as_copied(record)
     _write_index(records, context, target.objects)
     newest = StoredProperties(context.objects, context.url).newest() or context.properties.values
     values = {name: text for name, text in newest.items() if name not in _NOT_COPIED}
@@ -89,8 +90,7 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
 def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> CopiedTable:
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
-
-    properties = TableProperties(record.properties, context.properties)
+    properties = TableProperties(_as_copied(record).properties, context.properties)
     copied = copy_table(
         record.name,
         store=opened.store,
@@ -102,6 +102,12 @@ def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> Cop
     )
     table.refresh()  # raises TableNotFound where it was deleted meanwhile
     return copied
+
+
+def _as_copied(record: TableRecord) -> TableRecord:
+    """Return the record of the copy: its log is in its folder."""
+    kept = {name: text for name, text in record.properties.items() if name != STATE_STORE}
+    return replace(record, properties=kept)
 
 
 def _write_index(

@@ -35,6 +35,7 @@ _INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
         description=f"Default of {known.name}: {known.description}",
         group=f"Defaults for tables: {known.group}",
         instance_default=None,
+        editable=True,
     )
     for known in TABLE_PROPERTIES
     if known.instance_default

@@ -9,9 +9,16 @@ from functools import partial
 from logging import getLogger
 from typing import TypeVar
 
-from sleeper.errors import AlreadyExists, CommitContended, DataDamaged, ObjectNotFound
+from sleeper.errors import (
+    AlreadyExists,
+    BadRequest,
+    CommitContended,
+    DataDamaged,
+    ObjectNotFound,
+)
 from sleeper.model.paths import sketch_file
 from sleeper.ports.objects import Objects
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
@@ -53,6 +60,8 @@ def copy_table(
 ) -> CopiedTable:
     """Copy the data files, the log and the newest snapshot of a table, and check the copy.
 
+    The log of the copy is in its objects, wherever that of the table is.
+
     Files of the state that were compacted and collected meanwhile are missed: then the copy goes
     on with the newest state, which does not have them. What was copied is not copied again, so
     each try has less to do.
@@ -66,10 +75,13 @@ def copy_table(
 
     Raises:
         AlreadyExists: another table's log is there.
+        BadRequest: the table's state store keeps no log.
         CommitContended: files were collected faster than they could be copied.
         DataDamaged: the copy is not what was read; nothing uses it yet.
         StorageFailed: source or target cannot be reached.
     """
+    if store.log is None:
+        raise BadRequest(f"table {name!r} cannot be copied: its state store keeps no log")
     for _ in range(_STATES_MAX):
         there = {info.key: info.size_bytes for info in target.listing("data/")}
         state = store.refresh()
@@ -85,7 +97,7 @@ def copy_table(
             f"{_STATES_MAX} times. Set sleeper.table.gc.delay.minutes to longer than the copy "
             "takes, and run it again: it goes on where it stopped."
         )
-    _copy_log(state.number, source, target)
+    _copy_log(state.number, store.log, source, target)
     _check(name, state, open_store(target), target)
     return CopiedTable(
         name=name,
@@ -116,10 +128,10 @@ def _copy_data_file(
     return name, size
 
 
-def _copy_log(number: int, source: Objects, target: Objects) -> None:
+def _copy_log(number: int, log: TransactionLog, source: Objects, target: Objects) -> None:
     """Copy the entries up to a number, and the newest snapshot of them."""
-    log = ObjectTransactionLog(source)
-    for _ in _each(lambda each: _copy_entry(log.key(each), source, target), range(1, number + 1)):
+    copy = ObjectTransactionLog(target)
+    for _ in _each(lambda each: _copy_entry(each, log, copy), range(1, number + 1)):
         pass
     snapshots = ObjectSnapshotStore(source)
     known = [each for each in snapshots.numbers() if each <= number]
@@ -129,13 +141,20 @@ def _copy_log(number: int, source: Objects, target: Objects) -> None:
     last = snapshots.key(known[-1], snapshots.last_part)
     parts = [info.key for info in source.listing(prefix) if info.key != last]
     for key in [*parts, last]:
-        _copy_entry(key, source, target)
+        body = source.read(key)
+        if body is None:
+            raise DataDamaged(f"{source.url(key)} is missing: the snapshot is not complete")
+        _create(key, body, target)
 
 
-def _copy_entry(key: str, source: Objects, target: Objects) -> None:
-    body = source.read(key)
+def _copy_entry(number: int, log: TransactionLog, copy: ObjectTransactionLog) -> None:
+    body = log.read(number)
     if body is None:
-        raise DataDamaged(f"{source.url(key)} is missing: the table's log has a gap")
+        raise DataDamaged(f"entry {number} of the table's log is missing")
+    _create(copy.key(number), body, copy.objects)
+
+
+def _create(key: str, body: bytes, target: Objects) -> None:
     if not target.create(key, body) and target.read(key) != body:
         raise AlreadyExists(
             f"{target.url(key)} is part of something else: copy to a place that is empty"
