@@ -30,7 +30,6 @@ from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
-
 _SLOW_ATTEMPTS: Final = 5
 """A commit writes objects first and takes tens of milliseconds, so its pauses begin with 64."""
 
