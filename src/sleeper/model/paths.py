@@ -32,6 +32,7 @@ TABLE_INDEX = "tables/"
 SERVICES = "services/"
 JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
+STATE_MOVES = "statestore/moves/"
 
 
 def data_file(partition_id: str, name: str) -> str:
@@ -55,6 +56,11 @@ def may_be_data_file(name: str) -> bool:
 def sketch_file(filename: str) -> str:
     """Return the file name of the sketch of a data file."""
     return filename.removesuffix(".parquet") + ".sketches"
+
+
+def state_move(move_id: str) -> str:
+    """Return the key, in a table's folder, of the note of a move of its state."""
+    return f"{STATE_MOVES}{move_id}.json"
 
 
 def moved_state(move_id: str) -> str:

@@ -107,6 +107,22 @@ def without_effect(given: Mapping[str, str | None], known: Mapping[str, Property
     return warnings
 
 
+def built_state_store(name: str) -> str:
+    """Return the simple name of a state store that is built here, by any of its names.
+
+    >>> built_state_store("sleeper.statestore.dynamodb.DynamoDBStateStore")
+    'DynamoDBStateStore'
+
+    Raises:
+        BadRequest: there is none of this name.
+    """
+    simple = str(name).strip().rpartition(".")[2].lower()
+    for built in BUILT_STATE_STORES:
+        if built.lower() == simple:
+            return built
+    raise BadRequest(f"{name!r} is not a state store; choose {' or '.join(BUILT_STATE_STORES)}")
+
+
 def unbuilt_state_stores(values: Mapping[str, str | None]) -> dict[str, str]:
     """Return a failure for each of upstream's state stores that is not built here."""
     return {
