@@ -22,12 +22,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import schema_of
-from sleeper.errors import (
-    BadRequest,
-    InstanceAlreadyExists,
-    InstanceNotFound,
-    TableNotFound,
-)
+from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.open_jobs import open_jobs
 from sleeper.model.known_properties.given import PropertyValue
@@ -36,11 +31,13 @@ from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
+from sleeper.operations.destroy_instance import Removal, plan_removal
 from sleeper.operations.instance_properties import (
     StoredProperties,
     log_mistakes,
     make_instance,
     properties_at,
+    unchecked_properties_at,
 )
 from sleeper.operations.pause_switch import PauseSwitch
 from sleeper.operations.tables.create_table import (
@@ -109,11 +106,7 @@ def connect(
         StorageFailed: the storage cannot be read or written.
     """
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    return _connect(place, _allowed(allow_functions), create=create)
-
-
-def _allowed(allow_functions: Sequence[str] | None) -> tuple[str, ...]:
-    return allowed_functions(allow_functions, os.environ)
+    return _connect(place, allowed_functions(allow_functions, os.environ), create=create)
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
@@ -127,9 +120,12 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
             f"or connect({place.url!r}, create=True)"
         )
     log_mistakes(values, place.url)
-    return Instance(
-        place.objects, values, url=place.url, stores=place.stores, allow_functions=allow_functions
-    )
+    return _opened(place, values, allow_functions)
+
+
+def _opened(place: Place, values: Mapping[str, str], allow: Sequence[str]) -> Instance:
+    url, stores = place.url, place.stores
+    return Instance(place.objects, values, url=url, stores=stores, allow_functions=allow)
 
 
 def create_instance(
@@ -151,9 +147,13 @@ def create_instance(
     values = _make(place, properties or {})
     if values is None:
         raise InstanceAlreadyExists(f"an instance is at {place.url} already")
-    return Instance(
-        place.objects, values, url=place.url, stores=place.stores, allow_functions=_allowed(None)
-    )
+    return _opened(place, values, allowed_functions(None, os.environ))
+
+
+def removal_of(url: str | os.PathLike[str]) -> Removal:
+    """List what belongs to the instance at a URL; its `carry_out` removes that, and only that."""
+    place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
+    return plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
 
 
 def input_store() -> BucketInputs:

@@ -31,6 +31,8 @@ _OFF = {
     "SERVICES": "s3,sqs,dynamodb,sts",
     "SFTP_ENABLED": "0",
 }
+_clients: dict[str, dict] = {}
+"""Clients of AWS by the server's URL: to make one takes longer than most tests."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def aws_endpoint(s3_server, s3_credentials, monkeypatch):
     """The URL of the server, which is where this process finds SQS and DynamoDB too."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(clients, "_clients", _clients.setdefault(s3_server.endpoint, {}))
     return s3_server.endpoint
 
 

@@ -1,4 +1,4 @@
-"""The parts of an instance in AWS keep their contracts, on a server that speaks to them."""
+"""The parts of an instance in AWS keep their contracts, on each server that speaks to them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from tests.any_order.faults import Fault, Faults, FaultyObjects
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
-from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
+from tests.contracts.s3_server import REGION
+from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
+from tests.contracts.servers.s3 import s3_credentials, s3_server
 from tests.contracts.table_index_contract import TableIndexContract, short_pause, table
 
-__all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
+__all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials", "s3_server"]
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ class TestInstancePropertiesInAws(InstancePropertiesContract):
 
 
 @pytest.fixture
-def tables(aws_endpoint):
+def tables(dynamo_environment):
     made = instance_tables(
         f"test-{uuid.uuid4().hex[:8]}",
         REGION,
@@ -94,7 +96,7 @@ def index(tables, config):
 
 
 @pytest.fixture
-def requests(aws_endpoint):
+def requests(dynamo_environment):
     """The operations that were called of DynamoDB, from now on."""
     called = []
     events = aws_client("dynamodb", REGION).meta.events

@@ -204,20 +204,24 @@ def properties_at(place: Place) -> dict[str, str] | None:
     """Return the properties of the instance at a place; None if there is none.
 
     Raises:
-        DataDamaged, FormatTooNew, PropertiesInvalid: they cannot be read, or name the resources of
-            another instance.
+        DataDamaged, FormatTooNew: they cannot be read.
+        PropertiesInvalid: they cannot be read, or name the resources of another instance.
         StorageFailed: the storage cannot be read.
     """
-    deployment = place.deployment
+    values = unchecked_properties_at(place)
+    if values is not None and place.deployment is not None:
+        place.deployment.check(values)
+    return values
+
+
+def unchecked_properties_at(place: Place) -> dict[str, str] | None:
+    """Return what `properties_at` returns, also where it names the resources of another."""
     try:
-        values = StoredProperties(place.objects, place.url).newest()
+        return StoredProperties(place.objects, place.url).newest()
     except StorageFailed:
-        if deployment is None or deployment.has_config_bucket():
+        if place.deployment is None or place.deployment.has_config_bucket():
             raise
         return None
-    if values is not None and deployment is not None:
-        deployment.check(values)
-    return values
 
 
 def make_instance(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
+from sleeper.state.stores.commit_sizes import inputs_max
 from sleeper.state.table_state import TableState
 
 Files = Sequence[FileReference]
@@ -27,6 +28,8 @@ class CompactionSettings:
         size_ratio: A job's other files together have at least so many times its largest one's rows.
         partition_jobs_max: Maximum number of jobs on one leaf; for the size ratio strategy.
         creation_limit: Maximum number of outstanding jobs in the whole table.
+        store_files: Files in a job, at most, that the table's state store can replace in one
+            commit, if `batch_files` was more; None if it was not.
     """
 
     strategy: str
@@ -34,13 +37,24 @@ class CompactionSettings:
     size_ratio: int
     partition_jobs_max: int
     creation_limit: int
+    store_files: int | None = None
 
     @classmethod
-    def of(cls, properties: CompactionProperties) -> CompactionSettings:
-        """Return the settings of a table's properties."""
+    def of(
+        cls, properties: CompactionProperties, changes_max: int | None = None
+    ) -> CompactionSettings:
+        """Return the settings of a table's properties.
+
+        Args:
+            properties: The properties.
+            changes_max: How many changes the table's state store takes in one commit.
+        """
+        wanted = properties.batch_files
+        allowed = wanted if changes_max is None else min(wanted, inputs_max(changes_max))
         return cls(
             strategy=properties.strategy,
-            batch_files=properties.batch_files,
+            batch_files=allowed,
+            store_files=allowed if allowed < wanted else None,
             size_ratio=properties.size_ratio,
             partition_jobs_max=properties.partition_jobs_max,
             creation_limit=properties.creation_limit,
@@ -114,6 +128,9 @@ def plan_compactions(
         groups, reason = _groups(free, len(here), settings)
         if all_files:
             groups, reason = _with_the_rest(groups, free, reason, settings.batch_files)
+        if groups and settings.store_files is not None:
+            told = f"the table's state store replaces at most {settings.store_files} files at once"
+            reason = f"{reason}; {told}" if reason else told
         jobs = tuple(_job(new_id(), leaf.partition_id, group) for group in groups)
         leaves.append(
             LeafPlan(

@@ -8,6 +8,7 @@ readers find out whether it has rows there.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,6 +18,7 @@ from sleeper.model.files import FileReference, key_from_text
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.ranges import Region
+from sleeper.state.stores.commit_sizes import parts_max, push_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import ReferencePush
 
@@ -64,7 +66,9 @@ def references_above_leaves(state: TableState) -> Iterator[FileReference]:
                 yield reference
 
 
-def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int) -> PushDownPlan:
+def plan_push_down(
+    state: TableState, ranks_of: RanksOf, *, references_max: int, changes_max: int | None = None
+) -> PushDownPlan:
     """Plan to move references down to the leaves.
 
     Args:
@@ -72,13 +76,21 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
         ranks_of: Returns a file's sketches, or None if there are none. Called once for each
             reference.
         references_max: Stop after this many new references.
+        changes_max: How many changes the state store takes in one commit; None for any number. A
+            reference that would become more is moved down a part of the way.
     """
     pushes: list[ReferencePush] = []
-    made = 0
+    made = changes = 0
+    is_whole = True
+    into_max = None if changes_max is None else parts_max(changes_max)
     waiting = references_above_leaves(state)
     for reference in waiting:
         known = _FileKeys.of(reference, state, ranks_of(reference.filename))
-        into = _into_leaves(reference, state.tree, known)
+        into = _into_leaves(reference, state.tree, known, into_max)
+        changes += push_changes(len(into))
+        if changes_max is not None and changes > changes_max and pushes:
+            return PushDownPlan(pushes=tuple(pushes), more=True)
+        is_whole = is_whole and all(state.partition(ref.partition_id).is_leaf for ref in into)
         pushes.append(
             ReferencePush(
                 filename=reference.filename, partition_id=reference.partition_id, into=into
@@ -87,18 +99,24 @@ def plan_push_down(state: TableState, ranks_of: RanksOf, *, references_max: int)
         made += len(into)
         if made >= references_max:
             break
-    return PushDownPlan(pushes=tuple(pushes), more=any(True for _ in islice(waiting, 1)))
+    more = not is_whole or any(True for _ in islice(waiting, 1))
+    return PushDownPlan(pushes=tuple(pushes), more=more)
 
 
 def _into_leaves(
-    reference: FileReference, tree: PartitionTree, known: _FileKeys
+    reference: FileReference, tree: PartitionTree, known: _FileKeys, into_max: int | None
 ) -> tuple[FileReference, ...]:
-    """Distribute a reference's rows to the leaves below its partition that may have some."""
+    """Distribute a reference's rows to the leaves below its partition that may have some.
+
+    If there are too many leaves, some of the rows go to partitions above them.
+    """
     leaves: list[FileReference] = []
-    waiting = [(tree.partition(reference.partition_id), reference.row_count)]
+    waiting = deque([(tree.partition(reference.partition_id), reference.row_count)])
     while waiting:
-        here, row_count = waiting.pop()
-        if here.is_leaf:
+        # With a limit the highest partition is next, so that the tree is descended evenly.
+        here, row_count = waiting.pop() if into_max is None else waiting.popleft()
+        is_full = into_max is not None and len(leaves) + len(waiting) + 1 >= into_max
+        if here.is_leaf or is_full:
             part = replace(
                 reference,
                 partition_id=here.partition_id,

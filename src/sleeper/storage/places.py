@@ -22,12 +22,14 @@ from sleeper.model.object_stores import (
     split_url,
     without_credentials,
 )
+from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
 from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
 from sleeper.ports.results_queue import ResultsQueue
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.deployment import Deployment, instance_tables
 from sleeper.storage.aws.deployment.identity import aws_identity
 from sleeper.storage.aws.deployment.instance_names import instance_id_of
@@ -38,6 +40,7 @@ from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 from sleeper.storage.local.jobs.owner import Owner
+from sleeper.storage.local.unfinished import remove_hidden_folder
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
 from sleeper.storage.object_index import object_table_index
@@ -217,6 +220,27 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
         before_append=partial(check_conditions_once, bucket, new_id),
         read_back=read_back != "never",
     )
+
+
+def aws_belongings(
+    values: Mapping[str, str], url: str, region: str | None, pause: Callable[[int], None]
+) -> list[Belonging]:
+    """Return the queues and the tables in DynamoDB of an instance in a folder or a bucket.
+
+    Args:
+        values: Its properties.
+        url: Where it is.
+        region: The region of AWS; None for the one that boto3 finds.
+        pause: Waits before another attempt, given how many there were.
+    """
+    aws = AwsBelongings(values["sleeper.id"], url, region=region, pause=pause)
+    return [*aws.queues(), *aws.tables()]
+
+
+def remove_empty_folder(objects: Objects) -> None:
+    """Remove the folder of an instance that was removed, if nothing else is in it."""
+    if isinstance(objects, FolderObjects):
+        remove_hidden_folder(str(objects.root))
 
 
 def jobs_url_of(objects: Objects, url: str | None) -> str | None:

@@ -8,6 +8,7 @@ from logging import getLogger
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import TableRecord
 from sleeper.operations.instance_properties import StoredProperties
@@ -20,7 +21,11 @@ from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
 
 _LOG = getLogger(__name__)
-_NOT_COPIED = ("sleeper.jobs.url", VERSION_PROPERTY)
+_NOT_COPIED = {
+    "sleeper.jobs.url",
+    VERSION_PROPERTY,
+    *(known.name for known in DEPLOYMENT_PROPERTIES),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +51,15 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
 
     Raises:
         InstanceAlreadyExists: an instance is at the target.
-        UrlInvalid: the target lies in an instance.
+        UrlInvalid: the target lies in an instance, or would be an instance in AWS.
         AlreadyExists: other objects are at the target.
         CommitContended: files were collected faster than they could be copied.
         StorageFailed: source or target cannot be reached.
     """
+    if target.deployment is not None:
+        raise UrlInvalid(
+            f"cannot copy to {target.url}: a copy is in a folder or in s3://bucket/folder"
+        )
     if target.objects.read(paths.INSTANCE_PROPERTIES) is not None:
         raise InstanceAlreadyExists(
             f"an instance is at {target.url} already: name a new place for each copy"

@@ -213,7 +213,7 @@ def release_claims(
 def _plan(
     self: TableHandle, opened: OpenedTable, state: TableState, *, all_files: bool
 ) -> CompactionPlan:
-    settings = CompactionSettings.of(opened.properties.compaction)
+    settings = CompactionSettings.of(opened.properties.compaction, opened.store.changes_max)
     return plan_compactions(state, settings, all_files=all_files, new_id=self._context.new_id)
 
 

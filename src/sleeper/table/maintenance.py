@@ -78,7 +78,7 @@ def small_siblings(
     """
     opened = self._current()
     threshold = merging_threshold(opened.properties.splitting, rows_below)
-    return plan_merges(opened.store.refresh(), threshold)
+    return plan_merges(opened.store.refresh(), threshold, opened.store.changes_max)
 
 
 def merge_partitions(
@@ -179,8 +179,17 @@ def collect_garbage(
 
 def _sweep(self: TableHandle, *, delete: bool, force: bool) -> SweepResult:
     opened = self._current()
-    age = timedelta() if force else timedelta(minutes=opened.properties.gc.orphan_age_minutes)
-    result = sweep(age, delete=delete, store=opened.store, files=opened.files)
+    kept = opened.properties.gc
+    age = timedelta() if force else timedelta(minutes=kept.orphan_age_minutes)
+    versions_minutes = max(kept.revisions_kept_minutes, kept.versions_kept_minutes)
+    result = sweep(
+        age,
+        delete=delete,
+        store=opened.store,
+        files=opened.files,
+        versions_min=kept.revisions_kept_min,
+        versions_age=timedelta(minutes=versions_minutes),
+    )
     self._undo_commit_if_deleted()
     return result
 

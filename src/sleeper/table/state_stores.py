@@ -23,6 +23,7 @@ from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.names import resource_prefix
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
+from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
@@ -153,6 +154,17 @@ def _items_in_dynamodb(place: _Place) -> StateStore:
     return _of_revisions(place, revisions)
 
 
+def _parts_in_s3(place: _Place) -> StateStore:
+    revisions = S3StateRevisions(
+        _dynamo_tables(place.context),
+        place.state_id,
+        place.files,
+        place.schema,
+        is_new=place.is_new,
+    )
+    return _of_revisions(place, revisions)
+
+
 def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
     context = place.context
     return RevisionStateStore(
@@ -173,11 +185,13 @@ def _dynamo_tables(context: InstanceContext) -> DynamoTables:
         resource_prefix(context.properties.id),
         pause=context.pause,
         new_id=context.new_id,
+        owner=context.url,
     )
 
 
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
     "DynamoDBStateStore": _items_in_dynamodb,
+    "S3StateStore": _parts_in_s3,
 }
 """By the simple name of the class; the names in `model.known_properties.given`."""

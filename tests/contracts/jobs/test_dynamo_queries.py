@@ -15,11 +15,10 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.clock import Clock
-from tests.contracts.jobs.dynamo import dynamo, pause, tables
 from tests.contracts.jobs.job_tracker_contract import NOON
-from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, pause, tables
 
-__all__ = ["dynamo", "s3_server", "tables"]
+__all__ = ["dynamo", "dynamo_endpoint", "tables"]
 
 KEPT = timedelta(days=1)
 ACCEPTED, STARTED = JobEventType.ACCEPTED, JobEventType.STARTED

@@ -44,10 +44,13 @@ from tests.contracts.servers.dynamo import (
     on_one_server,
     pause,
     tables,
+    without_backoff,
 )
 from tests.contracts.servers.running import free_port
 
-__all__ = ["dynamo", "dynamo_endpoint", "tables"]
+__all__ = ["dynamo", "dynamo_endpoint", "tables", "without_backoff"]
+
+pytestmark = pytest.mark.usefixtures("without_backoff")
 
 INGEST = QueueName.INGEST
 WRITE = "before-send.dynamodb.TransactWriteItems"

@@ -6,7 +6,8 @@ of the test:
     from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, tables
 
 `dynamo_endpoint` is the server's URL, `dynamo` a client of boto3, `tables` a `DynamoTables` of a
-new prefix. `dynamo_client` makes more clients, to hang hooks on or for other processes. A test
+new prefix. Code that looks into the environment finds the server by `dynamo_environment`, which
+needs `s3_credentials` of `tests.contracts.s3_server`. `dynamo_client` makes more clients, to hang hooks on or for other processes. A test
 that takes more than a second or two is marked `@on_one_server`.
 """
 
@@ -15,11 +16,14 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import replace
+from threading import Lock
 
 import boto3
 import pytest
 from botocore.config import Config
+from botocore.retries.standard import ExponentialBackoff
 
+from sleeper.storage.aws import clients
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from tests.contracts.s3_server import CREDENTIALS, REGION, shared_ministack
 from tests.contracts.servers.differences import expect_differences
@@ -32,10 +36,12 @@ __all__ = [
     "dynamo",
     "dynamo_client",
     "dynamo_endpoint",
+    "dynamo_environment",
     "new_id",
     "on_one_server",
     "pause",
     "tables",
+    "without_backoff",
 ]
 
 
@@ -45,7 +51,11 @@ def _ministack_endpoint(config, tmp_path_factory):
 
 DYNAMO_SERVERS = {"ministack": _ministack_endpoint, "dynamodb-local": shared_dynamodb_local}
 
+_session, _session_lock = boto3.session.Session(), Lock()
+"""A session of its own costs each client 0.1 s of the processor."""
 _clients = {}
+_found_clients = {}
+"""By endpoint: to make a client takes longer than most tests."""
 
 
 def on_one_server(test):
@@ -58,14 +68,15 @@ def on_one_server(test):
 
 def dynamo_client(endpoint, attempts=3):
     """Return a client of its own, to hang hooks on."""
-    return boto3.session.Session().client(
-        "dynamodb",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
-    )
+    with _session_lock:
+        return _session.client(
+            "dynamodb",
+            endpoint_url=endpoint,
+            region_name=REGION,
+            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+            config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+        )
 
 
 def new_id():
@@ -96,6 +107,21 @@ def dynamo(dynamo_endpoint):
     if dynamo_endpoint not in _clients:
         _clients[dynamo_endpoint] = dynamo_client(dynamo_endpoint)
     return _clients[dynamo_endpoint]
+
+
+@pytest.fixture
+def without_backoff(monkeypatch):
+    """boto3 tries again at once: tests that lose replies need not wait in between."""
+    monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda backoff, context: 0)
+
+
+@pytest.fixture
+def dynamo_environment(dynamo_endpoint, s3_credentials, monkeypatch):
+    """Clients of this process that look into the environment find the server, and no other."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamo_endpoint)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    monkeypatch.setattr(clients, "_clients", _found_clients.setdefault(dynamo_endpoint, {}))
+    return dynamo_endpoint
 
 
 @pytest.fixture

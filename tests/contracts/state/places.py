@@ -113,7 +113,7 @@ class StatePlace:
 
     @property
     def keeps_versions(self) -> bool:
-        return self.class_name not in ("DynamoDBStateStore", "S3StateStore")
+        return self.class_name != "DynamoDBStateStore"
 
     def open(
         self, *, attempts: int = 10, is_new: bool = False, here: StateMove | None = None

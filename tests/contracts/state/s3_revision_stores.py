@@ -12,14 +12,17 @@ from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.memory import MemoryObjects
-from tests.contracts.jobs.dynamo import dynamo_client, new_id, pause
+from tests.contracts.servers.dynamo import dynamo_client, new_id, pause
 from tests.unit.state.small_tables import ROOT, SCHEMA, ref
+
+SHARED = f"sleeper-{new_id()}-"
+"""A prefix of all tests: a DynamoDB table is made once."""
 
 FIRST = InitialisePartitions(partitions=(ROOT,))
 
 
 class Clock:
-    """A clock that a test sets; it goes on by a millisecond at each look."""
+    """A clock that a test sets."""
 
     def __init__(self):
         self.time = datetime.now(UTC)
@@ -82,20 +85,20 @@ class CountedObjects(MemoryObjects):
 class World:
     """One table whose state is in revisions; any number of processes open it."""
 
-    def __init__(self, endpoint):
-        self.endpoint, self.prefix = endpoint, f"sleeper-{new_id()}-"
+    def __init__(self, endpoint, prefix=SHARED):
+        self.endpoint, self.prefix, self.table_id = endpoint, prefix, new_id()
         self.clock = Clock()
         self.objects = CountedObjects(self.clock)
         self.requests = Requests(endpoint)
 
-    def store(self, *, requests=None, objects=None, table_id="flights", is_new=False, **options):
+    def store(self, *, requests=None, objects=None, table_id=None, is_new=False, **options):
         """Open the table in another process; it must be there, unless it is new."""
         requests = requests or self.requests
         tables = DynamoTables(
             lambda: requests.client, self.prefix, pause=options.pop("pauses", pause), new_id=new_id
         )
         revisions = S3StateRevisions(
-            tables, table_id, objects or self.objects, SCHEMA, is_new=is_new
+            tables, table_id or self.table_id, objects or self.objects, SCHEMA, is_new=is_new
         )
         return RevisionStateStore(
             revisions,

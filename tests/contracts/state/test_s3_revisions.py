@@ -8,21 +8,23 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.model.files import ClaimOwner
 from sleeper.state.state_store import SweepLimits
+from sleeper.state.transactions.claims import Claim, ClaimFiles, RenewClaims
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.aws.state.revision_items import CURRENT, REVISIONS, number_in, revision_key
-from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
 from tests.contracts.state.s3_revision_stores import World, add, names
 from tests.unit.state.small_tables import ROOT, contents, split
 
-__all__ = ["s3_server"]
+__all__ = ["dynamo_endpoint"]
 
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def world(s3_server):
-    return World(s3_server.endpoint)
+def world(dynamo_endpoint):
+    return World(dynamo_endpoint)
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def store(world):
 
 def item(world, key=CURRENT):
     found = world.requests.client.get_item(
-        TableName=f"{world.prefix}table-revisions", Key=revision_key("flights", key)
+        TableName=f"{world.prefix}table-revisions", Key=revision_key(world.table_id, key)
     )
     return found.get("Item")
 
@@ -146,6 +148,23 @@ class TestStates:
         assert contents(reader.refresh()) == contents(store.state())
         assert reader._held.history == store._held.history
 
+    def test_claims_that_are_renewed_are_read(self, world, store):
+        """Although no file has changed."""
+        store.commit(add("a"))
+        claim = Claim(job_id="job", partition_id="root", filenames=("a",))
+        store.commit(
+            ClaimFiles(
+                assignments=(claim,), owner=ClaimOwner(host="here", pid=1, worker_id="worker")
+            )
+        )
+        before = store.state().claims
+        world.clock.time += HOUR
+
+        asked, _ = world.asked(lambda: store.commit(RenewClaims(job_ids=("job",))))
+
+        assert asked == {"GetItem": 1, "put": 1, "TransactWriteItems": 1}
+        assert world.store().refresh().claims == store.state().claims != before
+
     def test_writers_at_once_lose_nothing(self, world, store):
         """Four threads of four processes commit five files each."""
 
@@ -172,14 +191,14 @@ class TestStates:
 
     def test_a_table_that_is_not_there_says_where_it_was_looked_for(self, world, store):
         """It would otherwise look empty; nothing is made."""
-        elsewhere = World(world.endpoint)
+        elsewhere = World(world.endpoint, f"sleeper-{new_id()}-")
         gone = elsewhere.store()
 
         with pytest.raises(ObjectNotFound, match=r"table-revisions.*AWS_REGION"):
             gone.refresh()
         assert elsewhere.requests.seen == {"GetItem": 1}
         store.delete()
-        with pytest.raises(ObjectNotFound, match="flights is not in"):
+        with pytest.raises(ObjectNotFound, match="is not in"):
             store.commit(add("late"))
 
     def test_deleting_removes_the_items_of_the_table_alone(self, world, store):
@@ -193,7 +212,8 @@ class TestStates:
 
         assert [item(world, key) for key in (CURRENT, "REVISION_000000000002")] == [None, None]
         assert names(other.refresh()) == ["b"]
-        World(world.endpoint).store().delete()  # without a DynamoDB table
+        elsewhere = World(world.endpoint, f"sleeper-{new_id()}-")
+        elsewhere.store().delete()  # without a DynamoDB table
 
 
 class TestSweeps:

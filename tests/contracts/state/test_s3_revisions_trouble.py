@@ -10,11 +10,11 @@ from botocore.awsrequest import AWSResponse
 from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import CommitUnknown, DataDamaged, StorageFailed, StorageReadOnly
-from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
 from tests.contracts.state.s3_revision_stores import Requests, World, add, names, no_answer
 from tests.contracts.state.test_s3_revisions import limits
 
-__all__ = ["s3_server"]
+__all__ = ["dynamo_endpoint"]
 
 TRANSACTION = "TransactWriteItems"
 
@@ -24,8 +24,8 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def world(s3_server):
-    return World(s3_server.endpoint)
+def world(dynamo_endpoint):
+    return World(dynamo_endpoint)
 
 
 @pytest.fixture
@@ -108,6 +108,27 @@ class TestLostReplies:
         assert names(world.store().refresh()) == ["mine", "next"]
         assert names(world.store().at(2)) == ["mine"]
 
+    def test_of_a_transaction_that_the_server_has_forgotten(self, world, store):
+        """Given a refusal of what was done and followed, then it is known by the revision's item."""
+
+        def lost(request):
+            done_without_a_reply(request)
+            world.store().commit(add("next"))
+            return refused(request, "InternalServerError", 500)
+
+        requests = Requests(world.endpoint)
+        requests.meet = lambda operation, n, request: (
+            {1: lost, 2: lambda request: conflict(request, "ConditionalCheckFailed")}[n](request)
+            if operation == TRANSACTION
+            else None
+        )
+
+        state = world.store(requests=requests).commit(add("mine"))
+
+        assert names(state) == ["mine"]
+        assert requests.seen[TRANSACTION] == 2
+        assert names(world.store().at(2)) == ["mine"]
+
     def test_of_an_object(self, world, store):
         """It is written again, with the same bytes."""
         world.objects.meet = when("after", "put", no_answer)
@@ -117,8 +138,9 @@ class TestLostReplies:
         assert names(state) == names(world.store().refresh()) == ["a"]
         assert len(world.objects.stored()) == 4
 
-    def test_of_every_request_of_the_first_commit(self, world):
+    def test_of_every_request_of_the_first_commit(self, dynamo_endpoint):
         """Tables are made, and the first revision is there once."""
+        world = World(dynamo_endpoint, f"sleeper-{new_id()}-")
         requests = Requests(world.endpoint, 3)
         lost = set()
 

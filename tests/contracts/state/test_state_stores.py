@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sleeper.storage.local.folder import FolderObjects
-from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+from tests.contracts.servers.s3 import bucket, s3_credentials, s3_server
 from tests.contracts.state.places import (
     MemoryRevisionsPlace,
     RealClock,

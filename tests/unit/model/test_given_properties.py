@@ -209,6 +209,7 @@ class TestStateStores:
             "TransactionLogStateStore",
             "sleeper.statestore.TransactionLogStateStore",
             "sleeper.statestore.dynamodb.DynamoDBStateStore",
+            "sleeper.statestore.s3.S3StateStore",
             "",
         ],
     )
@@ -222,14 +223,14 @@ class TestStateStores:
         "text",
         [
             "DynamoDBTransactionLogStateStore",
-            "S3StateStore",
+            "sleeper.statestore.DynamoDBTransactionLogStateStoreNoSnapshots",
         ],
     )
     def test_stores_of_upstream_are_refused_as_not_built(self, text):
         """With the list of those that are; a table would silently keep its log elsewhere."""
         assert refused_by_a_table(STORE, text) == (
             f"{STORE} is {text!r}, which is not built yet. Built: TransactionLogStateStore, "
-            "DynamoDBStateStore."
+            "DynamoDBStateStore, S3StateStore."
         )
         default = "sleeper.default.table.statestore.classname"
         assert "is not built yet" in refused_by_an_instance(default, text)
@@ -240,7 +241,7 @@ class TestStateStores:
 
     def test_a_table_that_names_one_already_can_still_be_changed(self):
         """Earlier versions stored such a name and ignored it."""
-        stored = {**TABLE, STORE: "S3StateStore"}
+        stored = {**TABLE, STORE: "DynamoDBTransactionLogStateStore"}
 
         assert validate_table_properties(stored, SCHEMA, given={}) is None
 

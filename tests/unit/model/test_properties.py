@@ -180,6 +180,8 @@ class TestKnownProperties:
             "sleeper.table.gc.orphan.age.minutes",
             "sleeper.table.partition.merging.threshold",
             "sleeper.table.versions.kept.minutes",
+            "sleeper.table.statestore.s3.revisions.kept.min",
+            "sleeper.table.statestore.s3.revisions.kept.minutes",
             "sleeper.table.compaction.job.lease.minutes",
             "sleeper.table.statestore.move",
         }

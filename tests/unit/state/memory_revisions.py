@@ -7,25 +7,28 @@ from dataclasses import replace
 
 from sleeper.errors import StorageFailed
 from sleeper.state.state_store import SweptStates
+from sleeper.state.stores.difference import state_difference
 from sleeper.state.stores.revisions import Revision
 
 
 class MemoryRevisions:
     """Keeps the newest revision; counts what it is asked, and can lose replies.
 
-    `files_max` is the largest number of references one commit may change.
+    `files_max` is the largest number of references one commit may change, and `changes_max` of
+    anything.
     """
 
-    def __init__(self, files_max=None):
+    def __init__(self, files_max=None, changes_max=None):
+        self.changes_max = changes_max
         self.newest, self.kept = Revision(), {}
         self.files_max = files_max
         self.asked = Counter()
         self.lose_reply, self.fail, self.rival = False, False, None
 
-    changes_max = None
-
     @property
     def limit(self):
+        if self.changes_max is not None:
+            return f"it takes {self.changes_max} changes"
         return f"it takes {self.files_max} references"
 
     def refresh(self, known):
@@ -41,6 +44,8 @@ class MemoryRevisions:
         return self.newest
 
     def fits(self, before, after):
+        if self.changes_max is not None:
+            return state_difference(before, after).changes <= self.changes_max
         changed = set(before.references()) ^ set(after.references())
         return self.files_max is None or len(changed) <= self.files_max
 

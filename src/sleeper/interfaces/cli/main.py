@@ -46,6 +46,7 @@ _COMMANDS = {
     "pause": ("services.operating", "Stop services from beginning anything."),
     "resume": ("services.operating", "Let services go on."),
     "backup": ("services.operating", "Copy an instance while it is written to."),
+    "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
     "report": ("reports", "Show tables, partitions and files."),
 }

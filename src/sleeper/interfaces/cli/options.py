@@ -153,3 +153,26 @@ def column_names(schema: Schema, given: Iterable[str]) -> list[str] | None:
         name for names in given for name in ([names] if names in schema.names else names.split(","))
     ]
     return names or None
+
+
+def ask(question: str, option: str = "--force") -> None:
+    """Go on if somebody says yes.
+
+    Args:
+        question: What is asked.
+        option: The option that spares the question.
+
+    Raises:
+        BadRequest: the answer is no, or nobody can answer.
+    """
+    try:
+        confirmed = click.confirm(question, err=True)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        confirmed = False
+    if not confirmed:
+        raise BadRequest(
+            f"nothing was changed, because the answer was not yes; {option} does not ask"
+        )

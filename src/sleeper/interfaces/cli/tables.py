@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from sleeper.errors import BadRequest
 from sleeper.instance import connect, input_store
 from sleeper.interfaces.cli.options import (
+    ask,
     force_option,
     instance_option,
     json_option,
@@ -186,7 +186,7 @@ def delete(name: str, force: bool, instance: str) -> None:
     opened = connect(instance)
     if not force:
         rows = counted(opened.table(name).report_files().rows, "row")
-        _ask(f"Delete table {name} with {rows}? This cannot be undone.")
+        ask(f"Delete table {name} with {rows}? This cannot be undone.")
     opened.delete_table(name)
     say(f"deleted table {name}")
 
@@ -218,7 +218,7 @@ def reinitialise(
         points = []
     if not force:
         rows = counted(opened.report_files().rows, "row")
-        _ask(f"Empty table {name}, which has {rows}? This cannot be undone.")
+        ask(f"Empty table {name}, which has {rows}? This cannot be undone.")
     number = opened.reinitialise(points)
     say(f"removed all rows of table {name} (transaction {number})")
 
@@ -352,22 +352,3 @@ def _split_points(path: Path | None, schema: Schema, *, base64_encoded: bool) ->
 
 def _schema_document(schema: Schema) -> Any:
     return json.loads(schema.to_json())
-
-
-def _ask(question: str) -> None:
-    """Go on if somebody says yes.
-
-    Raises:
-        BadRequest: the answer is no, or nobody can answer.
-    """
-    try:
-        confirmed = click.confirm(question, err=True)
-    except click.Abort as error:
-        if not isinstance(error.__context__, EOFError):
-            raise
-        click.echo(err=True)
-        confirmed = False
-    if not confirmed:
-        raise BadRequest(
-            "nothing was changed, because the answer was not yes; --force does not ask"
-        )

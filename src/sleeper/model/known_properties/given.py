@@ -23,6 +23,7 @@ PropertyValue = str | int | bool
 BUILT_STATE_STORES: Final = (
     "TransactionLogStateStore",
     "DynamoDBStateStore",
+    "S3StateStore",
 )
 STATE_STORE: Final = replace(
     class_of(
@@ -32,8 +33,8 @@ STATE_STORE: Final = replace(
         "DynamoDBStateStore",
         "S3StateStore",
     ),
-    wanted="TransactionLogStateStore or DynamoDBStateStore; upstream's other state stores are not "
-    "built yet",
+    wanted="TransactionLogStateStore, DynamoDBStateStore or S3StateStore; upstream's other state "
+    "stores are not built yet",
 )
 _STATE_STORES: Final = (
     "sleeper.table.statestore.classname",

@@ -76,6 +76,21 @@ class GarbageProperties:
         "How far back as_of can always read. Files wait as long before they are deleted.",
         since="ours",
     )
+    revisions_kept_min: int = setting(
+        "table.statestore.s3.revisions.kept.min",
+        "50",
+        POSITIVE,
+        "S3StateStore: how many of the last versions as_of can read, whatever their age.",
+        since="ours",
+    )
+    revisions_kept_minutes: int = setting(
+        "table.statestore.s3.revisions.kept.minutes",
+        "15",
+        NOT_NEGATIVE,
+        "S3StateStore: how far back as_of can read, unless sleeper.table.versions.kept.minutes is "
+        "more. A sweep deletes older versions of the state.",
+        since="ours",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

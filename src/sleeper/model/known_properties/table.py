@@ -183,8 +183,9 @@ class StateStoreProperties:
         STATE_STORE,
         "The state store: TransactionLogStateStore keeps the log beside the table's files; "
         "DynamoDBStateStore keeps items in DynamoDB, without older versions, and changes at most "
-        "99 of them by a commit. Others of upstream's are refused: they are not built yet. "
-        "`sleeper table migrate-state` changes it.",
+        "99 of them by a commit; S3StateStore keeps whole states beside the table's files, and in "
+        "DynamoDB which is the newest, and as_of reads the last ones. Others of upstream's are "
+        "refused: they are not built yet. `sleeper table migrate-state` changes it.",
         editable=False,
     )
     commit_attempts: int = setting(

@@ -18,6 +18,7 @@ from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import inputs_are_free, inputs_are_held
 from sleeper.state.state_store import StateStore, commit_planned
+from sleeper.state.stores.commit_sizes import claim_changes, claim_groups, in_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 
@@ -120,7 +121,8 @@ class JobClaims:
             if not batch:
                 return
             try:
-                yield from self._claim(batch)
+                for group in in_groups(batch, _changes_of, self._store.changes_max):
+                    yield from self._claim(group)
             except SleeperError as failure:  # raised when the running jobs have ended
                 _log.warning("no more compaction jobs can be claimed: %s", failure)
                 self._failure = failure
@@ -150,7 +152,8 @@ class JobClaims:
             if not held:
                 continue
             try:
-                self._store.commit(RenewClaims(job_ids=tuple(sorted(held))))
+                for job_ids in in_groups(sorted(held), lambda _: 1, self._store.changes_max):
+                    self._store.commit(RenewClaims(job_ids=job_ids))
                 _log.debug("renewed the claims of %d compaction jobs", len(held))
             except SleeperError as failure:
                 _log.warning("claims of compaction jobs could not be renewed: %s", failure)
@@ -162,10 +165,15 @@ class JobClaims:
             state = self._store.refresh()
             left = [job for job in self._tried.values() if inputs_are_held(state, job)]
             if left:
-                self._store.commit(ReleaseClaims(claims=tuple(map(_claim_of, left))))
+                for claims in claim_groups(map(_claim_of, left), self._store.changes_max):
+                    self._store.commit(ReleaseClaims(claims=claims))
                 _log.info("released the files of %d compaction jobs that did not run", len(left))
         except SleeperError as failure:
             _log.warning("claims of compaction jobs stay until their lease ends: %s", failure)
+
+
+def _changes_of(job: CompactionJob) -> int:
+    return claim_changes(_claim_of(job))
 
 
 def _claim_of(job: CompactionJob) -> Claim:

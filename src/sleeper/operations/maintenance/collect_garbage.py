@@ -89,7 +89,7 @@ def collect_garbage(
     Args:
         before: Files that lost their last reference before this time are deleted: by
             `garbage_time`.
-        batch_files: Maximum number of files of a batch.
+        batch_files: Maximum number of files of a batch; fewer if the store takes fewer at once.
         files_max: No further batch begins after so many deletions.
         store: The table's state.
         files: The table's folder.
@@ -101,6 +101,8 @@ def collect_garbage(
     """
     deleted: list[str] = []
     failures: dict[str, str] = {}
+    if store.changes_max is not None:
+        batch_files = min(batch_files, store.changes_max)
     after, more = "", True
     while more:
         batch = _collect_batch(before, after, batch_files, store, files)

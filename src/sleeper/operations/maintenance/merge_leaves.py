@@ -46,7 +46,7 @@ def merge_small_leaves(rows_below: int, *, store: StateStore) -> tuple[MergeResu
     tried: dict[str, MergeResult] = {}
     more = True
     while more:
-        pairs = small_siblings(store.state(), rows_below)
+        pairs = small_siblings(store.state(), rows_below, store.changes_max)
         new = [pair for pair in pairs if pair.parent.partition_id not in tried]
         tried |= {pair.parent.partition_id: merge_leaves(pair, store=store) for pair in new}
         more = bool(new)

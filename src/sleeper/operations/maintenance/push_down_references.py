@@ -40,6 +40,9 @@ class PushDownResult:
 def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -> PushDownResult:
     """Move references down, in commits of about 20,000 new references each.
 
+    A store that takes fewer changes at once gets more commits: a reference to very many leaves is
+    then moved down in several steps.
+
     References that a compaction job has claimed are not moved. Row counts are estimated from the
     files' sketches, or by halving if a sketch is missing or damaged.
 
@@ -51,7 +54,9 @@ def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -
     sketches_of = partial(_sketches_of, files, schema)
 
     def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
-        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        planned = plan_push_down(
+            state, sketches_of, references_max=_REFERENCES_MAX, changes_max=store.changes_max
+        )
         return planned, SplitFileReferences(pushes=planned.pushes) if planned.pushes else None
 
     moved = made = 0

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
 from sleeper.state.state_store import StateStore
+from sleeper.state.stores.commit_sizes import claim_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import ReleaseClaims
 
@@ -29,7 +30,7 @@ class ReleaseResult:
 
 
 def release_expired_jobs(lease: timedelta, *, store: StateStore) -> ReleaseResult:
-    """Release files of jobs whose lease has ended, in one commit.
+    """Release files of jobs whose lease has ended, in one commit if the store takes as much.
 
     If such a job is still running, its commit is refused. Its work is lost, but no row is doubled.
 
@@ -68,8 +69,8 @@ def release_jobs(job_id: str | None, lease: timedelta, *, store: StateStore) -> 
 def _release(
     claims: Sequence[HeldClaim], number: int, store: StateStore, why: str
 ) -> ReleaseResult:
-    if claims:
-        number = store.commit(ReleaseClaims(claims=tuple(each.claim for each in claims))).number
+    for group in claim_groups((each.claim for each in claims), store.changes_max):
+        number = store.commit(ReleaseClaims(claims=group)).number
     for each in claims:
         _log.warning(
             "released %d files of compaction job %s of %s, claimed %d s ago: %s",

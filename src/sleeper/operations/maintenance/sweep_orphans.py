@@ -9,7 +9,7 @@ from logging import getLogger
 
 from sleeper.planning.garbage import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.state.state_store import StateStore
+from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
@@ -25,7 +25,8 @@ class SweepResult:
     """The result of a sweep.
 
     Attributes:
-        orphans: Data files and sketches that no transaction names, with sizes and times, by name.
+        orphans: Data files, sketches and parts of the table's state that no transaction names, or
+            that are too old, with sizes and times, by name.
         deleted: True if they were deleted, except those in `failures`.
         failures: Why some could not be deleted, by name.
     """
@@ -41,9 +42,17 @@ class SweepResult:
 
 
 def sweep_orphans(
-    age: timedelta, *, delete: bool, store: StateStore, files: Objects
+    age: timedelta,
+    *,
+    delete: bool,
+    store: StateStore,
+    files: Objects,
+    versions_min: int = 1,
+    versions_age: timedelta = timedelta(),
 ) -> SweepResult:
     """List the table's folder, compare it with the table's state, and delete orphans.
+
+    Old states are deleted too, where the table's store keeps whole ones.
 
     The age of a file is measured by the clock of the storage. Before the first deletion, a
     transaction forbids adding files of that age. So a job that commits too late is refused,
@@ -54,12 +63,15 @@ def sweep_orphans(
         delete: False to only find orphans.
         store: The table's state.
         files: The table's folder.
+        versions_min: How many of the last states are kept.
+        versions_age: States that were the newest within this time are kept too.
 
     Raises:
         ClockTooFarAhead: this machine's clock is wrong; nothing was deleted.
         StorageFailed: the storage cannot be listed. Deletions that fail are in the result.
     """
-    before = store.time() - age
+    now = store.time()
+    before = now - age
     found: list[ObjectInfo] = []
     failures: dict[str, str] = {}
     listing = files.listing("data/")
@@ -74,4 +86,12 @@ def sweep_orphans(
             failures |= delete_groups({name: [name] for name in names}, files)
             for name in names:
                 _LOG.info("deleted %s, which no commit names", name)
-    return SweepResult(orphans=tuple(found), deleted=delete, failures=failures)
+    limits = SweepLimits(
+        versions_min=versions_min, kept_since=now - versions_age, orphans_before=before
+    )
+    states = store.sweep(limits, delete=delete)
+    return SweepResult(
+        orphans=(*found, *states.objects),
+        deleted=delete,
+        failures={**failures, **states.failures},
+    )

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from sleeper.errors import CommitTooLarge
 from sleeper.model import paths
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
+from sleeper.state.stores.commit_sizes import clear_changes
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 
@@ -38,12 +40,15 @@ def reinitialise_table(
 
     Raises:
         SplitPointsInvalid: split points have the wrong type, or are not strictly ascending.
+        CommitTooLarge: the table's state store cannot do it in one commit. Nothing was changed.
     """
     transactions: list[Any] = [ClearFiles()]
     if split_points is not None:
         tree = tree_from_split_points(schema, split_points, new_id=new_id)
         transactions.append(InitialisePartitions(partitions=tuple(tree.partitions.values())))
     before = store.refresh()
+    if split_points is not None and store.changes_max is not None:
+        _check_fits(clear_changes(before, tree), store.changes_max)
     committed = store.commit_group(transactions)
     for refusal in committed.refusals:
         if refusal is not None:
@@ -52,3 +57,13 @@ def reinitialise_table(
     tracked = [name for name in names if paths.is_data_file(name)]
     files.delete([*tracked, *map(paths.sketch_file, tracked)])
     return committed.state.number
+
+
+def _check_fits(changes: int, changes_max: int) -> None:
+    """Check that rows are not removed without new partitions."""
+    if changes > changes_max:
+        raise CommitTooLarge(
+            f"the table cannot be emptied and get new partitions at once: these are {changes} "
+            f"changes, and its state store takes {changes_max} in one commit. Nothing was changed. "
+            "Delete the table and create it again, or reinitialise it without split points."
+        )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sleeper.errors import BadRequest
 from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
+from sleeper.state.stores.commit_sizes import merge_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.merges import unmatched_partial_reference
 
@@ -48,10 +49,17 @@ def merging_threshold(known: SplittingProperties, rows_below: int | None) -> int
     return threshold
 
 
-def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, ...]:
+def small_siblings(
+    state: TableState, rows_below: int, changes_max: int | None = None
+) -> tuple[SiblingLeaves, ...]:
     """Return the pairs of leaves that have fewer rows together than `rows_below`, in key order.
 
     References of partitions above the leaves are not counted: they must be pushed down before.
+
+    Args:
+        state: The table.
+        rows_below: The rows of both together are fewer.
+        changes_max: How many changes the state store takes in one commit; None for any number.
     """
     totals = state.files.totals()
     found = []
@@ -64,7 +72,7 @@ def small_siblings(state: TableState, rows_below: int) -> tuple[SiblingLeaves, .
                     parent=parent,
                     row_count=row_count,
                     estimated=any(each.estimated for each in of_leaves),
-                    obstacle=_obstacle(state, parent),
+                    obstacle=_obstacle(state, parent, changes_max),
                 )
             )
     return tuple(found)
@@ -82,7 +90,7 @@ def _parents_of_leaves(state: TableState) -> list[Partition]:
     ]
 
 
-def _obstacle(state: TableState, parent: Partition) -> str | None:
+def _obstacle(state: TableState, parent: Partition, changes_max: int | None) -> str | None:
     lower, upper = (state.files.references_on(child_id) for child_id in parent.child_ids)
     claimed = next((ref for ref in (*lower, *upper) if ref.job_id is not None), None)
     if claimed is not None:
@@ -90,4 +98,9 @@ def _obstacle(state: TableState, parent: Partition) -> str | None:
     odd = unmatched_partial_reference(lower, upper)
     if odd is not None:
         return f"only one of them still references {odd.filename}: compact all files first"
+    if changes_max is not None and merge_changes(lower, upper) > changes_max:
+        return (
+            f"they reference {len(lower) + len(upper)} files together, more than the table's state "
+            "store moves at once: compact them first"
+        )
     return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
+from typing import Final
 
 from sleeper.errors import (
     CommitRefused,
@@ -26,7 +27,18 @@ from sleeper.state.stores.moved_log import version_left_behind
 from sleeper.state.stores.revisions import Revision, RevisionHistory, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
+from sleeper.state.transactions.files import AddFiles, ClearFiles
+from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
+
+_FEWER_FILES = "Commit fewer files at a time"
+_FEWER_LEAVES = "Split the table into fewer leaves at a time"
+_ADVICE: Final[Mapping[type[Transaction], str]] = {
+    AddFiles: "Add fewer files at a time: an ingest writes a file for each leaf that gets rows",
+    ClearFiles: "Delete the table and create it again",
+    ExtendPartitionTree: _FEWER_LEAVES,
+    InitialisePartitions: _FEWER_LEAVES,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +154,9 @@ class RevisionStateStore:
                 raise version_left_behind(number, self._here)
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
-                f"deleted; the newest is {newest.number}. To read older versions, keep the "
-                "table's state in TransactionLogStateStore (`sleeper table migrate-state`)."
+                f"deleted; the newest is {newest.number}. Older versions are read from a "
+                "TransactionLogStateStore (`sleeper table migrate-state`), or the last ones from a "
+                "S3StateStore (sleeper.table.statestore.s3.revisions.kept.min and .minutes)."
             )
         return found
 
@@ -253,8 +266,9 @@ class RevisionStateStore:
     def _too_large(self, transaction: Transaction) -> CommitTooLarge:
         return CommitTooLarge(
             f"the table's state store cannot commit this {type(transaction).__name__} at once: "
-            f"{self._revisions.limit}. Nothing was written. Commit fewer files at a time, or move "
-            "the table's state to a store without this limit (`sleeper table migrate-state`)."
+            f"{self._revisions.limit}. Nothing was written. "
+            f"{_ADVICE.get(type(transaction), _FEWER_FILES)}, or move the table's state to a store "
+            "without this limit (`sleeper table migrate-state`)."
         )
 
     def _refreshed(self) -> Revision:

@@ -359,7 +359,14 @@ class DynamoTables:
                 f"cannot {verb} table {name}: it has the keys {keys}. Another program made it: "
                 "remove it, or give this instance an id of its own."
             )
-        return table_failure(error, verb, f"table {name}")
+        failure = table_failure(error, verb, f"table {name}")
+        if table.required and isinstance(failure, ObjectNotFound):
+            return ObjectNotFound(
+                f"cannot {verb} table {name}: it does not exist, although it was made with the "
+                "instance. Check AWS_REGION; if somebody deleted it, restore it from its backup in "
+                "DynamoDB."
+            )
+        return failure
 
 
 class _RefusedError(Exception):

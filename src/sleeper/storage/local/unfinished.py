@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 from sleeper.ports.objects import Output
 from sleeper.storage.keys import TEMPORARY
@@ -26,6 +27,7 @@ _FOLDER = f"{TEMPORARY}writes"
 # pyarrow writes headers and bodies of pages separately; buffering makes one call per megabyte.
 _BUFFER_SIZE_BYTES = 1 << 20
 _NUMBERS = itertools.count()
+_LOCK_NAME = re.compile("turn-[0-9a-f]{8}")
 _OUR_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9]+-[0-9]+")
 
 
@@ -127,6 +129,23 @@ def sweep_unfinished(root: str, older_than_s: float, now: datetime) -> int:
         return sum(_sweep_one(descriptor, name, now.timestamp() - older_than_s) for name in names)
     finally:
         os.close(descriptor)
+
+
+def remove_hidden_folder(root: str) -> None:
+    """Delete temp files and locks of writers, whoever has them, and folders that are empty then.
+
+    For an instance that is removed. Failures are logged.
+    """
+    folder = Path(root, _FOLDER)
+    try:
+        if folder.is_dir() and not folder.is_symlink():
+            for path in folder.iterdir():
+                if _OUR_NAME.fullmatch(path.name) or _LOCK_NAME.fullmatch(path.name):
+                    discard(str(path))
+            folder.rmdir()
+        Path(root).rmdir()
+    except OSError as error:
+        logger.info("a folder of an instance that was removed stays: %s", error)
 
 
 def _sweep_one(folder: int, name: str, before: float) -> bool:

@@ -1,11 +1,11 @@
-"""Commands for those who operate an instance: copy it, pause it, resume it."""
+"""Commands for those who operate an instance: copy it, pause it, resume it, remove it."""
 
 from __future__ import annotations
 
 import click
 
-from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.instance import connect, removal_of
+from sleeper.interfaces.cli.options import ask, instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
 
 
@@ -69,3 +69,34 @@ def resume(instance: str) -> None:
     with connect(instance) as opened:
         opened.pause_switch.resume()
     say("services and workers continue")
+
+
+@click.command()
+@click.argument("url")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def destroy(url: str, *, yes: bool) -> None:
+    """Remove the instance at URL with all its tables. This cannot be undone.
+
+    What will be removed is listed first: tables, buckets, queues, and how much
+    they hold. Only what belongs to the instance is removed: in a folder or a
+    bucket the files that Sleeper made; of aws://ID its buckets with all objects,
+    and queues and tables in DynamoDB that have its tag. After an interruption the
+    same command goes on where it stopped. Stop sleeper serve before.
+
+    \b
+    Examples:
+        sleeper destroy /data/demo
+        sleeper destroy aws://demo --yes
+    """
+    removal = removal_of(url)
+    print_grid(
+        ["removed", "name", "holds"],
+        [[each.kind, each.name, f"{each.count} {each.unit}"] for each in removal.belongings],
+    )
+    if removal.others:
+        some = ", ".join(removal.other_keys)
+        say(f"{counted(removal.others, 'other file')} in {removal.url} will stay: {some}")
+    if not yes:
+        ask(f"Remove {removal.url}? This cannot be undone.", "--yes")
+    removal.carry_out(lambda each: say(f"removing {each.kind} {each.name}"))
+    say(f"removed the instance at {removal.url}")

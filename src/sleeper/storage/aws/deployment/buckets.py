@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any, Final
 
 from sleeper.errors import AlreadyExists, StorageFailed
@@ -14,7 +15,9 @@ logger = logging.getLogger(__name__)
 _MISSING: Final = ("NoSuchBucket", "404")
 _OF_OTHERS: Final = ("BucketAlreadyExists",)
 _DENIED: Final = ("AccessDenied", "AllAccessDisabled", "403")
-_PERMISSION: Final = "s3:CreateBucket, DeleteBucket, ListBucket, GetBucketTagging, PutBucketTagging"
+_PERMISSION: Final = (
+    "s3:CreateBucket, DeleteBucket, ListBucket, DeleteObject, GetBucketTagging and PutBucketTagging"
+)
 _DEFAULT_REGION: Final = "us-east-1"
 
 
@@ -50,7 +53,7 @@ class InstanceBuckets:
                 it that was not made for this instance, and is not empty.
             StorageFailed: it cannot be made.
         """
-        owner = self._owner_of(bucket)
+        owner = self.owner_tag(bucket)
         if owner == self._tag:
             return
         if owner is not None and (owner or not self._is_empty(bucket)):
@@ -69,9 +72,16 @@ class InstanceBuckets:
         except vendor_errors() as error:
             raise self._failure(error, "tag", bucket) from error
 
-    def is_ours(self, bucket: str) -> bool:
-        """Return whether there is the bucket, and it has the tag of this instance."""
-        return self._owner_of(bucket) == self._tag
+    def count(self, bucket: str) -> int:
+        """Return how many objects a bucket has."""
+        return sum(len(page) for page in self._pages(bucket))
+
+    def empty(self, bucket: str, last: str | None = None) -> None:
+        """Delete all objects of a bucket, a thousand in a request; `last` after all others."""
+        for page in self._pages(bucket):
+            self._delete_objects(bucket, [key for key in page if key != last])
+        if last is not None:
+            self._delete_objects(bucket, [last])
 
     def delete(self, bucket: str) -> None:
         """Delete an empty bucket. One that does not exist counts as deleted."""
@@ -88,6 +98,32 @@ class InstanceBuckets:
                 ) from error
             raise self._failure(error, "delete", bucket) from error
         logger.info("deleted bucket %s", bucket)
+
+    def _pages(self, bucket: str) -> Iterator[list[str]]:
+        """Yield the keys of a bucket, a thousand at a time; none where it is missing."""
+        try:
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                yield [str(each["Key"]) for each in page.get("Contents", ())]
+        except vendor_errors() as error:
+            if error_code(error) not in _MISSING:
+                raise self._failure(error, "list", bucket, writes=False) from error
+
+    def _delete_objects(self, bucket: str, keys: list[str]) -> None:
+        if not keys:
+            return
+        named = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        try:
+            failed = self._client.delete_objects(Bucket=bucket, Delete=named).get("Errors", ())
+        except vendor_errors() as error:
+            if error_code(error) in _MISSING:
+                return
+            raise self._failure(error, "delete objects of", bucket) from error
+        if failed:
+            raise StorageFailed(
+                f"cannot delete {len(failed)} objects of bucket {bucket}, such as "
+                f"{failed[0]['Key']} ({failed[0]['Code']}). Correct that, and repeat this."
+            )
+        logger.info("deleted %d objects of bucket %s", len(keys), bucket)
 
     def _create(self, bucket: str) -> None:
         region = self._client.meta.region_name
@@ -107,8 +143,13 @@ class InstanceBuckets:
             raise self._failure(error, "make", bucket) from error
         logger.info("made bucket %s", bucket)
 
-    def _owner_of(self, bucket: str) -> str | None:
-        """Return the tag that names an instance, or an empty text; None without a bucket."""
+    def owner_tag(self, bucket: str) -> str | None:
+        """Return the tag that names an instance, or an empty text; None without a bucket.
+
+        Raises:
+            AlreadyExists: the bucket belongs to another account.
+            StorageFailed: it cannot be asked.
+        """
         try:
             tags = self._client.get_bucket_tagging(Bucket=bucket)["TagSet"]
         except vendor_errors() as error:

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties import deployment as known
+from sleeper.model.paths import INSTANCE_PROPERTIES
+from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
@@ -28,7 +31,7 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 )
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
-from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
 
 logger = logging.getLogger(__name__)
 
@@ -130,6 +133,48 @@ class Deployment:
         logger.info("made the buckets, tables and queues of %s in %s", self.url, self.region)
         return urls
 
+    def belongings(self, *, pause: Callable[[int], None]) -> list[Belonging]:
+        """Return all resources that there are, in the order in which they are removed.
+
+        The bucket of properties is last, and `instance.properties` in it: while that is there, or
+        the bucket, this can be repeated.
+
+        Args:
+            pause: Waits before another attempt, given how many there were.
+
+        Raises:
+            BadRequest: a bucket with a name of the instance's does not belong to it.
+            StorageFailed: there is no answer.
+        """
+        buckets, config = self._buckets(), self.names.config_bucket
+        tags = {bucket: buckets.owner_tag(bucket) for bucket in self.names.buckets}
+        for bucket, tag in tags.items():
+            if tag not in (None, owner_tag_value(self.url)):
+                raise BadRequest(
+                    f"nothing was removed: bucket {bucket} does not belong to {self.url}. It "
+                    f"{f'belongs to {tag}' if tag else f'has no tag {OWNER_TAG}'}. If it is this "
+                    f"instance's, set its tag {OWNER_TAG} to {self.url}; else rename or delete it."
+                )
+        aws = AwsBelongings(self.names.instance_id, self.url, region=self.region, pause=pause)
+        tables = aws.tables()
+        index = (each for each in tables if each.name.endswith((BY_ID.name, BY_NAME.name)))
+        of_index = list(index)
+        of_buckets = [
+            Belonging(
+                "bucket",
+                bucket,
+                buckets.count(bucket),
+                "objects",
+                partial(_remove, buckets, bucket),
+            )
+            for bucket, tag in tags.items()
+            if tag is not None
+        ]
+        last = [each for each in of_buckets if each.name == config]
+        others = [each for each in of_buckets if each.name != config]
+        tables = [each for each in tables if each not in of_index]
+        return [*aws.queues(), *tables, *others, *of_index, *last]
+
     def check(self, values: Mapping[str, str]) -> None:
         """Check that properties, as they are stored, name this instance and its resources.
 
@@ -169,6 +214,11 @@ def instance_tables(
         new_id=new_id,
         owner=_url(instance_id),
     )
+
+
+def _remove(buckets: InstanceBuckets, bucket: str) -> None:
+    buckets.empty(bucket, last=INSTANCE_PROPERTIES)
+    buckets.delete(bucket)
 
 
 def _url(instance_id: str) -> str:
