@@ -34,7 +34,7 @@ from tests.any_order.whole_instance import (
     counted_ids,
     open_instance,
 )
-from tests.soak import tries
+from tests.soak import SOAK, some, tries
 
 SCHEMA = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.string())])
 STARTS = count(0, 1_000)
@@ -150,7 +150,7 @@ class TestAlone:
         """
         objects, kind = table
         sealed = 0
-        for call in range(calls_of(objects, other(kind))):
+        for call in some(range(calls_of(objects, other(kind))), one_in=7):
             copy = copy_of(objects)
             with suppress(Killed, StorageFailed, CommitUnknown):
                 migrate(copy, other(kind), Faults((Fault(call, kind_of_fault),)))
@@ -168,7 +168,7 @@ class TestAlone:
 
             check_whole(copy, other(kind), keys)
             assert len(places_in(copy)) == len(places_in(objects)) + 1, call
-        assert sealed or kind_of_fault in FAILURES
+        assert sealed or kind_of_fault in FAILURES or not SOAK
 
     def test_to_a_third_store_is_refused_while_another_move_is_incomplete(self, table):
         """Given a move that was killed after the seal, then also the way back is refused."""
@@ -191,7 +191,7 @@ class TestOvertaken:
 
     def overtaken(self, objects, to, act):
         """Run a move for each call before which another process acts; yield what both did."""
-        for call in range(calls_of(objects, to)):
+        for call in some(range(calls_of(objects, to)), one_in=3):
             copy, done = copy_of(objects), []
 
             def meanwhile(copy=copy, done=done):
@@ -239,7 +239,8 @@ class TestOvertaken:
         for copy, outcome, done in self.overtaken(objects, other(kind), there_and_back):
             assert not isinstance(outcome, SleeperError), outcome
             keys = [1, 2, 11, 12]
-            keys += [50, 60] if done is None else []
+            assert done is None
+            keys += [50, 60]
             check_whole(copy, other(kind), keys)
 
     def test_by_a_deletion_leaves_nothing(self, table):
@@ -248,7 +249,7 @@ class TestOvertaken:
         act = lambda copy: opened(copy).delete_table("t")  # noqa: E731 - one of a kind
         for copy, outcome, done in self.overtaken(objects, other(kind), act):
             assert done is None
-            assert isinstance(outcome, TableNotFound | CommitRefused | StorageFailed), outcome
+            assert isinstance(outcome, TableNotFound), outcome
             left = [i.key for i in copy.listing() if "/states/" in i.key or "/statestore/" in i.key]
             assert left == []
 
@@ -258,7 +259,7 @@ class TestOvertaken:
         healthy = Faults()
         ingest(FaultyObjects(copy_of(objects), healthy), "mine", 50)
         outcomes = set()
-        for call in range(healthy.calls):
+        for call in some(range(healthy.calls), one_in=3):
             copy = copy_of(objects)
             faults = Faults(meanwhile={call: partial(migrate, copy, other(kind))})
             keys = [1, 2, 11, 12]

@@ -33,6 +33,7 @@ SERVICES = "services/"
 JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
 STATE_MOVES = "statestore/moves/"
+MOVED_STATES = "states/"
 
 
 def data_file(partition_id: str, name: str) -> str:
@@ -65,7 +66,7 @@ def state_move(move_id: str) -> str:
 
 def moved_state(move_id: str) -> str:
     """Return the folder, in a table's folder, of the state store that a move has opened."""
-    return f"states/{move_id}"
+    return f"{MOVED_STATES}{move_id}"
 
 
 def commit_request(request_id: str) -> str:

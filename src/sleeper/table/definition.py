@@ -130,6 +130,7 @@ def migrate_state(self: TableHandle, to: str) -> MigrationResult:
         notes=MoveNotes(opened.files),
         new_id=context.new_id,
     )
-    result = migrate(to, places=places)
-    self._undo_commit_if_deleted()
-    return result
+    try:
+        return migrate(to, places=places)
+    finally:
+        self._undo_commit_if_deleted()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import PropertiesInvalid, SleeperError
 from sleeper.model import paths
 from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
@@ -27,6 +28,8 @@ from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,11 +125,14 @@ def delete_states(record: TableRecord, context: InstanceContext) -> None:
     """Delete what a deleted table's state stores keep outside of its folder: all that it was in.
 
     Raises:
-        PropertiesInvalid, DataDamaged: what it was in is unknown; something is left behind.
+        PropertiesInvalid, DataDamaged: what it is in is unknown; something is left behind.
         StorageFailed: something is left behind.
     """
     for place in MoveNotes(context.objects.under(record.table_id)).places():
-        store_at(record, context, place, is_new=True).delete()
+        try:
+            store_at(record, context, place, is_new=True).delete()
+        except SleeperError as failure:
+            _log.warning("a state of deleted table %s is left behind: %s", record.name, failure)
     store_of(record, context, is_new=True).delete()
 
 

@@ -34,6 +34,7 @@ _INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
         name=known.instance_default,
         description=f"Default of {known.name}: {known.description}",
         group=f"Defaults for tables: {known.group}",
+        editable=True,
         instance_default=None,
     )
     for known in TABLE_PROPERTIES

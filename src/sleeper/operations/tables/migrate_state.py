@@ -123,6 +123,8 @@ def migrate_state(to: str, *, places: StatePlaces) -> MigrationResult:
         state = store.refresh()
         move = state.moved
         if move != at.move and move is not None:
+            if _place_of(places.record()) != at:
+                continue  # somebody has completed it since the record was read
             _check_interrupted(move, wanted, state, places)
             was_interrupted = True
         elif at.class_name == wanted:
@@ -160,9 +162,12 @@ def _attempt(
     places.notes.add(move, source)
     try:
         _copy(state, move, places)
-    except BaseException:
+    except SleeperError as failure:
         _give_up(move, places)
-        raise
+        if places.open_store(source).refresh().number == state.number:
+            raise
+        _LOG.info("the table's state changed while it was copied: %s", failure)
+        return None  # another attempt may have succeeded, and have deleted this one's copy
     try:
         old.commit(MoveState(move=move))
     except (TableChanged, StateMoved, CommitContended) as refusal:
