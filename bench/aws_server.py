@@ -14,7 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tests.contracts.s3_server import CREDENTIALS, REGION, free_port, running_server
+from tests.contracts.s3_server import CREDENTIALS, REGION, running_server
+from tests.contracts.servers.running import free_port
 
 
 @contextmanager

@@ -10,6 +10,9 @@ instance is idle, which the last line shows.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +27,12 @@ import sleeper
 from bench.aws_server import aws_server, new_bucket, use
 from bench.counting_proxy import CountingProxy, counting_proxy, told
 from bench.state_stores import CLASS, STORES
+from sleeper.services.job_workers import open_worker
+from sleeper.services.worker import WorkerSettings
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 TABLE = "bench"
+HERE = Path(__file__).parent.parent
 REPEATS = 10
 
 
@@ -38,28 +44,43 @@ class Operation:
         name: What it is.
         run: Does it, given how often it was done before.
         repeats: How often it is done.
+        is_told: False for what comes once in a process, before the operation that is told.
     """
 
     name: str
     run: Callable[[int], object]
     repeats: int = REPEATS
+    is_told: bool = True
 
 
 def main(rows: int = 1_000_000, leaves: int = 16, delay_ms: float = 20.0) -> None:
-    """Measure, and print the report."""
-    heads = f"{'requests':>10}{'ms':>9}{'$ a million':>13}"
-    with aws_server() as endpoint, TemporaryDirectory(prefix="sleeper-bench-") as folder:
+    """Measure each store in a process of its own, and print the report."""
+    command = [sys.executable, "-m", "bench.requests", "--rows", str(rows)]
+    with aws_server():
         for store in STORES:
-            print(f"\n{store:<34}{heads}  of them")
-            use(endpoint)
-            url = made(f"s3://{new_bucket(endpoint)}/bench", store, rows, leaves)
-            with counting_proxy(endpoint, delay_ms / 1000) as proxy:
-                use(proxy.endpoint)
-                for operation in operations(url, Path(folder), rows):
-                    print(measured(operation, proxy), flush=True)
-                proxy.take()
-                sleep(5)
-                print(f"{'idle, for 5 seconds':<34}{len(proxy.take()):>10}")
+            more = ["--leaves", str(leaves), "--delay-ms", str(delay_ms), "--store", store]
+            subprocess.run([*command, *more], check=True, cwd=HERE)
+
+
+def measure(store: str, rows: int, leaves: int, delay_ms: float) -> None:
+    """Measure one store on the server that the environment names."""
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    heads = f"{'requests':>10}{'ms':>9}{'$ a million':>13}"
+    print(f"\n{store:<34}{heads}  of them")
+    with (
+        TemporaryDirectory(prefix="sleeper-bench-") as folder,
+        counting_proxy(endpoint) as proxy,
+    ):
+        use(proxy.endpoint)
+        url = made(f"s3://{new_bucket(endpoint)}/bench", store, rows, leaves)
+        proxy.delay_s = delay_ms / 1000
+        for operation in operations(url, Path(folder), rows):
+            found = measured(operation, proxy)
+            if operation.is_told:
+                print(found, flush=True)
+        proxy.take()
+        sleep(5)
+        print(f"{'  idle, for 5 seconds':<34}{len(proxy.take()):>10}")
 
 
 def made(url: str, store: str, rows: int, leaves: int) -> str:
@@ -101,13 +122,33 @@ def operations(url: str, folder: Path, rows: int) -> list[Operation]:
             "range of 100 rows",
             lambda n: table.query(range={"key": (key(n * 900), key(n * 900 + 100))}).to_pylist(),
         ),
-        Operation("ingest of one row", lambda n: table.ingest(files[n]), 3),
-        Operation(
-            "send an ingest job",
-            lambda n: instance.jobs.submit_ingest(TABLE, str(files[3 + n])),
-            3,
-        ),
+        Operation("first ingest", lambda _: table.ingest(files[0]), 1, is_told=False),
+        Operation("ingest of one row", lambda n: table.ingest(files[1 + n]), 3),
+        Operation("first job", lambda _: send(instance, files[4]), 1, is_told=False),
+        Operation("send an ingest job", lambda n: send(instance, files[5 + n]), 3),
+        Operation("first job run", lambda _: work(instance, 1), 1, is_told=False),
+        Operation("run an ingest job", lambda _: work(instance, 1), 3),
     ]
+
+
+def send(instance: sleeper.Instance, file: Path) -> None:
+    """Send an ingest job to its queue."""
+    instance.jobs.submit_ingest(TABLE, str(file))
+
+
+def work(instance: sleeper.Instance, jobs: int) -> None:
+    """Run so many jobs of the ingest queue, as a worker does."""
+    settings = WorkerSettings(wait_s=0, jobs_max=jobs)
+    worker = open_worker(
+        instance,
+        "ingest",
+        settings,
+        host="bench",
+        pid=os.getpid(),
+        stopped=lambda: False,
+        rest=lambda _: None,
+    )
+    worker.run()
 
 
 def measured(operation: Operation, proxy: CountingProxy) -> str:
@@ -129,5 +170,9 @@ if __name__ == "__main__":
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--leaves", type=int, default=16)
     parser.add_argument("--delay-ms", type=float, default=20.0)
+    parser.add_argument("--store")
     chosen = parser.parse_args()
-    main(chosen.rows, chosen.leaves, chosen.delay_ms)
+    if chosen.store:
+        measure(chosen.store, chosen.rows, chosen.leaves, chosen.delay_ms)
+    else:
+        main(chosen.rows, chosen.leaves, chosen.delay_ms)

@@ -10,6 +10,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import DataDamaged, ObjectNotFound, TableNotFound, VersionNotFound
+from sleeper.services.online_tables import OnlineTable
 from tests.contracts.s3_server import REGION, aws_endpoint, bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -129,8 +130,24 @@ def test_the_command_line_sweeps_it(instance, table):
     done = command("sweep", "numbers", env={"SLEEPER_INSTANCE": instance.url}).output
 
     assert "statestore/files/" in told
-    assert "would delete" in told
-    assert "deleted" in done
+    assert "would delete 0 files of numbers that no commit names" in told
+    assert "would delete 6 parts of old states of numbers\n" in told
+    assert "deleted 6 parts of old states of numbers\n" in done
+
+
+def test_serve_sweeps_it(table):
+    """And tells what was deleted."""
+    for n in range(4):
+        table.ingest(rows(n))
+    served = OnlineTable(table, workers=1, stopped=lambda: False)
+
+    steps = [served.maintain("sweep") for _ in range(3)]
+
+    assert [step and step.done for step in steps] == [
+        "deleted 6 parts of old states",
+        "deleted 2 parts of old states",  # the newest is known to be there since the first sweep
+        None,
+    ]
 
 
 def test_in_a_folder_only_the_item_is_elsewhere(aws_endpoint, tmp_path, instance_id):

@@ -165,9 +165,12 @@ class OnlineTable:
 
     def _sweep(self) -> _Outcome:
         swept = self.table.sweep_orphans()
-        count = len(swept.orphans) - len(swept.failures)
-        done = f"deleted {_counted(count, 'file')} that killed jobs left" if count else None
-        return done, _not_deleted(swept.failures)
+        done = []
+        if swept.gone:
+            done.append(f"deleted {_counted(swept.gone, 'file')} that killed jobs left")
+        if swept.gone_states:
+            done.append(f"deleted {_counted(swept.gone_states, 'part')} of old states")
+        return ", ".join(done) or None, _not_deleted(swept.failures)
 
 
 def _not_deleted(failures: dict[str, str]) -> tuple[str, ...]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.model.files import ClaimOwner
+from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.state_store import SweepLimits
 from sleeper.state.transactions.claims import Claim, ClaimFiles, RenewClaims
 from sleeper.state.transactions.sweeps import SweepOrphans
@@ -61,13 +63,24 @@ class TestRequests:
         assert b'"ConsistentRead": true' in bodies[0]
 
     def test_a_commit_is_a_read_the_changed_parts_and_a_transaction(self, world, store):
-        """An ingest without a job id changes the files alone."""
+        """Files without a job change one part alone."""
         asked, _ = world.asked(lambda: store.commit(add("a")))
 
         assert asked == {"GetItem": 1, "put": 1, "TransactWriteItems": 1}
         assert [key for key in world.objects.stored() if "/000000000002-" in key] == [
             item(world)["FILES"]["S"]
         ]
+
+    def test_a_commit_of_a_job_writes_two_parts(self, world, store):
+        """The files and the jobs, at once."""
+        job = CommittedJob(
+            job_id="job", keep_until=world.clock() + HOUR, rows_read=1, rows_written=1
+        )
+
+        asked, state = world.asked(lambda: store.commit(replace(add("a"), job=job)))
+
+        assert asked == {"GetItem": 1, "put": 2, "TransactWriteItems": 1}
+        assert contents(world.store().refresh()) == contents(state)
 
     def test_a_commit_that_changes_no_part_writes_none(self, world, store):
         """The time of a sweep is in the item."""

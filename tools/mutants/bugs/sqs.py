@@ -71,6 +71,22 @@ BUGS = (
         tests=("tests/unit/jobs/test_job_results.py",),
     ),
     Bug(
+        name="bucket-and-key-are-a-local-path",
+        breaks="Files of upstream's clients are looked for below the worker's folder.",
+        module="jobs/open_jobs.py",
+        right='names_buckets=url == "sqs",',
+        wrong="names_buckets=False,",
+        tests=("tests/stories/test_jobs_in_aws.py", "-k", "bucket_and_a_key"),
+    ),
+    Bug(
+        name="rows-sent-at-each-delivery",
+        breaks="A query whose message was not deleted in time sends its rows twice.",
+        module="services/job_kinds/query.py",
+        right="table, query, message.receives > 1)",
+        wrong="table, query, message.receives > 2)",
+        tests=("tests/stories/test_documents_json_in_aws.py", "-k", "delivered_again"),
+    ),
+    Bug(
         name="full-part-forgets-comma",
         breaks="A message with as many rows as fit is one byte too long.",
         module="engine/writing/json_parts.py",

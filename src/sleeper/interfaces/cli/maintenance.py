@@ -287,7 +287,8 @@ def sweep(opened: Table, *, dry_run: bool, force: bool, as_json: bool) -> None:
 
     They are files of killed jobs. Only files older than
     sleeper.table.gc.orphan.age.minutes are deleted, which must be longer than any
-    ingest, import or compaction takes.
+    ingest, import or compaction takes. Where the table's state is in S3StateStore,
+    states that need not be kept are deleted too.
 
     \b
     Example:
@@ -306,7 +307,8 @@ def _say_swept(table: str, swept: SweepResult) -> None:
     for orphan in swept.orphans if not swept.deleted else ():
         say(orphan.key)
     done = "deleted" if swept.deleted else "would delete"
-    count = len(swept.orphans) - len(swept.failures)
-    say(f"{done} {counted(count, 'file')} of {table} that no commit names")
+    say(f"{done} {counted(swept.gone, 'file')} of {table} that no commit names")
+    if swept.gone_states:
+        say(f"{done} {counted(swept.gone_states, 'part')} of old states of {table}")
     for name, failure in swept.failures.items():
         warn(f"{name} could not be deleted: {failure}")

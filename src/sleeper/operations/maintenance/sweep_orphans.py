@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -14,6 +15,7 @@ from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000
+_DATA = "data/"
 # Maximum error of a file's time: some buckets store whole seconds, and writers estimate the
 # storage's time from its last answer for some minutes.
 _SLACK = timedelta(seconds=10)
@@ -34,6 +36,19 @@ class SweepResult:
     orphans: tuple[ObjectInfo, ...]
     deleted: bool
     failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def gone(self) -> int:
+        """How many data files and sketches were deleted, or would be."""
+        return sum(1 for name in self._done() if name.startswith(_DATA))
+
+    @property
+    def gone_states(self) -> int:
+        """How many parts of old states were deleted, or would be."""
+        return sum(1 for name in self._done() if not name.startswith(_DATA))
+
+    def _done(self) -> Iterator[str]:
+        return (each.key for each in self.orphans if each.key not in self.failures)
 
     @property
     def size_bytes(self) -> int:
@@ -74,7 +89,7 @@ def sweep_orphans(
     before = now - age
     found: list[ObjectInfo] = []
     failures: dict[str, str] = {}
-    listing = files.listing("data/")
+    listing = files.listing(_DATA)
     while batch := {info.key: info for info in islice(listing, _BATCH)}:
         stored = [(info.key, info.modified) for info in batch.values()]
         names = [*orphans_of(store.refresh(), stored, before)]
