@@ -95,8 +95,9 @@ class LastingTables(DynamoTables):
 
 
 @pytest.fixture(params=DYNAMO_SERVERS)
-def dynamo_endpoint(request, tmp_path_factory):
-    """The URL of a server."""
+def dynamo_endpoint(request, tmp_path_factory, monkeypatch):
+    """The URL of a server. Clients that were made for another one are forgotten."""
+    monkeypatch.setattr(clients, "_clients", {})
     expect_differences(request, request.param)
     return DYNAMO_SERVERS[request.param](request.config, tmp_path_factory)
 

@@ -12,10 +12,15 @@ import time
 
 import pytest
 
+from sleeper.storage.aws.clients import aws_client
+from tests.contracts.s3_server import s3_credentials
 from tests.contracts.servers import install as installer
 from tests.contracts.servers import installed
+from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
 from tests.contracts.servers.install import dynamodb_local, install, versitygw
 from tests.contracts.servers.installed import ROOT, Server
+
+__all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials"]
 
 STARTS_A_SERVER = """
 import sys, time
@@ -144,3 +149,8 @@ def test_a_server_that_is_not_wanted_is_neither_installed_nor_used(folder, tool,
     assert install(server, versitygw)
     with pytest.raises(pytest.skip.Exception, match="LEFT OUT: a-server is named by SLEEPER_TEST"):
         server.require()
+
+
+def test_a_test_of_one_server_never_asks_another(dynamo_environment):
+    """The process may have clients of those that earlier tests used."""
+    assert aws_client("dynamodb").meta.endpoint_url == dynamo_environment
