@@ -99,12 +99,11 @@ def copy_table(
             f"{_STATES_MAX} times. Set sleeper.table.gc.delay.minutes to longer than the copy "
             "takes, and run it again: it goes on where it stopped."
         )
+    move = None
     if has_log and state.moved is None:
-        move = None
         _copy_log(state.number, source, target)
     else:
-        move = StateMove(TableProperties().state_store, state.number + 1, new_id()[:8])
-        _move_state(state, move, open_store, target)
+        move = _move_state(state, new_id()[:8], open_store, target)
     _check(name, state, open_store(move), target)
     return CopiedTable(
         name=name,
@@ -164,15 +163,17 @@ def _copy_entry(key: str, source: Objects, target: Objects) -> None:
 
 def _move_state(
     state: TableState,
-    move: StateMove,
+    token: str,
     open_store: Callable[[StateMove | None], StateStore],
     target: Objects,
-) -> None:
+) -> StateMove:
     """Begin a log in the copy with a state. What an interrupted copy left of others is deleted."""
     target.delete([info.key for info in target.listing(paths.MOVED_STATES)])
+    move = StateMove(TableProperties().state_store, state.number + 1, token)
     copied = open_store(move)
     copied.begin_with(state)
     copied.commit(MoveState(move=move))
+    return move
 
 
 def _check(name: str, state: TableState, copied: StateStore, target: Objects) -> None:
