@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 
-from sleeper.model.known_properties import given
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import Revision, RevisionHistory
@@ -86,6 +85,5 @@ def open_revisions(place):
 
 def install(monkeypatch):
     """Let tables have the second kind under the name of one of upstream's."""
-    monkeypatch.setattr(given, "BUILT_STATE_STORES", (LOG, REVISIONS))
     openers = {**state_stores._OPENERS, REVISIONS: open_revisions}
     monkeypatch.setattr(state_stores, "_OPENERS", openers)

@@ -5,10 +5,12 @@ Bodies are bytes: `state.transaction_json` encodes them, and an adapter in `stor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
+
+from sleeper.ports.objects import ObjectInfo
 
 
 class TransactionLog(Protocol):
@@ -45,8 +47,8 @@ class TransactionLog(Protocol):
 
         By the clock of the storage, and never from what the entry's writer says: a writer may be
         stopped between its look at the time and its entry. A log whose storage keeps no times
-        returns the date of the next entry, as its writer looked at the time after it had read
-        this one; for the last entry it returns None.
+        returns that of the next entry, as its writer looked at the time after it had read this
+        one; for the last entry, the time at which somebody asked first, if it can keep that.
         """
         ...
 
@@ -57,6 +59,22 @@ class TransactionLog(Protocol):
 
         It lets writers take turns, so that none loses every race. It does not exclude
         writers: some logs have no lock, and writers on other machines do not see it.
+        """
+        ...
+
+    def sweep(
+        self, before: datetime, *, delete: bool
+    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
+        """Find objects in the table's folder that killed writers left, and no entry will need.
+
+        There are none where an entry is one object.
+
+        Args:
+            before: Only objects that were stored before this time count.
+            delete: Whether to delete them.
+
+        Returns:
+            The objects, and why some could not be deleted, by name.
         """
         ...
 

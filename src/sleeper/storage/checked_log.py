@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
 from sleeper.errors import CommitOverwritten
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
 
@@ -111,6 +111,12 @@ class CheckedTransactionLog:
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self._log.writer_lock(meanwhile)
+
+    def sweep(
+        self, before: datetime, *, delete: bool
+    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
+        """Find nothing: an entry is one object."""
+        return self._log.sweep(before, delete=delete)
 
     def delete(self) -> None:
         """Do nothing: entries are deleted with the table's folder."""

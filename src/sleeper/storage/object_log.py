@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import ObjectInfo, Objects
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +65,12 @@ class ObjectTransactionLog:
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock among writers of this machine (see the port)."""
         return self.objects.writer_lock(f"{self.prefix}turn", meanwhile)
+
+    def sweep(
+        self, before: datetime, *, delete: bool
+    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
+        """Find nothing: an entry is one object."""
+        return (), {}
 
     def delete(self) -> None:
         """Do nothing: entries are deleted with the table's folder."""

@@ -10,7 +10,7 @@ from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.model.tables import StateMove, TableRecord
+from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.operations.instance_properties import StoredProperties
 from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
 from sleeper.ports.objects import Objects
@@ -48,7 +48,8 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     The properties are the newest ones at the end, not those of an open handle.
     The target is no instance before all of it is there: what makes it one is written last. Run it
     again after an interruption, and it goes on where it stopped. Queues, trackers and results of
-    queries are not copied, and the copy does not name the queues of the original.
+    queries are not copied, and the copy does not name the queues of the original. The logs of its
+    tables are in their folders, wherever those of the original are.
 
     Raises:
         InstanceAlreadyExists: an instance is at the target.
@@ -94,26 +95,31 @@ def _copy(
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
     files = target.under(record.table_id)
+    in_its_folder = _as_copied(opened.record)
 
     def open_store(move: StateMove | None) -> StateStore:
-        values = {**opened.record.properties, **(move.properties if move else {})}
+        values = {**in_its_folder.properties, **(move.properties if move else {})}
         properties = TableProperties(values, context.properties)
         return open_state_store(record.table_id, files, table.schema, properties, context)
 
-    known = opened.properties
-    has_log = (known.state_store, known.state_move) == (TableProperties().state_store, None)
     copied = copy_table(
         record.name,
         store=opened.store,
         source=opened.files,
         target=files,
         open_store=open_store,
-        has_log=has_log,
         new_id=context.new_id,
     )
     table.refresh()  # raises TableNotFound where it was deleted meanwhile
     moved = copied.move.properties if copied.move else {}
-    return copied, replace(record, properties={**record.properties, **moved})
+    return copied, replace(in_its_folder, properties={**in_its_folder.properties, **moved})
+
+
+def _as_copied(record: TableRecord) -> TableRecord:
+    """Return the record of the copy: its log is in its folder."""
+    of_state = (STATE_STORE, STATE_MOVE)
+    kept = {name: text for name, text in record.properties.items() if name not in of_state}
+    return replace(record, properties=kept)
 
 
 def _write_index(

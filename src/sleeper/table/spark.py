@@ -21,7 +21,6 @@ from sleeper.model.queries import (
 from sleeper.model.ranges import Region
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
 from sleeper.spark.frames import to_frame
-from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.table.handle import TableHandle
 
 if TYPE_CHECKING:  # an extra, and slow to import
@@ -111,7 +110,7 @@ def open_for_spark(self: TableHandle) -> OpenTable:
             stores=context.inputs.settings,
         ),
         store=opened.store,
-        log=ObjectTransactionLog(opened.files),
+        log=opened.store.log,
         write=write_settings(opened.properties.parquet),
         memory_bytes=ingest_properties.memory_bytes,
         one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",

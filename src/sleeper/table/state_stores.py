@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from sleeper.errors import PropertiesInvalid, SleeperError
+from sleeper.errors import SleeperError
 from sleeper.model import paths
-from sleeper.model.known_properties.given import BUILT_STATE_STORES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
+from sleeper.ports.snapshot_store import SnapshotStore
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.log_store import TransactionLogStateStore
+from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import StateRevisions
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
+from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
@@ -65,7 +69,7 @@ def open_state_store(
     *,
     is_new: bool = False,
 ) -> StateStore:
-    """Open the state store of a table whose folder is `files`. Nothing is read yet.
+    """Open the state store of a table. Nothing is read yet.
 
     Args:
         table_id: The table.
@@ -89,15 +93,7 @@ def open_state_store(
         context=context,
         is_new=is_new,
     )
-    opener = _OPENERS.get(properties.state_store)
-    if opener is None:
-        raise PropertiesInvalid(
-            {
-                STATE_STORE: f"{STATE_STORE} is {properties.state_store!r}, which is not built "
-                f"yet. Built: {', '.join(BUILT_STATE_STORES)}."
-            }
-        )
-    return opener(place)
+    return _OPENERS[properties.state_store](place)
 
 
 def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = False) -> StateStore:
@@ -137,11 +133,44 @@ def delete_states(record: TableRecord, context: InstanceContext) -> None:
 
 
 def _log_in_objects(place: _Place) -> StateStore:
+    log = open_log(place.files, checks=place.context.commit_checks)
+    return _store_on_log(place, log, ObjectSnapshotStore(place.files), SnapshotRule())
+
+
+def _log_in_dynamo(place: _Place) -> StateStore:
+    return _store_on_log(
+        place, _dynamo_log(place), ObjectSnapshotStore(place.files), SnapshotRule()
+    )
+
+
+def _log_in_dynamo_alone(place: _Place) -> StateStore:
+    never = SnapshotRule(entries_min=sys.maxsize, entries_max=sys.maxsize)
+    # A state that was moved there begins with a snapshot.
+    snapshots = NoSnapshots() if place.here is None else ObjectSnapshotStore(place.files)
+    return _store_on_log(place, _dynamo_log(place), snapshots, never)
+
+
+def _dynamo_log(place: _Place) -> DynamoTransactionLog:
+    return DynamoTransactionLog(
+        _dynamo_tables(place.context),
+        place.state_id,
+        place.files,
+        now=place.context.storage_time,
+        new_id=place.context.new_id,
+        first=1 if place.here is None else place.here.number,
+        is_new=place.is_new,
+    )
+
+
+def _store_on_log(
+    place: _Place, log: TransactionLog, snapshots: SnapshotStore, rule: SnapshotRule
+) -> StateStore:
     context = place.context
     return TransactionLogStateStore(
-        open_log(place.files, checks=context.commit_checks),
-        ObjectSnapshotStore(place.files),
+        log,
+        snapshots,
         place.schema,
+        snapshot_rule=rule,
         now=context.now,
         storage_time=context.storage_time,
         ticks_s=context.ticks_s,
@@ -197,6 +226,8 @@ def _dynamo_tables(context: InstanceContext) -> DynamoTables:
 
 _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "TransactionLogStateStore": _log_in_objects,
+    "DynamoDBTransactionLogStateStore": _log_in_dynamo,
+    "DynamoDBTransactionLogStateStoreNoSnapshots": _log_in_dynamo_alone,
     "DynamoDBStateStore": _items_in_dynamodb,
     "S3StateStore": _parts_in_s3,
 }

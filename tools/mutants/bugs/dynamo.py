@@ -7,6 +7,9 @@ from ..bug import Bug
 CONTRACTS = ("tests/contracts/jobs/test_dynamo_jobs.py",)
 TROUBLE = ("tests/contracts/jobs/test_dynamo_trouble.py",)
 QUERIES = ("tests/contracts/jobs/test_dynamo_queries.py",)
+LOG = ("tests/contracts/state/test_dynamo_log.py",)
+LOG_TROUBLE = ("tests/contracts/state/test_dynamo_log_trouble.py",)
+STORY = ("tests/stories/test_a_table_with_its_log_in_dynamodb.py",)
 
 BUGS = (
     Bug(
@@ -72,5 +75,85 @@ BUGS = (
         right='        put["ConditionExpression"] = _NEW\n',
         wrong='        put["ConditionExpression"] = _NOT_COMPLETED\n',
         tests=QUERIES,
+    ),
+    Bug(
+        name="dynamo-entry-overwritten",
+        breaks="Two writers get one number of a log in DynamoDB, and the second one's entry stays.",
+        module="storage/aws/dynamo_tables.py",
+        right='"ConditionExpression": f"attribute_not_exists({table.key[0][0]})",',
+        wrong='"ConditionExpression": "attribute_not_exists(NO_SUCH)",',
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-own-entry-lost",
+        breaks="A writer that lost the reply takes its own entry in DynamoDB for another's.",
+        module="storage/aws/state/dynamo_log.py",
+        right="if found and self._body(number, found) == body:",
+        wrong="if not found:",
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-named-body-discarded",
+        breaks="A writer that lost the reply deletes the body that its entry names.",
+        module="storage/aws/state/dynamo_log.py",
+        right="if found is None or (key is not None and _body_key(found) == key):",
+        wrong="if found is None:",
+        tests=LOG_TROUBLE,
+    ),
+    Bug(
+        name="dynamo-gap-read-over",
+        breaks="Entries behind a gap of a log in DynamoDB are replayed.",
+        module="storage/aws/state/dynamo_log.py",
+        right="if following == number + 1 else None",
+        wrong="if following > number else None",
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-body-of-a-writer-swept",
+        breaks="A sweep deletes the body of a writer that has not put its entry yet.",
+        module="storage/aws/state/dynamo_log.py",
+        right="return item is not None and _body_key(item) != key",
+        wrong="return item is None or _body_key(item) != key",
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-log-begun-elsewhere",
+        breaks="A commit makes a table in DynamoDB that was deleted, and goes on in it.",
+        module="storage/aws/state/dynamo_log.py",
+        right="make=self.is_new and number == self.first",
+        wrong="make=True",
+        tests=LOG_TROUBLE,
+    ),
+    Bug(
+        name="dynamo-missing-log-is-empty",
+        breaks="A table whose log is in another region seems to be empty.",
+        module="storage/aws/state/dynamo_log.py",
+        right="if number < self.first and not begins:",
+        wrong="if number < self.first and begins and not self.is_new:",
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-stored-too-early",
+        breaks="An entry in DynamoDB counts as stored up to a millisecond before it was.",
+        module="storage/aws/state/dynamo_log.py",
+        right="str(-((_EPOCH - time) // _MILLISECOND))",
+        wrong="str((time - _EPOCH) // _MILLISECOND)",
+        tests=LOG,
+    ),
+    Bug(
+        name="dynamo-eventual-reads",
+        breaks="A commit may miss entries that were acknowledged.",
+        module="storage/aws/dynamo_tables.py",
+        right='ConsistentRead="IndexName" not in options',
+        wrong="ConsistentRead=False",
+        tests=LOG,
+    ),
+    Bug(
+        name="state-outside-the-folder-stays",
+        breaks="The items of a deleted table stay in DynamoDB.",
+        module="operations/tables/delete_table.py",
+        right="        open_store().delete()\n",
+        wrong="        open_store()\n",
+        tests=STORY,
     ),
 )

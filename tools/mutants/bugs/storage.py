@@ -47,8 +47,8 @@ BUGS = (
         name="commits-not-checked",
         breaks="A table's commits are not read back where a store is not trusted.",
         module="table/state_stores.py",
-        right="        open_log(place.files, checks=context.commit_checks),\n",
-        wrong="        open_log(place.files),\n",
+        right="    log = open_log(place.files, checks=place.context.commit_checks)\n",
+        wrong="    log = open_log(place.files)\n",
         tests=BROKEN_STORES,
     ),
     Bug(

@@ -9,37 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from numbers import Integral
-from typing import Any, Final
+from typing import Any
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property, class_of
+from sleeper.model.known_properties.kinds import PREFIX, TABLE_PREFIX, Property
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES
 
 PropertyValue = str | int | bool
-
-BUILT_STATE_STORES: Final = (
-    "TransactionLogStateStore",
-    "DynamoDBStateStore",
-    "S3StateStore",
-)
-STATE_STORE: Final = replace(
-    class_of(
-        "TransactionLogStateStore",
-        "DynamoDBTransactionLogStateStore",
-        "DynamoDBTransactionLogStateStoreNoSnapshots",
-        "DynamoDBStateStore",
-        "S3StateStore",
-    ),
-    wanted="TransactionLogStateStore, DynamoDBStateStore or S3StateStore; upstream's other state "
-    "stores are not built yet",
-)
-_STATE_STORES: Final = (
-    "sleeper.table.statestore.classname",
-    "sleeper.default.table.statestore.classname",
-)
 
 
 def property_texts(given: Mapping[str, PropertyValue | None]) -> dict[str, str | None]:
@@ -106,33 +84,6 @@ def without_effect(given: Mapping[str, str | None], known: Mapping[str, Property
             hint = f" Did you mean {near[0]}?" if near else ""
             warnings.append(f"{name} is stored, but no property has this name.{hint}")
     return warnings
-
-
-def built_state_store(name: str) -> str:
-    """Return the simple name of a state store that is built here, by any of its names.
-
-    >>> built_state_store("sleeper.statestore.dynamodb.DynamoDBStateStore")
-    'DynamoDBStateStore'
-
-    Raises:
-        BadRequest: there is none of this name.
-    """
-    simple = str(name).strip().rpartition(".")[2].lower()
-    for built in BUILT_STATE_STORES:
-        if built.lower() == simple:
-            return built
-    raise BadRequest(f"{name!r} is not a state store; choose {' or '.join(BUILT_STATE_STORES)}")
-
-
-def unbuilt_state_stores(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Return a failure for each of upstream's state stores that is not built here."""
-    return {
-        name: f"{name} is {text.strip()!r}, which is not built yet. "
-        f"Built: {', '.join(BUILT_STATE_STORES)}."
-        for name in _STATE_STORES
-        if (text := values.get(name) or "").strip()
-        and text.strip().rpartition(".")[2].lower() not in map(str.lower, BUILT_STATE_STORES)
-    }
 
 
 def _name_failure(name: Any) -> str | None:

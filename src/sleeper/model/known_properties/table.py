@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sleeper.model.known_properties.given import STATE_STORE
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -28,6 +27,7 @@ from sleeper.model.known_properties.maintenance import (
     GarbageProperties,
     SplittingProperties,
 )
+from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
@@ -170,92 +170,6 @@ class QueryProperties:
         NOT_NEGATIVE,
         "How old the state may be that a query reads, where looking costs a request.",
         used=False,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateStoreProperties:
-    """Settings of the state store: its class, commits and snapshots."""
-
-    class_name: str = setting(
-        "table.statestore.classname",
-        "TransactionLogStateStore",
-        STATE_STORE,
-        "The state store: TransactionLogStateStore keeps the log beside the table's files; "
-        "DynamoDBStateStore keeps items in DynamoDB, without older versions, and changes at most "
-        "99 of them by a commit; S3StateStore keeps whole states beside the table's files, and in "
-        "DynamoDB which is the newest, and as_of reads the last ones. Others of upstream's are "
-        "refused: they are not built yet. `sleeper table migrate-state` changes it.",
-        editable=False,
-    )
-    commit_attempts: int = setting(
-        "table.statestore.transactionlog.add.transaction.max.attempts",
-        "10",
-        NOT_NEGATIVE,
-        "How often a commit is tried when other writers are faster.",
-    )
-    first_retry_ceiling_ms: int = setting(
-        "table.statestore.transactionlog.add.transaction.first.retry.wait.ceiling.ms",
-        "200",
-        NOT_NEGATIVE,
-        "Longest wait before the first retry; doubles with each.",
-        used=False,
-    )
-    max_retry_ceiling_ms: int = setting(
-        "table.statestore.transactionlog.add.transaction.max.retry.wait.ceiling.ms",
-        "30000",
-        NOT_NEGATIVE,
-        "Longest wait before any retry.",
-        used=False,
-    )
-    snapshot_check_s: int = setting(
-        "table.statestore.transactionlog.time.between.snapshot.checks.seconds",
-        "60",
-        NOT_NEGATIVE,
-        "How often an open table looks for a newer snapshot.",
-        used=False,
-    )
-    transaction_check_ms: int = setting(
-        "table.statestore.transactionlog.time.between.transaction.checks.ms",
-        "0",
-        NOT_NEGATIVE,
-        "How stale a read may be.",
-        used=False,
-    )
-    snapshot_ahead_min: int = setting(
-        "table.statestore.transactionlog.snapshot.load.min.transactions.ahead",
-        "10",
-        POSITIVE,
-        "A snapshot is loaded when it is this far ahead of what is known.",
-        used=False,
-    )
-    snapshot_expiry_days: int = setting(
-        "table.statestore.transactionlog.snapshot.expiry.days",
-        "2",
-        POSITIVE,
-        "How long old snapshots are kept.",
-        used=False,
-    )
-    delete_behind_age_minutes: int = setting(
-        "table.statestore.transactionlog.delete.behind.snapshot.min.age.minutes",
-        "2",
-        NOT_NEGATIVE,
-        "A snapshot must be this old before log entries behind it are deleted.",
-        used=False,
-    )
-    delete_behind_count: int = setting(
-        "table.statestore.transactionlog.delete.number.behind.latest.snapshot",
-        "200",
-        NOT_NEGATIVE,
-        "Log entries kept behind that snapshot.",
-        used=False,
-    )
-    job_id_retention_days: int = setting(
-        "table.job.id.retention.days",
-        "30",
-        POSITIVE,
-        "How long a job's id is remembered, so that its second run changes nothing.",
-        since="ours",
     )
 
 

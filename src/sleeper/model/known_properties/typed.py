@@ -16,7 +16,6 @@ from sleeper.errors import PropertiesInvalid, SchemaInvalid
 from sleeper.model.known_properties.given import (
     is_known,
     misplaced_names,
-    unbuilt_state_stores,
     without_effect,
 )
 from sleeper.model.known_properties.instance import INSTANCE_PROPERTIES
@@ -26,6 +25,7 @@ from sleeper.model.known_properties.maintenance import (
     GarbageProperties,
     SplittingProperties,
 )
+from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.table import (
     TABLE_PROPERTIES,
     AsyncCommitProperties,
@@ -35,7 +35,6 @@ from sleeper.model.known_properties.table import (
     IngestProperties,
     ParquetProperties,
     QueryProperties,
-    StateStoreProperties,
 )
 from sleeper.model.known_properties.typed_instance import (
     KNOWN_INSTANCE_PROPERTIES,
@@ -323,8 +322,8 @@ def _refused(
     known: Mapping[str, Property],
     elsewhere: Mapping[str, Property],
 ) -> dict[str, str]:
-    """Return failures of properties set now: misspelt names, and state stores not built here."""
-    return unbuilt_state_stores(given) | misplaced_names(given, known, elsewhere)
+    """Return failures of properties that are set now: misspelt names."""
+    return misplaced_names(given, known, elsewhere)
 
 
 def _raise_in_order(failures: dict[str, str], order: Mapping[str, Property]) -> None:

@@ -16,6 +16,7 @@ from sleeper.model.paths import sketch_file
 from sleeper.model.tables import StateMove
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
@@ -57,13 +58,12 @@ def copy_table(
     source: Objects,
     target: Objects,
     open_store: Callable[[StateMove | None], StateStore],
-    has_log: bool,
     new_id: NewId,
 ) -> CopiedTable:
     """Copy the data files, the log and the newest snapshot of a table, and check the copy.
 
-    Of a table whose state is in another state store than the first log in its folder, only the
-    newest state is copied: it is moved to a log in the copy.
+    The log of the copy is in its objects, wherever that of the table is. If the table's state
+    store keeps no log, or its log does not begin with the table, only the newest state is copied.
 
     Files of the state that were compacted and collected meanwhile are missed: then the copy goes
     on with the newest state, which does not have them. What was copied is not copied again, so
@@ -75,7 +75,6 @@ def copy_table(
         source: Its objects.
         target: Where they go. What lies there from an interrupted copy is gone on with.
         open_store: Opens the state of the copy: its first log, or the one that it is moved to.
-        has_log: Whether the state of the table is in the first log of its folder.
         new_id: Makes random ids.
 
     Raises:
@@ -100,8 +99,8 @@ def copy_table(
             "takes, and run it again: it goes on where it stopped."
         )
     move = None
-    if has_log and state.moved is None:
-        _copy_log(state.number, source, target)
+    if store.log is not None and state.moved is None:
+        _copy_log(state.number, store.log, source, target)
     else:
         move = _move_state(state, new_id()[:8], open_store, target)
     _check(name, state, open_store(move), target)
@@ -135,10 +134,10 @@ def _copy_data_file(
     return name, size
 
 
-def _copy_log(number: int, source: Objects, target: Objects) -> None:
+def _copy_log(number: int, log: TransactionLog, source: Objects, target: Objects) -> None:
     """Copy the entries up to a number, and the newest snapshot of them."""
-    log = ObjectTransactionLog(source)
-    for _ in _each(lambda each: _copy_entry(log.key(each), source, target), range(1, number + 1)):
+    copy = ObjectTransactionLog(target)
+    for _ in _each(lambda each: _copy_entry(each, log, copy), range(1, number + 1)):
         pass
     snapshots = ObjectSnapshotStore(source)
     known = [each for each in snapshots.numbers() if each <= number]
@@ -148,13 +147,20 @@ def _copy_log(number: int, source: Objects, target: Objects) -> None:
     last = snapshots.key(known[-1], snapshots.last_part)
     parts = [info.key for info in source.listing(prefix) if info.key != last]
     for key in [*parts, last]:
-        _copy_entry(key, source, target)
+        body = source.read(key)
+        if body is None:
+            raise DataDamaged(f"{source.url(key)} is missing: the snapshot is not complete")
+        _create(key, body, target)
 
 
-def _copy_entry(key: str, source: Objects, target: Objects) -> None:
-    body = source.read(key)
+def _copy_entry(number: int, log: TransactionLog, copy: ObjectTransactionLog) -> None:
+    body = log.read(number)
     if body is None:
-        raise DataDamaged(f"{source.url(key)} is missing: the table's log has a gap")
+        raise DataDamaged(f"entry {number} of the table's log is missing")
+    _create(copy.key(number), body, copy.objects)
+
+
+def _create(key: str, body: bytes, target: Objects) -> None:
     if not target.create(key, body) and target.read(key) != body:
         raise AlreadyExists(
             f"{target.url(key)} is part of something else: copy to a place that is empty"

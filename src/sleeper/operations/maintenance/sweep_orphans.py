@@ -1,4 +1,4 @@
-"""Finds orphans, which are files that no transaction names, and deletes them (decision 0032)."""
+"""Finds orphans, which are objects that no transaction names, and deletes them (decision 0032)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletes a table: removes it from the index, then deletes its objects (rule TBL-4)."""
+"""Deletes a table: removes it from the index, then deletes its state and objects (TBL-4)."""
 
 from __future__ import annotations
 

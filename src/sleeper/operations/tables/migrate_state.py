@@ -26,7 +26,7 @@ from sleeper.errors import (
     TableNotFound,
 )
 from sleeper.model import paths
-from sleeper.model.known_properties.given import built_state_store
+from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.ids import NewId
@@ -112,7 +112,7 @@ def migrate_state(to: str, *, places: StatePlaces) -> MigrationResult:
         StorageFailed: the table is as it was, or the next run completes the move.
         TableNotFound: the table was deleted.
     """
-    wanted = built_state_store(to)
+    wanted = state_store_named(to)
     first: StatePlace | None = None
     was_interrupted, attempts = False, 0
     while True:

@@ -53,7 +53,7 @@ class OpenTable:
     Attributes:
         table_files: What workers get.
         store: The table's state.
-        log: Its transactions, one by one.
+        log: Its transactions, one by one; None if its state store keeps none.
         write: How data files are written.
         memory_bytes: What a task's sort may hold.
         one_file_per_leaf: True for a file in every leaf that gets rows; False for one file that
@@ -68,7 +68,7 @@ class OpenTable:
 
     table_files: TableFiles
     store: StateStore
-    log: TransactionLog
+    log: TransactionLog | None
     write: WriteSettings
     memory_bytes: int
     one_file_per_leaf: bool

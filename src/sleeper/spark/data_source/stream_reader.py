@@ -14,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sleeper.errors import VersionNotFound
+from sleeper.errors import BadRequest, VersionNotFound
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.planning.leaf_queries import plan_leaf_queries
+from sleeper.ports.transaction_log import TransactionLog
 from sleeper.spark.data_source.leaves_task import LeavesTask
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.reader import read_partition
@@ -91,7 +92,7 @@ class TableStreamReader(DataSourceStreamReader):
         table = self._table()
         if first == _BEFORE_ALL:
             return self._whole(table, _state_at(table, last))
-        added = [*added_between(table.log, table.schema, first, last)]
+        added = [*added_between(_log_of(table), table.schema, first, last)]
         _check_not_collected((each.filename for each in added), table.store.refresh())
         return self._of_files(table, added)
 
@@ -147,7 +148,7 @@ class TableStreamReader(DataSourceStreamReader):
         if self._added is None:
             self._check_number(number)
             table = self._table()
-            self._added = ChangeFeed(table.log, table.schema, number)
+            self._added = ChangeFeed(_log_of(table), table.schema, number)
         self._added.read_new_entries()
         return self._added.between(number)
 
@@ -224,6 +225,16 @@ class LimitedTableStreamReader(TableStreamReader, _AvailableNow):  # type: ignor
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Return the table's newest transaction, for Spark's metrics."""
         return {_NUMBER: self._table().store.refresh().number}
+
+
+def _log_of(table: OpenTable) -> TransactionLog:
+    if table.log is None:
+        raise BadRequest(
+            "a stream follows the transaction log of a table, and this table's state store keeps "
+            "none: make the table with sleeper.table.statestore.classname TransactionLogStateStore "
+            "or DynamoDBTransactionLogStateStore"
+        )
+    return table.log
 
 
 def _check_not_collected(filenames: Iterable[str], newest: TableState) -> None:

@@ -207,8 +207,9 @@ class TransactionLogStateStore:
         self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
-        """Do nothing: the log has every state."""
-        return SweptStates()
+        """Sweep what killed writers left: the log has every state."""
+        objects, failures = self.log.sweep(limits.orphans_before, delete=delete)
+        return SweptStates(objects=tuple(objects), failures=failures)
 
     def delete(self) -> None:
         """Delete the entries, as far as they are not objects in the table's folder."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import VersionNotFound
 from sleeper.model.tables import StateMove
+from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
 
 
@@ -52,6 +53,12 @@ class MovedLog:
     def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
         """Hold the log's advisory lock (see the port)."""
         return self.log.writer_lock(meanwhile)
+
+    def sweep(
+        self, before: datetime, *, delete: bool
+    ) -> tuple[Sequence[ObjectInfo], Mapping[str, str]]:
+        """Find what killed writers left (see the port)."""
+        return self.log.sweep(before, delete=delete)
 
     def delete(self) -> None:
         """Delete the entries."""

@@ -32,15 +32,16 @@ WRITES_MAX: Final = 100
 _DELETED_TOGETHER = 25
 """Amazon's limit."""
 _ATTEMPTS_MAX = 20
-_PASSING = {
+_ATTEMPTS_AFTER_RETRIES_MAX = 3
+"""Attempts of a write that boto3 has tried several times already, for up to ten seconds."""
+_CONFLICTS = {"TransactionConflict", "TransactionConflictException"}
+_PASSING = _CONFLICTS | {
     "InternalServerError",
     "ProvisionedThroughputExceeded",
     "ProvisionedThroughputExceededException",
     "RequestLimitExceeded",
     "ThrottlingError",
     "ThrottlingException",
-    "TransactionConflict",
-    "TransactionConflictException",
     "TransactionInProgressException",
 }
 _REFUSED = "ConditionalCheckFailed"
@@ -331,7 +332,7 @@ class DynamoTables:
             raise self._failure(error, verb, table) from error
 
     def _write(self, operation: str, table: DynamoTable, request: Item) -> Any:
-        """Write to one table, again after a pause while that is refused for a while.
+        """Write to one table, again after a pause while others write the same, or too much.
 
         Raises:
             _RefusedError: the condition failed.
@@ -344,7 +345,8 @@ class DynamoTables:
                 if code == _REFUSED_ALONE:
                     answer: Any = getattr(error, "response", {})
                     raise _RefusedError(answer.get("Item")) from error
-                if code not in _PASSING or attempt + 1 == _ATTEMPTS_MAX:
+                attempts_max = _ATTEMPTS_MAX if code in _CONFLICTS else _ATTEMPTS_AFTER_RETRIES_MAX
+                if code not in _PASSING or attempt + 1 >= attempts_max:
                     raise self._failure(error, "write to", table) from error
             logger.info("writing to %s again: %s", self.name(table), code)
             self._pause(attempt)
