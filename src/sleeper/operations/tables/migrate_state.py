@@ -1,4 +1,4 @@
-"""Moves the state of a table to another state store, verified before the switch (decision 0069).
+"""Moves the state of a table to another state store, verified before the switch (decision 0066).
 
     1. note the place of the new store        objects statestore/moves/<move id>.json
     2. copy the newest state N there, commit MoveState as N + 1, read all of it back

@@ -12,7 +12,7 @@ from sleeper.state.table_state import TableState, Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveState(Transaction):
-    """Says in which state store the table's state is from now on (decision 0069).
+    """Says in which state store the table's state is from now on (decision 0066).
 
     It is committed to the store that the state is moved to, as the first commit there, and to the
     one that it leaves, which then refuses every other commit: it is sealed.
