@@ -30,6 +30,9 @@ from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
+_SLOW_ATTEMPTS: Final = 5
+"""A commit writes objects first and takes tens of milliseconds, so its pauses begin with 64."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
@@ -173,10 +176,19 @@ def _parts_in_s3(place: _Place) -> StateStore:
         place.schema,
         is_new=place.is_new,
     )
-    return _of_revisions(place, revisions)
+    return _of_revisions(place, revisions, slow_attempts=_SLOW_ATTEMPTS)
 
 
-def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
+def _of_revisions(
+    place: _Place, revisions: StateRevisions, *, slow_attempts: int = 0
+) -> StateStore:
+    """Open a store on revisions.
+
+    Args:
+        place: Where it is.
+        revisions: The revisions.
+        slow_attempts: A writer that lost a race waits as if it had lost so many more.
+    """
     context = place.context
     return RevisionStateStore(
         revisions,
@@ -184,7 +196,7 @@ def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
         storage_time=context.storage_time,
         ticks_s=context.ticks_s,
         new_id=context.new_id,
-        pause=context.pause,
+        pause=lambda attempt: context.pause(attempt + slow_attempts),
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
     )
