@@ -23,6 +23,7 @@ from sleeper.table.table import Table
 _LOG = getLogger(__name__)
 _NOT_COPIED = {
     "sleeper.jobs.url",
+    "sleeper.default.table.statestore.classname",
     VERSION_PROPERTY,
     *(known.name for known in DEPLOYMENT_PROPERTIES),
 }
