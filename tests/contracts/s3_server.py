@@ -1,4 +1,4 @@
-"""A server that speaks S3, SQS, DynamoDB and STS, one for a test run: ministack, an emulator."""
+"""A server that speaks S3, SQS, DynamoDB, STS and EMR, one for a test run: ministack, an emulator."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 from sleeper.storage.aws import clients
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
+from tests.contracts.servers.installed import left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -28,7 +29,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3,sqs,dynamodb,sts",
+    "SERVICES": "s3,sqs,dynamodb,sts,elasticmapreduce",
     "SFTP_ENABLED": "0",
 }
 _clients: dict[str, dict] = {}
@@ -82,10 +83,7 @@ def running_server(port: int, log: Path) -> Iterator[S3Server]:
 def require_ministack() -> None:
     """Skip where there is no server to be had; in CI that is a failure."""
     if importlib.util.find_spec("ministack") is None:
-        reason = "LEFT OUT: ministack is not installed; run: pip install ministack"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        left_out("ministack", "it is not installed; run: pip install ministack")
 
 
 def shared_ministack(config, tmp_path_factory) -> S3Server:
