@@ -237,7 +237,7 @@ class BehindAProxy:
         return self.proxy.writes
 
 
-BUCKET_CLASSES = ("TransactionLogStateStore",)
+BUCKET_CLASSES = ("TransactionLogStateStore", "DynamoDBStateStore", "S3StateStore")
 KINDS = ("memory", "folder", *BUCKET_CLASSES)
 
 

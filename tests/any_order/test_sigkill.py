@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +14,7 @@ import pytest
 
 import sleeper
 from sleeper.storage.local.folder import FolderObjects
-from tests.any_order import run_until_killed
+from tests.any_order.forked_workers import Workers
 from tests.any_order.run_until_killed import SCHEMA, rows_of
 from tests.any_order.whole_instance import as_tuples, check_instance, multiset, orphans
 from tests.soak import FIRST_SEED, tries
@@ -34,71 +30,7 @@ PROPERTIES = {
     "sleeper.table.compaction.files.batch.size": "4",
     "sleeper.table.gc.orphan.age.minutes": "60",
 }
-PATIENCE_S = 120
 LONG_AGO_S = 2 * 24 * 60 * 60
-
-
-class Workers:
-    """The program that forks them, and the pipes in which they tell what is done."""
-
-    def __init__(self) -> None:
-        self.pipes = [os.pipe() for _ in range(2)]
-        for reading, _ in self.pipes:
-            os.set_blocking(reading, False)
-        ends = [writing for _, writing in self.pipes]
-        self.program = subprocess.Popen(
-            [sys.executable, run_until_killed.__file__, *map(str, ends)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=ends,
-            text=True,
-        )
-        self.alive: set[int] = set()
-
-    def ask(self, command: str) -> int:
-        self.program.stdin.write(f"{command}\n")
-        self.program.stdin.flush()
-        return int(self.program.stdout.readline())
-
-    def start(self, kind: str, slot: int, folder: Path, *more: object) -> int:
-        process_id = self.ask(" ".join(map(str, [kind, slot, folder, "jobs", *more])))
-        self.alive.add(process_id)
-        return process_id
-
-    def wait_for_more(self, slot: int) -> list[str]:
-        """Wait until the process has told of one more thing at least."""
-        reading, _ = self.pipes[slot]
-        ready, _, _ = select.select([reading], [], [], PATIENCE_S)
-        assert ready, "a process has told of nothing for two minutes"
-        return self.told(slot)
-
-    def told(self, slot: int) -> list[str]:
-        """Read what was told since the last look; of a dead writer, this is all there will be."""
-        jobs = b""
-        try:
-            while part := os.read(self.pipes[slot][0], 1 << 16):
-                jobs += part
-        except BlockingIOError:
-            pass
-        assert not jobs or jobs.endswith(b"\n")
-        return jobs.decode().split()
-
-    def kill(self, process_id: int) -> None:
-        """Kill a process without warning, wherever it is, and wait until it is gone."""
-        os.kill(process_id, signal.SIGKILL)
-        assert self.ask(f"wait {process_id}") == signal.SIGKILL, "it had ended by itself"
-        self.alive.remove(process_id)
-
-    def close(self) -> None:
-        for process_id in [*self.alive]:
-            self.kill(process_id)
-        self.program.stdin.close()
-        self.program.wait(PATIENCE_S)
-        self.program.stdout.close()
-        for reading, writing in self.pipes:
-            os.close(reading)
-            os.close(writing)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from threading import Event
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -455,6 +456,30 @@ class StateStoreContract:
         assert sorted(numbers) == list(range(2, 2 + WRITERS * commits_max))
         assert seen == sorted(seen)
         assert store.refresh().files.reference_count == WRITERS * commits_max
+
+    def test_a_table_is_opened_while_others_commit_all_the_time(self, place, store):
+        """What a new process reads is the state after one commit, never parts of two."""
+        opened = Event()
+
+        def commit_on(writer):
+            open_store, number = place.open(attempts=10_000), 0
+            while not opened.is_set():
+                open_store.commit(add(f"{writer}-{number}"))
+                number += 1
+            return number
+
+        with ThreadPoolExecutor(2) as threads:
+            writing = [threads.submit(commit_on, writer) for writer in range(2)]
+            try:
+                states = [place.open().state() for _ in range(3)]
+            finally:
+                opened.set()
+            committed = sum(each.result() for each in writing)
+
+        for state in states:
+            assert state.files.reference_count == state.number - 1
+        assert [each.number for each in states] == sorted(each.number for each in states)
+        assert store.refresh().number == 1 + committed
 
     @staticmethod
     def race(stores, commits):

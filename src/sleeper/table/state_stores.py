@@ -155,7 +155,12 @@ def _store_on_log(
 def _items_in_dynamodb(place: _Place) -> StateStore:
     tables = _dynamo_tables(place.context)
     revisions = DynamoStateRevisions(
-        tables, place.state_id, place.schema, pause=place.context.pause, is_new=place.is_new
+        tables,
+        place.state_id,
+        place.schema,
+        new_id=place.context.new_id,
+        pause=place.context.pause,
+        is_new=place.is_new,
     )
     return _of_revisions(place, revisions)
 

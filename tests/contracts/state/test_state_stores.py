@@ -37,7 +37,7 @@ class TestLogInAFolder(StateStoreContract):
 
 
 class TestLogInABucket(StateStoreContract):
-    """A log of objects in a bucket."""
+    """A log of objects in a bucket, on each server of S3."""
 
     @pytest.fixture
     def place(self, s3_server, bucket):

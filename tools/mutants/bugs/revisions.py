@@ -74,4 +74,20 @@ BUGS = (
         wrong="after.files is before.files",
         tests=STATES,
     ),
+    Bug(
+        name="readers-without-a-second-look",
+        breaks="What is read of a state in items, while others commit, is parts of two states.",
+        module="storage/aws/state/dynamo_revisions.py",
+        right="            if again is not None and is_same_commit(item, again):\n",
+        wrong="            if again is not None:\n",
+        tests=("tests/contracts/state/test_overtaken_readers.py",),
+    ),
+    Bug(
+        name="writers-never-wait",
+        breaks="Who commits all the time leaves readers of items no time to read.",
+        module="storage/aws/state/waiting_readers.py",
+        right="        if request is None or request == self._answered:\n",
+        wrong="        if request is not None:\n",
+        tests=("tests/contracts/state/test_overtaken_readers.py",),
+    ),
 )

@@ -14,6 +14,7 @@ from typing import Final
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
+from sleeper.ports.ids import NewId
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.stores.difference import state_difference
@@ -34,6 +35,7 @@ from sleeper.storage.aws.state.newest_item import (
 )
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
 from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES, text
+from sleeper.storage.aws.state.waiting_readers import WaitingReaders
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,10 @@ CHANGES_MAX: Final = WRITES_MAX - 1
 _ITEM_BYTES_MAX = 380_000
 _BYTES_MAX = 3_500_000
 """Of Amazon's 4 MB; the rest is for the revision item and for what is deleted."""
-_READS_MAX = 20
+_READS_MAX = 100
+_READS_BEFORE_ASKING = 2
+_PAUSES = 4
+"""Longer pauses give a reader no better chance: others commit in them too."""
 _DROPPED_TOGETHER = 25
 _TABLES = (PARTITIONS, REFERENCES, FILES)
 
@@ -55,6 +60,7 @@ class DynamoStateRevisions:
         tables: The instance's DynamoDB tables.
         table_id: The Sleeper table.
         schema: Its schema.
+        new_id: Makes an id for each request of a reader to writers.
         pause: Waits before the state is read again, given how often it was.
         is_new: Whether there may be no revision, because the table is being created. Else that is
             an error: they are looked for in the wrong place.
@@ -66,12 +72,14 @@ class DynamoStateRevisions:
         table_id: str,
         schema: Schema,
         *,
+        new_id: NewId,
         pause: Callable[[int], None],
         is_new: bool = False,
     ) -> None:
         self._is_new = is_new
         self._tables, self._table_id, self._schema = tables, table_id, schema
         self._pause = pause
+        self._readers = WaitingReaders(tables, table_id, new_id=new_id, pause=pause)
         self._parts = CommitParts(tables.name, table_id, RegionJson(schema))
         self._dropped: tuple[str, ...] = ()  # ids of jobs whose records may still be stored
         self._built: tuple[str, list[Item]] = ("", [])
@@ -90,21 +98,29 @@ class DynamoStateRevisions:
         )
 
     def refresh(self, known: Revision) -> Revision:
-        """Return the newest revision: one read if it is `known`."""
-        item = self._read_revision()
+        """Return the newest revision: one read if it is `known`.
+
+        Others may commit all the time, and each commit makes a read in vain: the writers are asked
+        to wait then.
+        """
+        item, request = self._read_revision(), None
         for attempt in range(_READS_MAX):
             if item is None:
                 return self._without_revision(known)
             if is_of(item, known):
+                self._readers.end(request)
                 history = history_of(item)
                 return known if history == known.history else replace(known, history=history)
-            found = self._read_items()
-            again = self._read_revision()
+            found, again = self._read_items(), self._read_revision()
             if again is not None and is_same_commit(item, again):
+                self._readers.end(request)
                 return self._revision(again, *found)
             logger.info("reading the state of table %s again: it changed", self._table_id)
             item = again
-            self._pause(attempt)
+            if attempt + 1 >= _READS_BEFORE_ASKING:
+                request = self._readers.ask(attempt + 1 - _READS_BEFORE_ASKING) or request
+                item = self._read_revision()
+            self._pause(min(attempt, _PAUSES))
         raise StorageFailed(
             f"the state of table {self._table_id} changed each of {_READS_MAX} times that it was "
             "read. Try again later, or commit with fewer processes."
@@ -130,6 +146,7 @@ class DynamoStateRevisions:
         if self._built[0] != own_id:  # what is sent again must be the same
             self._built = (own_id, self._transaction(before, after))
         parts = self._built[1]
+        self._readers.let_read(self._read_revision)
         refused = self._write(parts, own_id)
         if not refused:
             return True
@@ -233,7 +250,9 @@ class DynamoStateRevisions:
         return revision.state.number == 0 if item is None else is_of(item, revision)
 
     def _read_revision(self) -> Item | None:
-        return self._tables.get(PARTITIONS, revision_key(self._table_id))
+        item = self._tables.get(PARTITIONS, revision_key(self._table_id))
+        self._readers.note(item)
+        return item
 
     def _read_items(self) -> tuple[FileReferences, OtherItems]:
         try:
