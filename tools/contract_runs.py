@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shown_runs import ROOT, RunFailed
 
-ROOT = Path(__file__).resolve().parent.parent
 CONTRACTS = ROOT / "tests" / "contracts"
 SERVER_FIXTURES = ("s3_server", "dynamo_endpoint")
 ONLY_SERVER = "ministack"
@@ -88,7 +88,7 @@ def collect() -> Runs:
     with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
         code = pytest.main([*arguments, f"--rootdir={ROOT}", str(CONTRACTS)], plugins=[runs])
     if code != pytest.ExitCode.OK:
-        raise RuntimeError(f"pytest could not collect {CONTRACTS}: {told.getvalue()[-2000:]}")
+        raise RunFailed(f"pytest could not collect {CONTRACTS}: {told.getvalue()[-2000:]}")
     return runs
 
 

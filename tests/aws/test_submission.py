@@ -6,13 +6,8 @@ import importlib.util
 import json
 import os
 import socket
-import subprocess
 import sys
-import time
-import urllib.request
-from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -22,6 +17,9 @@ from sleeper.spark.submit.emr import EbsVolumes, Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall
 from sleeper.spark.submit.send import send
+from tests.contracts.s3_server import s3_server
+
+__all__ = ["s3_server"]
 
 ROLE = "arn:aws:iam::123456789012:role/jobs"
 CALL = DriverCall(
@@ -259,36 +257,7 @@ class TestSurroundings:
             send(emr("http://127.0.0.1:1"))
 
 
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory):
-    """ministack in a process of its own, which knows EMR, though not EMR Serverless."""
-    program = Path(sys.executable).parent / "ministack"
-    if not program.exists():
-        pytest.skip("ministack is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = (tmp_path_factory.mktemp("ministack") / "log").open("wb")
-    started = subprocess.Popen(
-        [program],
-        env={**os.environ, "BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port)},
-        stdout=log,
-        stderr=log,
-    )
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(300):
-        with suppress(OSError):
-            urllib.request.urlopen(f"{url}/_ministack/health").close()
-            break
-        assert started.poll() is None, "ministack ended"
-        time.sleep(0.1)
-    yield url
-    started.terminate()
-    started.wait()
-    log.close()
-
-
 @pytest.fixture
-def ministack(credentials, emulator):
-    """The emulator, with an account to ask it by."""
-    return emulator
+def ministack(s3_server, credentials):
+    """An emulator, which knows EMR, though not EMR Serverless, with an account to ask it by."""
+    return s3_server.endpoint

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import BadRequest, DataDamaged, ObjectNotFound
 from sleeper.model.formats.properties_file import read_properties
@@ -22,14 +23,25 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.routed_objects import Route, RoutedObjects
 from tests.any_order.faults import Fault, Faults, FaultyObjects
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
+from tests.contracts.jobs.test_dynamo_trouble import WRITE, reply
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
 from tests.contracts.s3_server import REGION
-from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
+from tests.contracts.servers.dynamo import (
+    dynamo_endpoint,
+    dynamo_environment,
+    without_backoff,
+)
 from tests.contracts.servers.s3 import s3_credentials, s3_server
 from tests.contracts.table_index_contract import TableIndexContract, short_pause, table
 
-__all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials", "s3_server"]
+__all__ = [
+    "dynamo_endpoint",
+    "dynamo_environment",
+    "s3_credentials",
+    "s3_server",
+    "without_backoff",
+]
 
 
 @pytest.fixture
@@ -54,11 +66,13 @@ class TestRoutedObjects(ObjectsContract, OutputContract):
             objects.create(key, key.encode())
 
         results, config = objects.routes[2].objects, objects.routes[3].objects
+        objects.rest.create("a/elsewhere", b"not to be seen")
         assert [info.key for info in results.listing()] == ["b/c"]
         assert [info.key for info in config.listing()] == ["properties/1", "z/y"]
-        assert [info.key for info in objects.rest.listing()] == ["m"]
+        assert [info.key for info in objects.rest.listing()] == ["a/elsewhere", "m"]
         assert [info.key for info in objects.listing()] == ["a/b/c", "m", "properties/1", "z/y"]
         assert [info.key for info in objects.listing(after="a/b/c")] == ["m", "properties/1", "z/y"]
+        assert [info.key for info in objects.listing(after="m")] == ["properties/1", "z/y"]
         assert [info.key for info in objects.listing("a/b", after="a/b/a")] == ["a/b/c"]
         assert objects.under("a/b").read("c") == b"a/b/c"
         assert objects.under("a").read("b/c") == b"a/b/c"
@@ -216,3 +230,33 @@ def test_an_item_of_another_program_is_told(index, tables):
 
     with pytest.raises(DataDamaged, match=r"'a'.*Properties"):
         index.by_name("a")
+
+
+@pytest.mark.usefixtures("without_backoff")
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lost_reply_changes_nothing(index, config, number):
+    """Given a write that was done and whose reply is lost, then it counts once (TBL-2)."""
+    events = aws_client("dynamodb", REGION).meta.events
+    writes = []
+
+    def lose(request, **_):
+        writes.append(request)
+        if len(writes) != number:
+            return None
+        sent = URLLib3Session().send(request)
+        assert sent.status_code == 200, sent.content
+        return reply(request, 500, {"__type": "InternalServerError"})
+
+    events.register(WRITE, lose, "lose")
+    try:
+        index.add(table("1", "a"))
+        index.replace(table("1", "a"), table("1", "b"))
+        seen = index.all(), index.by_name("a"), index.by_name("b")
+        index.remove("1")
+    finally:
+        events.unregister(WRITE, unique_id="lose")
+
+    assert len(writes) == 4
+    assert seen == ((table("1", "b"),), None, table("1", "b"))
+    assert index.all() == ()
+    assert config.read(properties_key("1")) is None

@@ -138,6 +138,22 @@ def test_rows_are_read_by_key_and_by_range_and_files_are_merged(instance):
     assert copy.query(key="a").to_pylist() == [{"id": "a", "n": 1}]
 
 
+def test_a_copy_is_an_instance_of_its_own(instance, tmp_path):
+    """Given a backup in a folder, then it has the rows, and names nothing in AWS."""
+    instance.table("numbers").ingest(pa.table({"id": ["a"], "n": [1]}, schema=SCHEMA))
+
+    instance.backup(tmp_path / "copy")
+
+    with sleeper.connect(tmp_path / "copy") as copy:
+        assert copy.table("numbers").query(key="a").to_pylist() == [{"id": "a", "n": 1}]
+        assert copy.jobs.queue_depths() is not None
+    text = (tmp_path / "copy" / "instance.properties").read_text()
+    assert "bucket=" not in text
+    assert "queue.url" not in text
+    with pytest.raises(UrlInvalid, match="cannot copy to aws://"):
+        copy.backup("aws://copy")
+
+
 def test_properties_are_changed_by_commands(instance, url, cleaned, client):
     """Given a change, then other programs read it; what names resources is fixed."""
     changed = command("instance", "set", "sleeper.gc.batch.size=5", "--instance", url)
@@ -251,6 +267,21 @@ def test_a_second_instance_of_an_id_is_refused(instance, url, cleaned):
         sleeper.connect(f"aws://{cleaned}")
     with pytest.raises(BadRequest, match=f"is that of instance '{instance.instance_id}'"):
         removal_of(f"aws://{cleaned}")
+    with pytest.raises(UrlInvalid, match=f"open aws://{instance.instance_id}"):
+        sleeper.connect(f"s3://sleeper-{cleaned}-config-{ACCOUNT}")
+
+
+def test_an_id_that_a_bucket_instance_has_is_refused(aws_endpoint, s3_server, cleaned, client):
+    """Given queues of another instance with the id, then nothing else is made."""
+    bucket = s3_server.new_bucket()
+    jobs = {"sleeper.id": cleaned, "sleeper.jobs.url": "sqs"}
+    sleeper.create_instance(f"s3://{bucket}/demo", jobs).jobs.send("ingest", "{}")
+    before = names_left(client, cleaned)
+
+    with pytest.raises(PropertiesInvalid, match=f"s3://{bucket}/demo.*same sleeper.id"):
+        sleeper.create_instance(f"aws://{cleaned}")
+
+    assert names_left(client, cleaned) == before
 
 
 def test_an_id_that_is_too_long_is_refused(aws_endpoint):

@@ -37,7 +37,7 @@ from sleeper.model.formats.properties_file import (
 )
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,
@@ -206,11 +206,17 @@ def properties_at(place: Place) -> dict[str, str] | None:
     Raises:
         DataDamaged, FormatTooNew: they cannot be read.
         PropertiesInvalid: they cannot be read, or name the resources of another instance.
+        UrlInvalid: it is a bucket of an instance in AWS.
         StorageFailed: the storage cannot be read.
     """
     values = unchecked_properties_at(place)
     if values is not None and place.deployment is not None:
         place.deployment.check(values)
+    elif values is not None and place.url == f"s3://{values.get(CONFIG_BUCKET)}":
+        raise UrlInvalid(
+            f"{place.url} is the bucket of properties of an instance in AWS: open "
+            f"aws://{values['sleeper.id']}"
+        )
     return values
 
 
@@ -258,7 +264,7 @@ def make_instance(
         )
     fixed = {"sleeper.id": place.default_id, FORMAT_PROPERTY: str(INSTANCE_FORMAT)}
     if place.deployment is not None:
-        fixed |= place.deployment.properties()
+        fixed |= place.deployment.properties() | place.deployment.defaults()
         _check_not_deployed(properties, place.deployment)
         if properties_at(place) is not None:
             return None

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
@@ -18,6 +19,7 @@ import pytest
 
 KEEPER = Path(__file__).with_name("keeper.py")
 PATIENCE_S = 60
+PORTS = 20_000, 32_000
 SHARED = pytest.StashKey[dict[str, Any]]()
 
 
@@ -73,10 +75,15 @@ def answers(url: str) -> bool:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """Return a port that nobody listens on.
+
+    It is none that a connection may be given before the server takes it: those are higher.
+    """
+    while True:
+        port = SystemRandom().randrange(*PORTS)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait_until(is_up: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 import sleeper
 from sleeper.errors import CommitTooLarge
-from sleeper.model.files import ClaimOwner
+from sleeper.model.files import ClaimOwner, FileReference
+from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.transactions.claims import Claim, ClaimFiles
+from sleeper.state.transactions.files import AddFiles
 from sleeper.table import state_stores
 from tests.unit.state.memory_revisions import MemoryRevisions
 
@@ -30,7 +32,7 @@ def revisions():
 def instance(monkeypatch, revisions):
     openers = {
         "TransactionLogStateStore": lambda place: state_stores._of_revisions(
-            place, revisions[place.table_id]
+            place, revisions[place.state_id]
         )
     }
     monkeypatch.setattr(state_stores, "_OPENERS", openers)
@@ -77,20 +79,28 @@ def test_jobs_have_as_many_inputs_as_can_be_replaced_and_say_so(instance, revisi
     assert table.state().files.file_count == 1
 
 
-def test_references_to_many_leaves_are_moved_down_in_steps(instance, revisions):
-    """Given 16 leaves below a file, then each gets its reference, and each row is read once."""
+def test_references_to_many_leaves_are_moved_down_in_steps(instance):
+    """Given 16 leaves below a file, then each gets its reference, and the counts add up."""
     table = numbers(instance)
     table.ingest(rows(*range(64)))
     for _ in range(4):
         table.split_partitions()
-    assert len(table.state().leaf_partitions()) >= 16
-
     table.compact()
+    opened = table._current()
+    tree = opened.store.state().tree
+    leaves = {leaf.partition_id for leaf in tree.leaves()}
+    high = FileReference(
+        filename="data/partition_x/high.parquet", partition_id=tree.root_id, row_count=67
+    )
+    opened.store.commit(AddFiles(references=(high,)))
 
-    state = table.state()
-    assert keys_of(table) == [*range(64)]
-    leaves = {leaf.partition_id for leaf in state.leaf_partitions()}
-    assert state.files.partition_ids() <= leaves
+    moved = push_down_references(store=opened.store, files=opened.files, schema=table.schema)
+
+    references = opened.store.state().files.references_to(high.filename)
+    assert len(leaves) >= 16
+    assert {each.partition_id for each in references} == leaves
+    assert sum(each.row_count for each in references) == 67
+    assert moved.moved > 1
 
 
 def test_claims_of_more_files_than_fit_are_released(instance, revisions):

@@ -17,11 +17,16 @@ from sleeper.interfaces.cli.present import counted, print_json, progress_rows, s
 @click.argument("url")
 @click.option("--set", "settings", multiple=True, metavar="K=V", help="An instance property.")
 def init(url: str, settings: tuple[str, ...]) -> None:
-    """Create an instance at URL: a folder, or s3://bucket/folder.
+    """Create an instance at URL: a folder, s3://bucket/folder, or aws://ID.
+
+    For aws://ID its buckets, tables in DynamoDB and queues are made in the
+    account and the region of the environment. If that was interrupted, the
+    same command goes on where it stopped.
 
     \b
-    Example:
+    Examples:
         sleeper init /data/demo
+        sleeper init aws://demo
     """
     properties = dict(split_pairs(settings, "--set"))
     instance = create_instance(url, properties)

@@ -155,8 +155,9 @@ class RevisionStateStore:
             raise VersionNotFound(
                 f"the table's state at transaction {number} is no longer kept, or its files were "
                 f"deleted; the newest is {newest.number}. Older versions are read from a "
-                "TransactionLogStateStore (`sleeper table migrate-state`), or the last ones from a "
-                "S3StateStore (sleeper.table.statestore.s3.revisions.kept.min and .minutes)."
+                "TransactionLogStateStore or DynamoDBTransactionLogStateStore "
+                "(`sleeper table migrate-state`), or the last ones from a S3StateStore "
+                "(sleeper.table.statestore.s3.revisions.kept.min and .minutes)."
             )
         return found
 

@@ -301,7 +301,7 @@ class DynamoTables:
             code = error_code(error)
             if code in _PASSING:
                 return [code, *[code] * (len(parts) - 1)]
-            answer: Any = getattr(error, "response", {})
+            answer: Any = getattr(error, "response", None) or {}
             reasons = [each.get("Code", "None") for each in answer.get("CancellationReasons", ())]
             others = set(reasons) - {_REFUSED, "None"} - _PASSING
             if len(reasons) != len(parts) or others:
@@ -343,7 +343,7 @@ class DynamoTables:
             except vendor_errors() as error:
                 code = error_code(error)
                 if code == _REFUSED_ALONE:
-                    answer: Any = getattr(error, "response", {})
+                    answer: Any = getattr(error, "response", None) or {}
                     raise _RefusedError(answer.get("Item")) from error
                 attempts_max = _ATTEMPTS_MAX if code in _CONFLICTS else _ATTEMPTS_AFTER_RETRIES_MAX
                 if code not in _PASSING or attempt + 1 >= attempts_max:

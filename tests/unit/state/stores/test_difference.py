@@ -101,6 +101,8 @@ def test_a_claim_and_a_time_are_changes_of_rows_that_are_folded():
     found = state_difference(state, replace(state, files=files))
 
     assert found.references == {("a", "L"): (a, replace(a, job_id="job"))}
+    released = state_difference(replace(state, files=files), state)
+    assert released.references == {("a", "L"): (replace(a, job_id="job"), a)}
 
 
 def test_what_did_not_change_costs_nothing(monkeypatch):

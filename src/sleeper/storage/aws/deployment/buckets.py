@@ -45,24 +45,34 @@ class InstanceBuckets:
             raise self._failure(error, "look for", bucket, writes=False) from error
         return True
 
-    def make(self, bucket: str) -> None:
-        """Make a bucket, unless the instance has it already.
+    def check(self, bucket: str) -> None:
+        """Check that a bucket can be made, or is the instance's.
 
         Raises:
             AlreadyExists: somebody else has a bucket with this name; or one of this account has
                 it that was not made for this instance, and is not empty.
+            StorageFailed: there is no answer.
+        """
+        owner = self.owner_tag(bucket)
+        if owner in (None, self._tag) or (owner == "" and self._is_empty(bucket)):
+            return
+        of = f"belongs to {owner}" if owner else "has objects, and no tag of an instance"
+        raise AlreadyExists(
+            f"bucket {bucket} exists already and is not the bucket of {self._owner}: it {of}. "
+            f"Choose another id; or, if the bucket is this instance's, set its tag {OWNER_TAG} "
+            f"to {self._tag}."
+        )
+
+    def make(self, bucket: str) -> None:
+        """Make a bucket that was checked, unless the instance has it already.
+
+        Raises:
+            AlreadyExists: somebody else made it meanwhile.
             StorageFailed: it cannot be made.
         """
         owner = self.owner_tag(bucket)
         if owner == self._tag:
             return
-        if owner is not None and (owner or not self._is_empty(bucket)):
-            of = f"belongs to {owner}" if owner else "has objects, and no tag of an instance"
-            raise AlreadyExists(
-                f"bucket {bucket} exists already and is not the bucket of {self._owner}: it {of}. "
-                f"Choose another id; or, if the bucket is this instance's, set its tag {OWNER_TAG} "
-                f"to {self._tag}."
-            )
         if owner is None:
             self._create(bucket)
         try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.model.jobs.events import JobKind
@@ -34,6 +35,9 @@ from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
 
 logger = logging.getLogger(__name__)
+
+_DEFAULTS: Final = {"sleeper.default.table.statestore.classname": "TransactionLogStateStore"}
+"""Properties that a new instance in AWS has, unless it is given others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,10 @@ class Deployment:
             known.QUERY_TRACKER: prefix + QUERY_STATES.name,
         }
 
+    def defaults(self) -> dict[str, str]:
+        """Return the properties that a new instance has, unless it is given others."""
+        return dict(_DEFAULTS)
+
     def has_config_bucket(self) -> bool:
         """Return whether there is a bucket with the name of the bucket of properties."""
         return self._buckets().exists(self.names.config_bucket)
@@ -106,17 +114,8 @@ class Deployment:
             StorageFailed: something cannot be made.
         """
         buckets = self._buckets()
-        for bucket in self.names.buckets:
-            buckets.make(bucket)
-        tables = instance_tables(self.names.instance_id, self.region, pause=pause, new_id=new_id)
-        tables.make(
-            BY_ID,
-            BY_NAME,
-            QUERY_STATES,
-            SUBMITTED_FILES,
-            BATCHER_JOBS,
-            *(table(kind) for kind in JobKind for table in (job_updates, job_lookup, task_status)),
-        )
+        for bucket in self.names.buckets:  # before anything is made
+            buckets.check(bucket)
         jobs = AwsJobStores(
             self.names.instance_id,
             self.url,
@@ -130,6 +129,17 @@ class Deployment:
         urls: dict[str, str] = {}
         for name in QueueName:
             urls |= known.queue_url_properties(name, *jobs.queue(name).urls())
+        for bucket in self.names.buckets:
+            buckets.make(bucket)
+        tables = instance_tables(self.names.instance_id, self.region, pause=pause, new_id=new_id)
+        tables.make(
+            BY_ID,
+            BY_NAME,
+            QUERY_STATES,
+            SUBMITTED_FILES,
+            BATCHER_JOBS,
+            *(table(kind) for kind in JobKind for table in (job_updates, job_lookup, task_status)),
+        )
         logger.info("made the buckets, tables and queues of %s in %s", self.url, self.region)
         return urls
 

@@ -94,7 +94,7 @@ class DynamoStateRevisions:
         """What a commit may hold."""
         return (
             f"DynamoDBStateStore changes at most {CHANGES_MAX} references, files, partitions, jobs "
-            "and claims by a commit, which is one transaction of DynamoDB"
+            "and claims by a commit, of 3.5 MB together, in one transaction of DynamoDB"
         )
 
     def refresh(self, known: Revision) -> Revision:

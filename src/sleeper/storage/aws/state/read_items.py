@@ -36,16 +36,13 @@ from sleeper.storage.aws.state.state_items import (
     merged_of,
     partition_of,
     text,
-    text_of,
     waiting_file_of,
 )
 
 _AT_ONCE: Final = 5_000
 _OF_TABLE: Final = "TableId = :table"
-_READ: Final = (
-    "PartitionIdAndFileName, NumRecords, IsCountApproximate, OnlyContainsDataForThisPartition, "
-    "Job_name, FileDetails"
-)
+_READ: Final = "PartitionIdAndFileName, FileDetails"
+_DETAILS: Final = 9
 
 
 @dataclass(slots=True)
@@ -157,23 +154,22 @@ def _batch(items: list[Item]) -> pa.RecordBatch:
     details = json.loads(f"[{','.join(item['FileDetails']['S'] for item in items)}]")
     keys = [item["PartitionIdAndFileName"]["S"] for item in items]
     pairs = [
-        more[5:] if is_hashed(key) else key.split("|", 1)
+        more[_DETAILS:] if is_hashed(key) else key.split("|", 1)
         for key, more in zip(keys, details, strict=True)
     ]
     partition_ids, names = zip(*pairs, strict=True)
-    updated, sizes, schemas, sequences, texts = zip(*(each[:5] for each in details), strict=True)
+    updated, rows, estimated, whole, jobs, *others = zip(
+        *(each[:_DETAILS] for each in details), strict=True
+    )
     values: list[Iterable[Any]] = [
         names,
         partition_ids,
-        [int(item["NumRecords"]["N"]) for item in items],
-        [item["IsCountApproximate"]["BOOL"] for item in items],
-        [item["OnlyContainsDataForThisPartition"]["BOOL"] for item in items],
-        [text_of(item["Job_name"]) if "Job_name" in item else None for item in items],
+        rows,
+        estimated,
+        whole,
+        jobs,
         updated,
-        sizes,
-        schemas,
-        sequences,
-        texts,
+        *others,
     ]
     columns = []
     for field_, each in zip(_PLAIN, values, strict=True):

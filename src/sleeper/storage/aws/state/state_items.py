@@ -1,8 +1,9 @@
 """The state of a Sleeper table as items of three DynamoDB tables, and back.
 
 The tables, their keys and most attributes are upstream's, of its DynamoDBStateStore. `FileDetails`
-of a reference has, as JSON, what upstream's items lack. Range keys of the partitions table that
-begin with # are ours: the revision item, committed jobs, claims and merged leaves.
+of a reference has all of it as JSON, which alone is read, as boto3 takes as long for one attribute
+of an item as for any other. Range keys of the partitions table that begin with # are ours: the
+revision item, committed jobs, claims and merged leaves.
 """
 
 from __future__ import annotations
@@ -76,6 +77,10 @@ def reference_item(table_id: str, reference: FileReference) -> Item:
     key = reference_key(table_id, filename, partition_id)
     details: list[Any] = [
         updated,
+        reference.row_count,
+        reference.row_count_estimated,
+        reference.whole_file,
+        reference.job_id,
         reference.size_bytes,
         reference.schema_id,
         reference.sequence,

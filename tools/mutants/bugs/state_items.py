@@ -1,0 +1,87 @@
+"""Bugs in states that are items of DynamoDB, and in how commits are kept small enough for it."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
+DIFFERENCES = ("tests/unit/state/stores/test_difference.py",)
+SIZES = ("tests/unit/state/stores/test_commit_sizes.py",)
+SMALL = ("tests/unit/operations/test_small_commits.py",)
+
+REVISIONS = "storage/aws/state/dynamo_revisions.py"
+
+BUGS = (
+    Bug(
+        name="state-read-by-half",
+        breaks="A reader does not notice a commit between two pages of items.",
+        module=REVISIONS,
+        right="            if again is not None and is_same_commit(item, again):\n",
+        wrong="            if again is not None:\n",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="revision-item-unconditional",
+        breaks="A commit is made from a state that is no longer the newest.",
+        module="storage/aws/state/newest_item.py",
+        right='        condition = "#0 = :number AND #1 = :commit"\n',
+        wrong='        condition = "#0 >= :number OR #1 = :commit"\n',
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="changed-items-overwritten",
+        breaks="A commit writes over an item that somebody else has changed.",
+        module="storage/aws/state/commit_parts.py",
+        right='of_file["ConditionExpression"] = "#references = :before"',
+        wrong='of_file["ConditionExpression"] = "#references >= :before"',
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="conflict-taken-for-damage",
+        breaks="A condition that fails beside a conflict is reported as damage.",
+        module="storage/aws/dynamo_tables.py",
+        right="            if not _PASSING.intersection(reasons):  # else",
+        wrong="            if _REFUSED in reasons or not _PASSING.intersection(reasons):  # else",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="cleared-jobs-come-back",
+        breaks="Jobs of a cleared table count as committed for the next process.",
+        module="storage/aws/state/newest_item.py",
+        right="    if jobs_cleared:\n",
+        wrong="    if jobs_cleared and not before.state.number:\n",
+        tests=TROUBLE,
+    ),
+    Bug(
+        name="hidden-reference-not-changed",
+        breaks="A reference of the base that a change hides is not removed from the items.",
+        module="state/files/file_references.py",
+        right="before.get(key, _ABSENT) is not after.get(key, _ABSENT)",
+        wrong="before.get(key) is not after.get(key)",
+        tests=DIFFERENCES,
+    ),
+    Bug(
+        name="null-not-compared",
+        breaks="A claim is no change where files were folded, as it was null before.",
+        module="state/files/file_changes.py",
+        right="        one_null = pc.xor(old.is_valid(), new.is_valid())\n",
+        wrong="        one_null = pc.and_(old.is_null(), new.is_valid())\n",
+        tests=DIFFERENCES,
+    ),
+    Bug(
+        name="output-not-counted",
+        breaks="A compaction is planned with more inputs than its commit may replace.",
+        module="state/stores/commit_sizes.py",
+        right="    return (changes_max - _OF_AN_OUTPUT) // 2\n",
+        wrong="    return changes_max // 2\n",
+        tests=SIZES,
+    ),
+    Bug(
+        name="push-never-ends-at-leaves",
+        breaks="References that were moved down a part of the way stay there.",
+        module="planning/push_down.py",
+        right="    more = not is_whole or any(True for _ in islice(waiting, 1))\n",
+        wrong="    more = any(True for _ in islice(waiting, 1))\n",
+        tests=SMALL,
+    ),
+)
