@@ -54,7 +54,7 @@ from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
 from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.instance_context import open_context
-from sleeper.table.state_stores import store_of
+from sleeper.table.state_stores import delete_states, store_of
 from sleeper.table.table import Table
 
 _NO_SETTINGS = ObjectStoreSettings()
@@ -308,7 +308,7 @@ class Instance:
         delete_table(
             record.table_id,
             index=context.index,
-            open_store=lambda: store_of(record, context),
+            delete_states=partial(delete_states, record, context),
             objects=context.objects,
         )
 

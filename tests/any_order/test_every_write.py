@@ -237,7 +237,12 @@ class BehindAProxy:
         return self.proxy.writes
 
 
-BUCKET_CLASSES = ("TransactionLogStateStore", "DynamoDBStateStore", "S3StateStore")
+BUCKET_CLASSES = (
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBStateStore",
+    "S3StateStore",
+)
 KINDS = ("memory", "folder", *BUCKET_CLASSES)
 
 

@@ -24,7 +24,12 @@ __all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
 
 EXAMPLES = tries(3, soak=2_000)
 STEPS = tries(8, soak=16)
-CLASSES = ("TransactionLogStateStore", "DynamoDBStateStore", "S3StateStore")
+CLASSES = (
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBStateStore",
+    "S3StateStore",
+)
 INSTANCES = count()
 
 

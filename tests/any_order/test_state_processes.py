@@ -23,7 +23,12 @@ WRITERS, COMMITS = tries(4, soak=8), tries(5, soak=20)
 KILLS, AT_ONCE = tries(5, soak=100), 3
 CLASS_NAME = "sleeper.table.statestore.classname"
 FOLDER, BUCKET = "folder", "bucket"
-CLASSES = ("TransactionLogStateStore", "DynamoDBStateStore", "S3StateStore")
+CLASSES = (
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBStateStore",
+    "S3StateStore",
+)
 EVERY = [(FOLDER, "TransactionLogStateStore"), *((BUCKET, each) for each in CLASSES)]
 PLACES = EVERY if SOAK else EVERY[-2:]
 

@@ -25,6 +25,8 @@ from urllib.parse import parse_qs, urlsplit
 _OF_ONE_LINE = ("connection", "transfer-encoding", "content-length")
 _SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 _TAKEN = b"<Error><Code>PreconditionFailed</Code><Message>The key is taken.</Message></Error>"
+_CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>Retry.</Message></Error>"
+_REFUSALS = {"slow down": (503, _SLOW_DOWN), "conflict": (409, _CONFLICT)}
 _RESET = struct.pack("ii", 1, 0)  # with SO_LINGER: close sends a reset
 
 FaultKind = Literal["lost reply", "error after", "reset before", "reset mid", "slow down", "stall"]
@@ -36,6 +38,7 @@ class Fault:
 
     Attributes:
         kind: `lost reply`: the server does it, and the connection is reset without a reply.
+            `conflict`: 409 ConditionalRequestConflict is answered, and the server sees nothing.
             `error after`: the server does it, and 500 is answered.
             `reset before`: the connection is reset, and the server sees nothing.
             `reset mid`: the server gets half of the request.
@@ -182,8 +185,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._pass_on(headers, lower, body)
             self._answer(_Reply(500, [], b""))
             return
-        if kind == "slow down":
-            self._answer(_Reply(503, [("Content-Type", "application/xml")], _SLOW_DOWN))
+        if kind in _REFUSALS:
+            status, content = _REFUSALS[kind]
+            self._answer(_Reply(status, [("Content-Type", "application/xml")], content))
             return
         if kind == "reset before":
             self._reset()

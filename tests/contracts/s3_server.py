@@ -18,6 +18,7 @@ from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 from sleeper.storage.aws import clients
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.objects import BucketObjects
+from tests.contracts.servers.installed import left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -82,10 +83,7 @@ def running_server(port: int, log: Path) -> Iterator[S3Server]:
 def require_ministack() -> None:
     """Skip where there is no server to be had; in CI that is a failure."""
     if importlib.util.find_spec("ministack") is None:
-        reason = "LEFT OUT: ministack is not installed; run: pip install ministack"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        left_out("ministack", "it is not installed; run: pip install ministack")
 
 
 def shared_ministack(config, tmp_path_factory) -> S3Server:
@@ -117,8 +115,14 @@ def aws_endpoint(s3_server, s3_credentials, monkeypatch):
     """The URL of the server, which is where this process finds SQS and DynamoDB too."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setattr(clients, "_clients", _clients.setdefault(s3_server.endpoint, {}))
+    monkeypatch.setattr(clients, "_clients", {})
     return s3_server.endpoint
+
+
+@pytest.fixture
+def kept_clients(aws_endpoint, monkeypatch):
+    """Clients of the server stay from test to test, for tests that leave the environment alone."""
+    monkeypatch.setattr(clients, "_clients", _clients.setdefault(aws_endpoint, {}))
 
 
 @pytest.fixture

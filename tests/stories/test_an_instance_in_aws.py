@@ -133,6 +133,7 @@ def test_rows_are_read_by_key_and_by_range_and_files_are_merged(instance):
     found = table.query(range={"id": ("b", "d")}).to_pylist()
     assert [row["n"] for row in found] == [2, 3]
     assert table.report_files().references == 1
+    assert table.properties.state_store == "DynamoDBTransactionLogStateStore"
     opened, copy = pickle.loads(pickle.dumps((instance, table)))
     assert opened.url == instance.url
     assert copy.query(key="a").to_pylist() == [{"id": "a", "n": 1}]
@@ -147,7 +148,10 @@ def test_a_copy_is_an_instance_of_its_own(instance, tmp_path):
     with sleeper.connect(tmp_path / "copy") as copy:
         assert copy.table("numbers").query(key="a").to_pylist() == [{"id": "a", "n": 1}]
         assert copy.jobs.queue_depths() is not None
+        copy.create_table("more", SCHEMA, row_keys=["id"])
+    assert [record.name for record in instance.tables()] == ["numbers"]
     text = (tmp_path / "copy" / "instance.properties").read_text()
+    assert "statestore" not in text
     assert "bucket=" not in text
     assert "queue.url" not in text
     with pytest.raises(UrlInvalid, match="cannot copy to aws://"):

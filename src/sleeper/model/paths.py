@@ -32,6 +32,8 @@ TABLE_INDEX = "tables/"
 SERVICES = "services/"
 JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
+STATE_MOVES = "statestore/moves/"
+MOVED_STATES = "states/"
 
 
 def data_file(partition_id: str, name: str) -> str:
@@ -57,9 +59,14 @@ def sketch_file(filename: str) -> str:
     return filename.removesuffix(".parquet") + ".sketches"
 
 
+def state_move(move_id: str) -> str:
+    """Return the key, in a table's folder, of the note of a move of its state."""
+    return f"{STATE_MOVES}{move_id}.json"
+
+
 def moved_state(move_id: str) -> str:
     """Return the folder, in a table's folder, of the state store that a move has opened."""
-    return f"states/{move_id}"
+    return f"{MOVED_STATES}{move_id}"
 
 
 def commit_request(request_id: str) -> str:

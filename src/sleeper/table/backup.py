@@ -10,10 +10,11 @@ from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.model.tables import STATE_STORE, TableRecord
+from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.operations.instance_properties import StoredProperties
 from sleeper.operations.maintenance.copy_table import CopiedTable, copy_table
 from sleeper.ports.objects import Objects
+from sleeper.state.state_store import StateStore
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.places import Place
 from sleeper.table.instance_context import InstanceContext
@@ -23,6 +24,7 @@ from sleeper.table.table import Table
 _LOG = getLogger(__name__)
 _NOT_COPIED = {
     "sleeper.jobs.url",
+    "sleeper.default.table.statestore.classname",
     VERSION_PROPERTY,
     *(known.name for known in DEPLOYMENT_PROPERTIES),
 }
@@ -71,14 +73,14 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     records: dict[str, TableRecord] = {}
     for record in context.index.all():
         try:
-            copied[record.table_id] = _copy(record, context, target.objects)
+            copied[record.table_id], named = _copy(record, context, target.objects)
         except TableNotFound:
             _LOG.info("table %s was deleted while it was copied", record.name)
             target.objects.delete(
                 [info.key for info in target.objects.listing(f"{record.table_id}/")]
             )
         else:
-            records[record.table_id] = _as_copied(record)
+            records[record.table_id] = named
     _write_index(records, context, target.objects)
     newest = StoredProperties(context.objects, context.url).newest() or context.properties.values
     values = {name: text for name, text in newest.items() if name not in _NOT_COPIED}
@@ -87,26 +89,37 @@ def backup_instance(context: InstanceContext, target: Place) -> Backup:
     return Backup(url=target.url, tables=tuple(copied.values()))
 
 
-def _copy(record: TableRecord, context: InstanceContext, target: Objects) -> CopiedTable:
+def _copy(
+    record: TableRecord, context: InstanceContext, target: Objects
+) -> tuple[CopiedTable, TableRecord]:
+    """Copy a table; return its record in the copy, where its state may be in another store."""
     table = Table(record, context)
     opened = table._current()  # noqa: SLF001 - as the table's own methods do
-    properties = TableProperties(_as_copied(record).properties, context.properties)
+    files = target.under(record.table_id)
+    in_its_folder = _as_copied(opened.record)
+
+    def open_store(move: StateMove | None) -> StateStore:
+        values = {**in_its_folder.properties, **(move.properties if move else {})}
+        properties = TableProperties(values, context.properties)
+        return open_state_store(record.table_id, files, table.schema, properties, context)
+
     copied = copy_table(
         record.name,
         store=opened.store,
         source=opened.files,
-        target=target.under(record.table_id),
-        open_store=lambda files: open_state_store(
-            record.table_id, files, table.schema, properties, context
-        ),
+        target=files,
+        open_store=open_store,
+        new_id=context.new_id,
     )
     table.refresh()  # raises TableNotFound where it was deleted meanwhile
-    return copied
+    moved = copied.move.properties if copied.move else {}
+    return copied, replace(in_its_folder, properties={**in_its_folder.properties, **moved})
 
 
 def _as_copied(record: TableRecord) -> TableRecord:
     """Return the record of the copy: its log is in its folder."""
-    kept = {name: text for name, text in record.properties.items() if name != STATE_STORE}
+    of_state = (STATE_STORE, STATE_MOVE)
+    kept = {name: text for name, text in record.properties.items() if name not in of_state}
     return replace(record, properties=kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from sleeper.model.files import FileReference
@@ -19,10 +20,15 @@ from sleeper.operations.tables.change_table import (
     rename_table,
     set_table_online,
     set_table_properties,
+    switch_state_store,
 )
+from sleeper.operations.tables.migrate_state import MigrationResult, StatePlaces
+from sleeper.operations.tables.migrate_state import migrate_state as migrate
 from sleeper.operations.tables.reinitialise_table import reinitialise_table
+from sleeper.state.stores.move_notes import MoveNotes
 from sleeper.table.handle import TableHandle
 from sleeper.table.maintenance import leaf_sizes
+from sleeper.table.state_stores import store_at
 
 
 def split_points(self: TableHandle) -> list[Any]:
@@ -94,3 +100,37 @@ def reinitialise(self: TableHandle, split_points: Sequence[Any] | None = None) -
     )
     self._undo_commit_if_deleted()
     return number
+
+
+def migrate_state(self: TableHandle, to: str) -> MigrationResult:
+    """Move the table's state to another state store, or complete an interrupted move.
+
+    The copy is read back and compared first. Queries go on; a commit that comes meanwhile makes it
+    start again, a few times, and from the last step on commits go to the new store. Transaction
+    numbers, job ids and claims stay; earlier versions stay behind, so `as_of` cannot read them.
+
+    Args:
+        to: The class of the state store, as of the property `sleeper.table.statestore.classname`.
+
+    Raises:
+        BadRequest: there is no such state store.
+        CommitContended: others wrote to the table in every attempt. Nothing was changed.
+        TableChanged: an interrupted move to a third store must be completed first.
+        CommitUnknown, StorageFailed: run it again, which completes the move or begins anew.
+        DataDamaged: the copy is not what was written. The table is as it was.
+        TableNotFound: the table was deleted.
+    """
+    opened = self._current()
+    context = self._context
+    places = StatePlaces(
+        record=partial(context.index.by_id, self.table_id),
+        open_store=partial(store_at, self._record, context),
+        begin_store=partial(store_at, self._record, context, is_new=True),
+        switch=partial(switch_state_store, self.table_id, index=context.index),
+        notes=MoveNotes(opened.files),
+        new_id=context.new_id,
+    )
+    try:
+        return migrate(to, places=places)
+    finally:
+        self._undo_commit_if_deleted()

@@ -24,7 +24,7 @@ from sleeper.state.added_files import SweepGuard
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
-from sleeper.table.state_stores import store_of
+from sleeper.table.state_stores import delete_states, store_of
 
 _log = logging.getLogger(__name__)
 
@@ -172,7 +172,7 @@ class TableHandle:
             return
         except TableNotFound:
             try:
-                store_of(self._record, self._context).delete()
+                delete_states(self._record, self._context)
                 delete_objects(self.table_id, self._context.objects)
             except StorageFailed as failure:
                 _log.warning("files of deleted table %s are left behind: %s", self.name, failure)

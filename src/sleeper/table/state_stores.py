@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from sleeper.errors import SleeperError
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
-from sleeper.model.tables import SCHEMA, StateMove, TableRecord
+from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
+from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import StateRevisions
 from sleeper.storage.aws.clients import aws_client
@@ -29,6 +32,10 @@ from sleeper.storage.checked_log import open_log
 from sleeper.storage.no_snapshots import NoSnapshots
 from sleeper.storage.object_log import ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
+
+_log = logging.getLogger(__name__)
+_SLOW_ATTEMPTS: Final = 5
+"""A commit writes objects first and takes tens of milliseconds, so its pauses begin with 64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +110,30 @@ def store_of(record: TableRecord, context: InstanceContext, *, is_new: bool = Fa
     )
 
 
+def store_at(
+    record: TableRecord, context: InstanceContext, place: StatePlace, *, is_new: bool = False
+) -> StateStore:
+    """Open the state store in a place where the state of a table may be."""
+    others = {name: text for name, text in record.properties.items() if name != STATE_MOVE}
+    there = {STATE_STORE: place.class_name} if place.move is None else place.move.properties
+    return store_of(replace(record, properties={**others, **there}), context, is_new=is_new)
+
+
+def delete_states(record: TableRecord, context: InstanceContext) -> None:
+    """Delete what a deleted table's state stores keep outside of its folder: all that it was in.
+
+    Raises:
+        PropertiesInvalid, DataDamaged: what it is in is unknown; something is left behind.
+        StorageFailed: something is left behind.
+    """
+    for place in MoveNotes(context.objects.under(record.table_id)).places():
+        try:
+            store_at(record, context, place, is_new=True).delete()
+        except SleeperError as failure:
+            _log.warning("a state of deleted table %s is left behind: %s", record.name, failure)
+    store_of(record, context, is_new=True).delete()
+
+
 def _log_in_objects(place: _Place) -> StateStore:
     log = open_log(place.files, checks=place.context.commit_checks)
     return _store_on_log(place, log, ObjectSnapshotStore(place.files), SnapshotRule())
@@ -173,10 +204,19 @@ def _parts_in_s3(place: _Place) -> StateStore:
         place.schema,
         is_new=place.is_new,
     )
-    return _of_revisions(place, revisions)
+    return _of_revisions(place, revisions, slow_attempts=_SLOW_ATTEMPTS)
 
 
-def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
+def _of_revisions(
+    place: _Place, revisions: StateRevisions, *, slow_attempts: int = 0
+) -> StateStore:
+    """Open a store on revisions.
+
+    Args:
+        place: Where it is.
+        revisions: The revisions.
+        slow_attempts: A writer that lost a race waits as if it had lost so many more.
+    """
     context = place.context
     return RevisionStateStore(
         revisions,
@@ -184,7 +224,7 @@ def _of_revisions(place: _Place, revisions: StateRevisions) -> StateStore:
         storage_time=context.storage_time,
         ticks_s=context.ticks_s,
         new_id=context.new_id,
-        pause=context.pause,
+        pause=lambda attempt: context.pause(attempt + slow_attempts),
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
     )

@@ -46,6 +46,7 @@ class Table(TableHandle):
     set_online = definition.set_online
     set_properties = definition.set_properties
     reinitialise = definition.reinitialise
+    migrate_state = definition.migrate_state
 
     # Maintenance.
     plan_compaction = compaction.plan_compaction

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.contracts.servers import installed
 from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
 from tests.contracts.servers.install import dynamodb_local, install, versitygw
 from tests.contracts.servers.installed import ROOT, Server
+from tests.contracts.servers.versity import takes_attributes
 
 __all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials"]
 
@@ -136,7 +138,7 @@ def test_a_test_without_its_server_is_left_out_with_a_reason(
     """In CI it fails, unless the machine cannot have the server."""
     monkeypatch.setenv("CI", ci)
 
-    with pytest.raises(outcome, match=f"LEFT OUT: a-server is not installed; {cure}"):
+    with pytest.raises(outcome, match=f"LEFT OUT: a-server: it is not installed; {cure}"):
         Server("a-server", tool, "A Tool", "1").require()
 
 
@@ -147,10 +149,17 @@ def test_a_server_that_is_not_wanted_is_neither_installed_nor_used(folder, tool,
     server = tool("exit 3")
 
     assert install(server, versitygw)
-    with pytest.raises(pytest.skip.Exception, match="LEFT OUT: a-server is named by SLEEPER_TEST"):
+    with pytest.raises(
+        pytest.skip.Exception, match="LEFT OUT: a-server: SLEEPER_TEST_WITHOUT names it"
+    ):
         server.require()
 
 
 def test_a_test_of_one_server_never_asks_another(dynamo_environment):
     """The process may have clients of those that earlier tests used."""
     assert aws_client("dynamodb").meta.endpoint_url == dynamo_environment
+
+
+def test_a_folder_without_attributes_is_noticed():
+    """The S3 server that keeps objects as files needs them. Linux has none in /proc."""
+    assert not hasattr(os, "setxattr") or not takes_attributes(Path("/proc"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from tests.contracts.s3_server import CREDENTIALS, REGION, S3Server
-from tests.contracts.servers.installed import VERSITYGW
+from tests.contracts.servers.installed import VERSITYGW, left_out
 from tests.contracts.servers.running import answers, free_port, running, shared
 
 
@@ -34,7 +35,19 @@ def shared_versitygw(config, tmp_path_factory) -> VersityServer:
     """Return this process' server, the same for all tests of a run."""
     program = VERSITYGW.require()
     folder = tmp_path_factory.mktemp("versitygw")
+    if not takes_attributes(folder):
+        left_out("versitygw", f"files cannot have attributes in {folder.parent}; set TMPDIR")
     return shared(config, "versitygw", lambda: running_versitygw(program, folder))
+
+
+def takes_attributes(folder: Path) -> bool:
+    """Tell whether files may have attributes, as on most file systems; tmpfs once had none."""
+    if hasattr(os, "setxattr"):
+        try:
+            os.setxattr(folder, "user.tried", b"")
+        except OSError:
+            return False
+    return True
 
 
 @contextmanager

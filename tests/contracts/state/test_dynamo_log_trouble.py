@@ -256,8 +256,10 @@ def test_a_table_that_is_deleted_is_missed_and_not_begun_again(
         store.refresh()
     with pytest.raises(ObjectNotFound, match="restore it from a copy"):
         store.commit(add_file())
-    with pytest.raises(ObjectNotFound, match="entry 2"):
-        log.append(2, b"two")
+    elsewhere = log_of(tables_of(client, prefix), objects)
+    for each in (log, elsewhere):
+        with pytest.raises(ObjectNotFound, match="entry 2"):
+            each.append(2, b"two")
     assert len([info for info in objects.listing("") if "000002-" in info.key]) == 0
     assert log.stored_at(1) is None
     assert prefix + LOG.name not in client.list_tables()["TableNames"]

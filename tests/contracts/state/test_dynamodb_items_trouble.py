@@ -56,7 +56,12 @@ class World:
             lambda: requests.client, self.prefix, pause=self.pauses.append, new_id=new_id
         )
         return DynamoStateRevisions(
-            tables, "flights", schema, pause=self.pauses.append, is_new=is_new
+            tables,
+            "flights",
+            schema,
+            new_id=new_id,
+            pause=self.pauses.append,
+            is_new=is_new,
         )
 
     def store(self, requests=None, *, is_new=False, schema=SCHEMA, **options):

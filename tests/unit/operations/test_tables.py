@@ -218,7 +218,7 @@ class TestChange:
     def test_a_table_that_is_gone(self):
         """Each change says so."""
         table = small_table()
-        delete_table("t1", index=table.index, objects=table.objects, open_store=lambda: table.store)
+        delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
 
         for change in (
             lambda: rename_table("t1", "x", index=table.index),
@@ -248,9 +248,7 @@ class TestDelete:
             each.ingest(ROWS)
         theirs = {info.key for info in table.objects.listing("t11/")}
 
-        count = delete_table(
-            "t1", index=table.index, objects=table.objects, open_store=lambda: table.store
-        )
+        count = delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
 
         assert count == 2 + 2 * 2
         assert list(table.objects.listing("t1/")) == []
@@ -272,19 +270,17 @@ class TestDelete:
                 raise Killed
 
         with pytest.raises(Killed):
-            delete_table("t1", index=table.index, objects=Dying(), open_store=lambda: table.store)
+            delete_table("t1", index=table.index, delete_states=list, objects=Dying())
 
         assert table.index.all() == ()
 
     def test_twice_is_once_too_often(self):
         """The second is told that it is gone."""
         table = small_table()
-        delete_table("t1", index=table.index, objects=table.objects, open_store=lambda: table.store)
+        delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
 
         with pytest.raises(TableNotFound):
-            delete_table(
-                "t1", index=table.index, objects=table.objects, open_store=lambda: table.store
-            )
+            delete_table("t1", index=table.index, delete_states=list, objects=table.objects)
 
 
 class TestReinitialise:

@@ -10,10 +10,8 @@ from sleeper.services.serving.job_services import JobServices
 class Fleet:
     """A fleet that is busy at some of its looks."""
 
-    running = {"ingest": 0}
-
     def __init__(self, busy):
-        self.busy = list(busy)
+        self.running, self.busy = {"ingest": 0}, list(busy)
 
     def look(self):
         return self.busy.pop(0)

@@ -151,9 +151,9 @@ BUGS = (
     Bug(
         name="state-outside-the-folder-stays",
         breaks="The items of a deleted table stay in DynamoDB.",
-        module="operations/tables/delete_table.py",
-        right="        open_store().delete()\n",
-        wrong="        open_store()\n",
+        module="table/state_stores.py",
+        right="    store_of(record, context, is_new=True).delete()\n",
+        wrong="    store_of(record, context, is_new=True)\n",
         tests=STORY,
     ),
 )

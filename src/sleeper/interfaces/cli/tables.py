@@ -268,6 +268,38 @@ def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
         say(f"{key} = {value}" if value is not None else f"{key} is back to its default")
 
 
+@table.command("migrate-state")
+@click.argument("name")
+@click.option("--to", "state_store", required=True, metavar="CLASS", help="The state store.")
+@instance_option
+@json_option
+def migrate_state(name: str, state_store: str, instance: str, as_json: bool) -> None:
+    """Move the state of table NAME to another state store.
+
+    CLASS is a value of the property sleeper.table.statestore.classname. The copy
+    is compared before the table uses it. Queries go on meanwhile. If others
+    commit all the time, nothing is changed: stop them, and run it again. If it
+    was interrupted, run it again, which completes it.
+
+    \b
+    Example:
+        sleeper table migrate-state flights --to S3StateStore
+    """
+    result = connect(instance).table(name).migrate_state(state_store)
+    if as_json:
+        print_json(result)
+        return
+    what = f"the state of table {name}"
+    if result.was_interrupted:
+        say(f"completed the interrupted move of {what} to {result.state_store}")
+    elif not result.is_moved:
+        say(f"{what} is in {result.state_store} already")
+        return
+    else:
+        say(f"moved {what} from {result.moved_from} to {result.state_store}")
+    say(f"its transactions go on after {result.transaction}; earlier versions cannot be read")
+
+
 @table.command("estimate-splits")
 @click.argument("files", nargs=-1, required=True)
 @click.option("--schema", "schema_file", type=readable_file, required=True, help="Schema JSON.")

@@ -5,15 +5,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from sleeper.errors import BadRequest
 from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
 
-STATE_STORE: Final = class_of(
+STATE_STORES: Final = (
     "TransactionLogStateStore",
     "DynamoDBTransactionLogStateStore",
     "DynamoDBTransactionLogStateStoreNoSnapshots",
     "DynamoDBStateStore",
     "S3StateStore",
 )
+"""The simple names of the classes of all state stores."""
+STATE_STORE: Final = class_of(*STATE_STORES)
+
+
+def state_store_named(name: str) -> str:
+    """Return the simple name of a state store, by any of its names.
+
+    >>> state_store_named("sleeper.statestore.dynamodb.DynamoDBStateStore")
+    'DynamoDBStateStore'
+
+    Raises:
+        BadRequest: there is none of this name.
+    """
+    try:
+        return STATE_STORE.parse(str(name).strip())
+    except ValueError:
+        raise BadRequest(
+            f"{name!r} is not a state store; choose one of {', '.join(STATE_STORES)}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,8 +34,8 @@ _INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
         name=known.instance_default,
         description=f"Default of {known.name}: {known.description}",
         group=f"Defaults for tables: {known.group}",
-        instance_default=None,
         editable=True,
+        instance_default=None,
     )
     for known in TABLE_PROPERTIES
     if known.instance_default

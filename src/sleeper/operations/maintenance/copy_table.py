@@ -9,18 +9,17 @@ from functools import partial
 from logging import getLogger
 from typing import TypeVar
 
-from sleeper.errors import (
-    AlreadyExists,
-    BadRequest,
-    CommitContended,
-    DataDamaged,
-    ObjectNotFound,
-)
+from sleeper.errors import AlreadyExists, CommitContended, DataDamaged, ObjectNotFound
+from sleeper.model import paths
+from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.paths import sketch_file
+from sleeper.model.tables import StateMove
+from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
+from sleeper.state.transactions.moves import MoveState
 from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
 
 _LOG = getLogger(__name__)
@@ -42,12 +41,14 @@ class CopiedTable:
         transaction: The copy has the rows of this transaction.
         files: Its data files.
         bytes: Their size, and that of their sketches.
+        move: The move of its state to a log in the copy; None if the whole log was copied.
     """
 
     name: str
     transaction: int
     files: int
     bytes: int
+    move: StateMove | None = None
 
 
 def copy_table(
@@ -56,11 +57,13 @@ def copy_table(
     store: StateStore,
     source: Objects,
     target: Objects,
-    open_store: Callable[[Objects], StateStore],
+    open_store: Callable[[StateMove | None], StateStore],
+    new_id: NewId,
 ) -> CopiedTable:
     """Copy the data files, the log and the newest snapshot of a table, and check the copy.
 
-    The log of the copy is in its objects, wherever that of the table is.
+    The log of the copy is in its objects, wherever that of the table is. If the table's state
+    store keeps no log, or its log does not begin with the table, only the newest state is copied.
 
     Files of the state that were compacted and collected meanwhile are missed: then the copy goes
     on with the newest state, which does not have them. What was copied is not copied again, so
@@ -71,17 +74,15 @@ def copy_table(
         store: Its state.
         source: Its objects.
         target: Where they go. What lies there from an interrupted copy is gone on with.
-        open_store: Opens the state of the copy.
+        open_store: Opens the state of the copy: its first log, or the one that it is moved to.
+        new_id: Makes random ids.
 
     Raises:
         AlreadyExists: another table's log is there.
-        BadRequest: the table's state store keeps no log.
         CommitContended: files were collected faster than they could be copied.
         DataDamaged: the copy is not what was read; nothing uses it yet.
         StorageFailed: source or target cannot be reached.
     """
-    if store.log is None:
-        raise BadRequest(f"table {name!r} cannot be copied: its state store keeps no log")
     for _ in range(_STATES_MAX):
         there = {info.key: info.size_bytes for info in target.listing("data/")}
         state = store.refresh()
@@ -97,13 +98,18 @@ def copy_table(
             f"{_STATES_MAX} times. Set sleeper.table.gc.delay.minutes to longer than the copy "
             "takes, and run it again: it goes on where it stopped."
         )
-    _copy_log(state.number, store.log, source, target)
-    _check(name, state, open_store(target), target)
+    move = None
+    if store.log is not None and state.moved is None:
+        _copy_log(state.number, store.log, source, target)
+    else:
+        move = _move_state(state, new_id()[:8], open_store, target)
+    _check(name, state, open_store(move), target)
     return CopiedTable(
         name=name,
         transaction=state.number,
         files=len(names),
         bytes=sum(sizes[filename] for filename in names),
+        move=move,
     )
 
 
@@ -161,6 +167,21 @@ def _create(key: str, body: bytes, target: Objects) -> None:
         )
 
 
+def _move_state(
+    state: TableState,
+    token: str,
+    open_store: Callable[[StateMove | None], StateStore],
+    target: Objects,
+) -> StateMove:
+    """Begin a log in the copy with a state. What an interrupted copy left of others is deleted."""
+    target.delete([info.key for info in target.listing(paths.MOVED_STATES)])
+    move = StateMove(TableProperties().state_store, state.number + 1, token)
+    copied = open_store(move)
+    copied.begin_with(state)
+    copied.commit(MoveState(move=move))
+    return move
+
+
 def _check(name: str, state: TableState, copied: StateStore, target: Objects) -> None:
     """Compare the state of the copy, and look whether it has all files.
 
@@ -171,7 +192,8 @@ def _check(name: str, state: TableState, copied: StateStore, target: Objects) ->
     found = copied.refresh()
     wanted, has = (sorted(map(repr, each.references())) for each in (state, found))
     missing = [each.filename for each in state.references() if each.filename not in there]
-    if found.number != state.number or wanted != has or missing:
+    wanted_number = state.number if found.moved == state.moved else state.number + 1
+    if found.number != wanted_number or wanted != has or missing:
         raise DataDamaged(
             f"the copy of table {name!r} is at transaction {found.number} with {len(has)} file "
             f"references, and should be at {state.number} with {len(wanted)}; {len(missing)} files "

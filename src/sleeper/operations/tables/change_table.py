@@ -14,13 +14,15 @@ from sleeper.errors import CommitContended, TableChanged, TableNotFound
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     SCHEMA,
+    TableProperties,
     check_editable,
     table_property_warnings,
     validate_table_properties,
 )
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord, checked_table_name
+from sleeper.model.tables import StateMove, TableRecord, checked_table_name
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.stores.move_notes import StatePlace
 
 _ATTEMPTS = 20
 _log = logging.getLogger(__name__)
@@ -73,6 +75,36 @@ def set_table_properties(
     for warning in table_property_warnings(texts):
         _log.warning("%s", warning)
     return changed
+
+
+def switch_state_store(
+    table_id: str, before: StatePlace, move: StateMove, *, index: TableIndex
+) -> TableRecord:
+    """Say in a table's record that its state is in the store of a move.
+
+    Only if it says that it is where the move has taken it from: else the record stays, as somebody
+    else has said so already, and may have moved the state further.
+
+    Args:
+        table_id: The table.
+        before: The place that the state has left.
+        move: The move.
+        index: The table index.
+
+    Returns:
+        The table's record.
+
+    Raises:
+        TableNotFound: the table is gone.
+    """
+
+    def change(record: TableRecord) -> TableRecord:
+        known = TableProperties(record.properties)
+        if StatePlace(known.state_store, known.state_move) != before:
+            return record
+        return replace(record, properties={**record.properties, **move.properties})
+
+    return _change(table_id, change, index)
 
 
 def _change(

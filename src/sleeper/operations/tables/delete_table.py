@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import DataDamaged, PropertiesInvalid
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
-from sleeper.state.state_store import StateStore
 
 _log = logging.getLogger(__name__)
 
 
 def delete_table(
-    table_id: str, *, index: TableIndex, open_store: Callable[[], StateStore], objects: Objects
+    table_id: str, *, index: TableIndex, delete_states: Callable[[], None], objects: Objects
 ) -> int:
     """Remove a table from the index, delete its state, and every object under its id.
 
@@ -23,8 +22,8 @@ def delete_table(
     Args:
         table_id: The table.
         index: The table index.
-        open_store: Opens the table's state; if properties do not allow that, what it keeps outside
-            of the table's folder is left behind.
+        delete_states: Deletes what the table's state stores keep outside of its folder; if its
+            properties or notes do not tell where that is, it is left behind.
         objects: The instance's objects.
 
     Returns:
@@ -35,8 +34,8 @@ def delete_table(
     """
     index.remove(table_id)
     try:
-        open_store().delete()
-    except PropertiesInvalid as error:
+        delete_states()
+    except (PropertiesInvalid, DataDamaged) as error:
         _log.warning("the state of deleted table %s may be left behind: %s", table_id, error)
     return delete_objects(table_id, objects)
 

@@ -79,6 +79,24 @@ def state_difference(before: TableState, after: TableState) -> StateDifference:
     )
 
 
+def differing_attributes(one: TableState, other: TableState) -> set[str]:
+    """Return what differs between any two states, but for their numbers, dates and last moves."""
+    found = state_difference(one, other)
+    merges, others = (
+        list(each.partitions.merged.items()) if each.partitions else [] for each in (one, other)
+    )
+    differing = {
+        "references": bool(found.references),
+        "files": bool(found.files),
+        "partitions": bool(found.partitions) or merges != others,
+        "jobs": dict(one.jobs.records()) != dict(other.jobs.records()),
+        "claims": bool(found.claims),
+        "schemas": dict(one.schemas) != dict(other.schemas),
+        "swept_before": one.swept_before != other.swept_before,
+    }
+    return {name for name, differs in differing.items() if differs}
+
+
 def _file_changes(
     before: FileReferences, after: FileReferences
 ) -> tuple[Changes[tuple[str, str], FileReference], Changes[str, TrackedFile]]:

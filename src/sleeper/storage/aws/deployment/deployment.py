@@ -36,7 +36,9 @@ from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefi
 
 logger = logging.getLogger(__name__)
 
-_DEFAULTS: Final = {"sleeper.default.table.statestore.classname": "TransactionLogStateStore"}
+_DEFAULTS: Final = {
+    "sleeper.default.table.statestore.classname": "DynamoDBTransactionLogStateStore"
+}
 """Properties that a new instance in AWS has, unless it is given others."""
 
 
