@@ -1,8 +1,9 @@
 """Requests of each operation on a bucket, and what Amazon charges for a million of them.
 
 A table with many leaves is read and written through a proxy that counts requests and lets each wait
-for as long as one to S3 takes. Prices: `bench/counting_proxy.py`. Nothing is asked while the
-instance is idle, which the last line shows.
+for as long as one to S3 takes. The first instance is in a bucket, `s3://`, the others are in AWS,
+`aws://`. Prices: `bench/counting_proxy.py`. Nothing is asked while the instance is idle, which the
+last line shows.
 
     python -m bench.requests --rows 1000000 --leaves 16 --delay-ms 20
 """
@@ -27,6 +28,7 @@ import sleeper
 from bench.aws_server import aws_server, new_bucket, use
 from bench.counting_proxy import CountingProxy, counting_proxy, told
 from bench.state_stores import CLASS, STORES
+from sleeper.model.known_properties.given import PropertyValue
 from sleeper.services.job_workers import open_worker
 from sleeper.services.worker import WorkerSettings
 
@@ -72,7 +74,10 @@ def measure(store: str, rows: int, leaves: int, delay_ms: float) -> None:
         counting_proxy(endpoint) as proxy,
     ):
         use(proxy.endpoint)
-        url = made(f"s3://{new_bucket(endpoint)}/bench", store, rows, leaves)
+        url = f"aws://bench-{uuid.uuid4().hex[:8]}"
+        if store == STORES[0]:
+            url = f"s3://{new_bucket(endpoint)}/bench"
+        made(url, store, rows, leaves)
         proxy.delay_s = delay_ms / 1000
         for operation in operations(url, Path(folder), rows):
             found = measured(operation, proxy)
@@ -83,16 +88,17 @@ def measure(store: str, rows: int, leaves: int, delay_ms: float) -> None:
         print(f"{'  idle, for 5 seconds':<34}{len(proxy.take()):>10}")
 
 
-def made(url: str, store: str, rows: int, leaves: int) -> str:
+def made(url: str, store: str, rows: int, leaves: int) -> None:
     """Make an instance, whose jobs are in SQS and DynamoDB, and fill its table."""
-    properties = {"sleeper.id": f"bench-{uuid.uuid4().hex[:8]}", "sleeper.jobs.url": "sqs"}
+    properties: dict[str, PropertyValue | None] = {}
+    if url.startswith("s3:"):
+        properties = {"sleeper.id": f"bench-{uuid.uuid4().hex[:8]}", "sleeper.jobs.url": "sqs"}
     points = [key(rows * n // leaves) for n in range(1, leaves)]
     with sleeper.create_instance(url, properties) as instance:
         table = instance.create_table(
             TABLE, SCHEMA, row_keys=["key"], split_points=points, properties={CLASS: store}
         )
         table.ingest(pa.table({"key": [key(n) for n in range(rows)], "value": range(rows)}))
-    return url
 
 
 def key(number: int) -> str:

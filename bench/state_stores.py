@@ -28,12 +28,16 @@ from bench.aws_server import aws_server, new_bucket, use
 from bench.committer import SCHEMA, begin, peak_megabytes, ready, transactions, waits
 from bench.counting_proxy import counting_proxy, told
 from sleeper.errors import CommitContended
-from sleeper.model.known_properties.given import BUILT_STATE_STORES
 
 HERE = Path(__file__).parent.parent
 GROUP = 64
 CLASS = "sleeper.table.statestore.classname"
-STORES = BUILT_STATE_STORES
+STORES = (
+    "TransactionLogStateStore",
+    "DynamoDBTransactionLogStateStore",
+    "DynamoDBStateStore",
+    "S3StateStore",
+)
 
 
 @dataclass(frozen=True, slots=True)

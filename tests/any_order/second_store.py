@@ -25,7 +25,7 @@ class RevisionsInObjects:
         if not known.state.number:
             keys = [info.key for info in self._objects.listing("statestore/revisions/")]
             if keys:
-                known = self._read(keys[-1])
+                known = self._read(keys[-1]) or known  # None: deleted since it was listed
         while (found := self._read(self._key(known.state.number + 1))) is not None:
             known = found
         return known

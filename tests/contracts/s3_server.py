@@ -115,8 +115,14 @@ def aws_endpoint(s3_server, s3_credentials, monkeypatch):
     """The URL of the server, which is where this process finds SQS and DynamoDB too."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
-    monkeypatch.setattr(clients, "_clients", _clients.setdefault(s3_server.endpoint, {}))
+    monkeypatch.setattr(clients, "_clients", {})
     return s3_server.endpoint
+
+
+@pytest.fixture
+def kept_clients(aws_endpoint, monkeypatch):
+    """Clients of the server stay from test to test, for tests that leave the environment alone."""
+    monkeypatch.setattr(clients, "_clients", _clients.setdefault(aws_endpoint, {}))
 
 
 @pytest.fixture

@@ -102,6 +102,10 @@ class JobQueue(Protocol):
         """Delete dead letters permanently; return how many. None deletes all."""
         ...
 
+    def ready(self) -> int:
+        """Return how many messages wait, as in `depth`, in one request."""
+        ...
+
     def depth(self) -> QueueDepth:
         """Return the number of messages; approximate, where others use the queue meanwhile."""
         ...

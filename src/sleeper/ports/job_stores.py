@@ -14,6 +14,11 @@ class JobStores(Protocol):
     """The stores that jobs need in addition to tables."""
 
     @property
+    def are_charged(self) -> bool:
+        """Whether each request costs money, so that nobody should look more often than needed."""
+        ...
+
+    @property
     def tracker(self) -> JobTracker:
         """The tracker of jobs and tasks."""
         ...

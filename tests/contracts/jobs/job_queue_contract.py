@@ -84,6 +84,7 @@ class JobQueueContract:
         queue.send([])
         assert queue.delete([]) == []
         assert (queue.depth().ready, queue.depth().hidden, queue.depth().dead) == (0, 0, 0)
+        assert queue.ready() == 0
 
     def test_queues_are_strangers(self, stores, queue):
         """A message of one queue is in no other, and its receipt is good for no other."""
@@ -227,7 +228,7 @@ class JobQueueContract:
             assert not queue.release("", counted=False)
 
         assert queue.dead_letters() == []
-        assert queue.depth().ready == 1
+        assert queue.depth().ready == queue.ready() == 1
 
     def test_a_message_can_be_released_with_a_delay(self, queue, wait):
         """It is ready when the delay is over, not before."""

@@ -15,13 +15,19 @@ from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from tests.contracts.jobs.batcher_store_contract import file
 from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueContract
 from tests.contracts.jobs.job_tracker_contract import INGESTS, event
-from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
+from tests.contracts.s3_server import (
+    REGION,
+    aws_endpoint,
+    kept_clients,
+    s3_credentials,
+    s3_server,
+)
 
-__all__ = ["aws_endpoint", "s3_credentials", "s3_server"]
+__all__ = ["aws_endpoint", "kept_clients", "s3_credentials", "s3_server"]
 
 
 @pytest.fixture
-def stores(aws_endpoint):
+def stores(kept_clients):
     stores = AwsJobStores(
         f"test-{uuid.uuid4().hex[:12]}",
         "s3://bucket/test",

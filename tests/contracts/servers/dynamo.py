@@ -118,7 +118,10 @@ def without_backoff(monkeypatch):
 
 @pytest.fixture
 def dynamo_environment(dynamo_endpoint, s3_credentials, monkeypatch):
-    """Clients of this process that look into the environment find the server, and no other."""
+    """Clients of this process that look into the environment find the server, and no other.
+
+    They stay from test to test, so a test that changes more of the environment forgets them first.
+    """
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynamo_endpoint)
     monkeypatch.setenv("AWS_REGION", REGION)
     monkeypatch.setattr(clients, "_clients", _found_clients.setdefault(dynamo_endpoint, {}))

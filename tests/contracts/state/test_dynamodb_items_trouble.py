@@ -31,8 +31,8 @@ from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state import dynamo_revisions
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
-from tests.contracts.jobs.dynamo import new_id
 from tests.contracts.s3_server import s3_server
+from tests.contracts.servers.dynamo import new_id
 from tests.contracts.state.s3_revision_stores import FIRST, Clock, Requests, add, names
 from tests.unit.state.small_tables import MUCH_LATER, NOON, SCHEMA, contents, ref, split
 

@@ -21,6 +21,9 @@ from sleeper.services.serving.worker_fleet import WorkerFleet, WorkerProcess
 LOOK_S = 0.5
 """How often queues are looked at."""
 
+CHARGED_LOOK_MAX_S = 20.0
+"""How often, at least, queues are looked at that charge for it, while there are no jobs."""
+
 PATIENCE_S = 20.0
 """How long workers that were asked to end are waited for before they are killed."""
 
@@ -35,7 +38,8 @@ class JobServices:
         timers: What is done now and then.
         stop: Set when everything is to end.
         note_work: Called at each look that sees workers at work.
-        look_s: Seconds between two looks at the queues.
+        look_s: Seconds between two looks at the queues while there are jobs.
+        look_max_s: Returns the same while there are none; each look is twice as late as the last.
         patience_s: How long to wait for workers that were asked to end.
 
     Attributes:
@@ -50,13 +54,15 @@ class JobServices:
         stop: threading.Event,
         note_work: Callable[[], None],
         look_s: float = LOOK_S,
+        look_max_s: Callable[[], float] = lambda: LOOK_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.fleet = self._fleet = fleet
         self._timers = timers
         self._stop = stop
         self._note_work = note_work
-        self._look_s = look_s
+        self._look_s = self._next_look_s = look_s
+        self._look_max_s = look_max_s
         self._patience_s = patience_s
         self._at_once = threading.Event()
         self._threads = [
@@ -95,10 +101,12 @@ class JobServices:
         self._forever(self._timers.run_due)
 
     def _look(self) -> float:
-        self._fleet.look()
+        is_busy = self._fleet.look()
         if any(self._fleet.running.values()):
             self._note_work()
-        return self._look_s
+        longest_s = self._look_s if is_busy else max(self._look_s, self._look_max_s())
+        self._next_look_s = min(longest_s, 2 * self._next_look_s)
+        return self._next_look_s
 
     def _forever(self, do: Callable[[], float]) -> None:
         """Do something until all is to end. An unexpected error is logged and does not end it.
@@ -148,7 +156,7 @@ def open_job_services(
         if kind == COMPACTION:
             return compactions(paused)
         stores = current().jobs.stores
-        messages = sum(stores.queue(name).depth().ready for name in queues_of(kind))
+        messages = sum(stores.queue(name).ready() for name in queues_of(kind))
         return 0 if messages and kind not in GO_ON_PAUSED and paused() else messages
 
     fleet = WorkerFleet(
@@ -158,4 +166,8 @@ def open_job_services(
         ticks_s=instance.ticks_s,
     )
     timers = CurrentTimers(current, paused)
-    return JobServices(fleet, timers, stop=stop, note_work=note_work)
+
+    def look_max_s() -> float:
+        return CHARGED_LOOK_MAX_S if current().jobs.stores.are_charged else LOOK_S
+
+    return JobServices(fleet, timers, stop=stop, note_work=note_work, look_max_s=look_max_s)

@@ -87,8 +87,13 @@ class WorkerFleet:
         self._ticks_s = ticks_s
         self._kinds = {kind: _Kind() for kind in workers_max}
 
-    def look(self) -> None:
-        """Take note of workers that ended, and start those that are wanted. Never raises."""
+    def look(self) -> bool:
+        """Take note of workers that ended, and start those that are wanted. Never raises.
+
+        Returns:
+            Whether any message waits or any worker runs.
+        """
+        is_busy = False
         for name, kind in self._kinds.items():
             self._reap(name, kind)
             if self._ticks_s() < kind.rest_until:
@@ -98,6 +103,7 @@ class WorkerFleet:
             except StorageFailed as failure:
                 _log.error("the %s queue cannot be looked at now: %s", name, failure)
                 continue
+            is_busy = is_busy or ready > 0
             wanted = workers_to_start(
                 ready,
                 running=len(kind.running),
@@ -105,6 +111,7 @@ class WorkerFleet:
                 idle=kind.starting(self._ticks_s()),
             )
             self._start_workers(name, kind, wanted)
+        return is_busy or any(kind.running for kind in self._kinds.values())
 
     @property
     def running(self) -> Mapping[str, int]:

@@ -145,6 +145,10 @@ class MemoryQueue:
         with self._lock:
             return len(self._pop_dead(message_ids))
 
+    def ready(self) -> int:
+        """Count the messages that wait."""
+        return self.depth().ready
+
     def depth(self) -> QueueDepth:
         """Count messages."""
         with self._lock:

@@ -38,6 +38,9 @@ class MemoryJobStores:
             for name in QueueName
         }
 
+    are_charged = False
+    """Nothing is."""
+
     @property
     def tracker(self) -> MemoryTracker:
         """The events of jobs and tasks."""

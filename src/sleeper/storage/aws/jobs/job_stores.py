@@ -68,6 +68,9 @@ class AwsJobStores:
             for name in QueueName
         }
 
+    are_charged = True
+    """Amazon charges for each request."""
+
     @property
     def tracker(self) -> DynamoTracker:
         """The events of jobs and tasks."""

@@ -179,6 +179,11 @@ class SqsQueue:
         """Receive dead letters, and delete them."""
         return self._take_dead(message_ids, lambda letters: None)
 
+    def ready(self) -> int:
+        """Return the number of SQS, which is approximate."""
+        ready, _ = self._counted(Side.QUEUE)
+        return ready
+
     def depth(self) -> QueueDepth:
         """Return the numbers of SQS, which are approximate."""
         ready, hidden = self._counted(Side.QUEUE)

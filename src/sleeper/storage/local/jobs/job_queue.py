@@ -191,6 +191,10 @@ class SqliteQueue:
         with self._database.writing(durable=True) as connection:
             return self._delete_dead(connection, message_ids)
 
+    def ready(self) -> int:
+        """Count the messages that wait."""
+        return self.depth().ready
+
     def depth(self) -> QueueDepth:
         """Count messages."""
         now = as_number(self._now())

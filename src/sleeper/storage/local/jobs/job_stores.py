@@ -58,6 +58,9 @@ class SqliteJobStores:
             for name in QueueName
         }
 
+    are_charged = False
+    """Nothing is."""
+
     @property
     def tracker(self) -> SqliteTracker:
         """The events of jobs and tasks."""
