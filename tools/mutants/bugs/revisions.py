@@ -87,7 +87,7 @@ BUGS = (
         breaks="Who commits all the time leaves readers of items no time to read.",
         module="storage/aws/state/waiting_readers.py",
         right="        if request is None or request == self._answered:\n",
-        wrong="        if request is not None:\n",
+        wrong="        if request is None or request != self._answered:\n",
         tests=("tests/contracts/state/test_overtaken_readers.py",),
     ),
 )
