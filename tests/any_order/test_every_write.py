@@ -220,7 +220,7 @@ class _LostWrite(Faults):
 class BehindAProxy:
     """A bucket and DynamoDB on a server, behind a proxy that loses replies."""
 
-    hows, one_in = ("lost reply", "error after"), 5
+    hows, one_in = ("lost reply", "error after"), 9
 
     def __init__(self, server, proxy, class_name):
         self.proxy, self.class_name = proxy, class_name
