@@ -38,7 +38,7 @@ from tests.any_order.faults import Fault, Faults, FaultyObjects
 from tests.any_order.whole_instance import NOON, as_tuples, counted_ids, multiset, open_instance
 from tests.contracts.fault_proxy import FaultProxy, fault_proxy
 from tests.contracts.s3_server import REGION, s3_credentials, s3_server
-from tests.soak import some
+from tests.soak import SOAK, some
 
 __all__ = ["s3_credentials", "s3_server"]
 
@@ -243,7 +243,7 @@ BUCKET_CLASSES = (
     "DynamoDBStateStore",
     "S3StateStore",
 )
-KINDS = ("memory", "folder", *BUCKET_CLASSES)
+KINDS = ("memory", "folder", *(BUCKET_CLASSES if SOAK else BUCKET_CLASSES[-2:]))
 
 
 @pytest.fixture(params=KINDS)
