@@ -150,7 +150,7 @@ class TestAlone:
         """
         objects, kind = table
         sealed = 0
-        for call in some(range(calls_of(objects, other(kind))), one_in=7):
+        for call in some(range(calls_of(objects, other(kind))), one_in=13):
             copy = copy_of(objects)
             with suppress(Killed, StorageFailed, CommitUnknown):
                 migrate(copy, other(kind), Faults((Fault(call, kind_of_fault),)))
@@ -260,7 +260,7 @@ class TestOvertaken:
         healthy = Faults()
         ingest(FaultyObjects(copy_of(objects), healthy), "mine", 50)
         outcomes = set()
-        for call in some(range(healthy.calls), one_in=3):
+        for call in some(range(healthy.calls), one_in=7):
             copy = copy_of(objects)
             faults = Faults(meanwhile={call: partial(migrate, copy, other(kind))})
             keys = [1, 2, 11, 12]
@@ -310,7 +310,7 @@ class TestWriters:
         migrate(objects, other(kind))
         check_whole(objects, other(kind), [1, 2, 11, 12, *written])
 
-    @settings(max_examples=tries(15, soak=2_000))
+    @settings(max_examples=tries(8, soak=2_000))
     @given(
         st.lists(
             st.tuples(st.integers(0, 80), st.sampled_from(["ingest", "there", "back", "compact"])),

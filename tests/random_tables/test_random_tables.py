@@ -11,7 +11,7 @@ from sleeper.engine.scan import read_windows
 from tests.random_tables.random_table import random_table
 from tests.soak import FIRST_SEED, tries
 
-TABLES = tries(50, soak=5_000)
+TABLES = tries(35, soak=5_000)
 CHUNKS = 10
 
 
