@@ -25,7 +25,7 @@ PASSING = {
     *("FileReferenceAlreadyExists", "FileReferenceAssignedToJob", "FileReferenceNotAssignedToJob"),
     *("NewReferenceSameAsOldReference", "FileHasReferences", "InitialiseWithFilesPresent"),
     *("PartitionSplitRefused", "PartitionMergeRefused", "PartitionNotInTree", "TableChanged"),
-    *("ClockTooFarAhead", "NewFilesTooOld"),
+    *("ClockTooFarAhead", "NewFilesTooOld", "StateMoved"),
 }
 CLASSES = [each for _, each in inspect.getmembers(errors, inspect.isclass)]
 
