@@ -34,6 +34,17 @@ class GroupCommitted:
     state: TableState
     refusals: tuple[CommitRefused | None, ...]
 
+    def of_one(self) -> TableState:
+        """Return the state after a group of one transaction.
+
+        Raises:
+            CommitRefused: it was refused.
+        """
+        (refusal,) = self.refusals
+        if refusal is not None:
+            raise refusal
+        return self.state
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepLimits:

@@ -163,7 +163,7 @@ def commit(
     Raises:
         CommitRefused: the latest state forbids the transaction. Nothing was written.
     """
-    done = commit_group(
+    return commit_group(
         (transaction,),
         log,
         known,
@@ -172,11 +172,7 @@ def commit(
         new_id=new_id,
         pause=pause,
         attempts=attempts,
-    )
-    (refusal,) = done.refusals
-    if refusal is not None:
-        raise refusal
-    return done.state
+    ).of_one()
 
 
 def _apply_each(

@@ -180,11 +180,7 @@ class TransactionLogStateStore:
 
     def commit(self, transaction: Transaction) -> TableState:
         """Commit one transaction (see the interface)."""
-        done = self.commit_group((transaction,))
-        (refusal,) = done.refusals
-        if refusal is not None:
-            raise refusal
-        return done.state
+        return self.commit_group((transaction,)).of_one()
 
     def commit_group(self, transactions: Sequence[Transaction]) -> GroupCommitted:
         """Commit transactions that are not refused in one entry; write a snapshot if it is due."""
