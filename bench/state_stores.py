@@ -72,7 +72,7 @@ def main(seconds: float = 4.0, runs: int = 3) -> list[str]:
                 lines.append(line(f"{place}, {store.removesuffix('StateStore')}", writers, found))
                 print(lines[-1], flush=True)
             if place == "bucket":
-                lines.append(f"{'':<8}{requests_of(store, endpoint)}")
+                lines.append(f"{'':<8}{counted(store)}")
                 print(lines[-1], flush=True)
     return lines
 
@@ -129,11 +129,18 @@ def measured(place: str, store: str, endpoint: str, writers: int, seconds: float
     )
 
 
-def requests_of(store: str, endpoint: str) -> str:
+def counted(store: str) -> str:
+    """Return what `requests_of` returns, by a new process: its clients of AWS use the proxy."""
+    command = [sys.executable, "-m", "bench.state_stores", "--count", store]
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=HERE).stdout[:-1]
+
+
+def requests_of(store: str) -> str:
     """Return the requests of a commit and of a refresh that finds nothing new."""
-    with instance_url("bucket", store, endpoint) as url, counting_proxy(endpoint) as proxy:
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    with counting_proxy(endpoint) as proxy:
         use(proxy.endpoint)
-        with sleeper.connect(url) as instance:
+        with instance_url("bucket", store, endpoint) as url, sleeper.connect(url) as instance:
             opened = instance.table("bench")._current().store
             wanted = transactions(opened.refresh().tree.root_id, "counted", 1)
             opened.commit(next(wanted))
@@ -142,7 +149,6 @@ def requests_of(store: str, endpoint: str) -> str:
             commit = proxy.take()
             opened.refresh()
             refresh = proxy.take()
-        use(endpoint)
     dollars = 1e6 * sum(request.dollars for request in commit)
     return f"a commit: {told(commit)} (${dollars:.2f} a million); nothing new: {told(refresh)}"
 
@@ -174,8 +180,11 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--write", nargs=3, metavar=("URL", "NAME", "SIZE"))
+    parser.add_argument("--count", metavar="STORE")
     chosen = parser.parse_args()
-    if chosen.write:
+    if chosen.count:
+        print(requests_of(chosen.count))
+    elif chosen.write:
         write(chosen.write[0], chosen.write[1], int(chosen.write[2]), chosen.seconds)
     else:
         main(chosen.seconds, chosen.runs)
