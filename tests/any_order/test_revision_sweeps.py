@@ -70,8 +70,8 @@ class Tables:
     def delete(self, table, keys):
         return sum(self.items.pop(_key(key), None) is not None for key in keys)
 
-    def write_together(self, groups, *, token):
-        [[current, kept]] = groups
+    def write_all(self, parts, token):
+        current, kept = parts
         done = self._write(current["Put"], kept["Put"], token)
         if self.chance() < LOST:
             raise StorageFailed("no reply")
@@ -79,7 +79,7 @@ class Tables:
             if self.chance() < LOST * 5:
                 self.done.clear()  # after ten minutes
             done = self._write(current["Put"], kept["Put"], token)
-        return [0] if done else []
+        return [] if done else [0]
 
     def _write(self, current, kept, token):
         if token in self.done:

@@ -247,4 +247,4 @@ _OPENERS: Final[Mapping[str, Callable[[_Place], StateStore]]] = {
     "DynamoDBStateStore": _items_in_dynamodb,
     "S3StateStore": _parts_in_s3,
 }
-"""By the simple name of the class; the names in `model.known_properties.given`."""
+"""By the simple name of the class; the names in `model.known_properties.state_store`."""

@@ -206,18 +206,13 @@ class DynamoTables:
         return deleted
 
     def write_together(
-        self,
-        groups: Sequence[Sequence[Item]],
-        guard: Item | None = None,
-        *,
-        token: str | None = None,
+        self, groups: Sequence[Sequence[Item]], guard: Item | None = None
     ) -> list[int] | None:
         """Write groups of items in one transaction, without those whose conditions fail.
 
         Args:
             groups: What to write: parts of a transaction. Those of a group are written together.
             guard: Another part, without whose condition nothing is written.
-            token: The id of the transaction, which is done once in ten minutes; None for a new one.
 
         Returns:
             The indexes of the groups that were written; None if the guard's condition failed.
@@ -228,7 +223,7 @@ class DynamoTables:
         """
         left = list(range(len(groups)))
         before = [] if guard is None else [guard]
-        token = token or self._new_id()
+        token = self._new_id()
         for attempt in range(_ATTEMPTS_MAX):
             if not left:
                 return []

@@ -207,14 +207,14 @@ class S3StateRevisions:
             current["ConditionExpression"] = "CURRENT_UUID = :replaced"
             current["ExpressionAttributeValues"] = {":replaced": {"S": replaced}}
         kept = {"TableName": name, "Item": stored.kept_item(self._table_id)}
-        group = [{"Put": current}, {"Put": kept}]
+        parts = [{"Put": current}, {"Put": kept}]
         try:
-            return self._tables.write_together([group], token=stored.commit_id) == [0]
+            return not self._tables.write_all(parts, stored.commit_id)
         except ObjectNotFound as missing:
             if not self._is_new or replaced is not None:
                 raise self._not_found() from missing
             self._tables.make(REVISIONS)
-            return self._tables.write_together([group], token=stored.commit_id) == [0]
+            return not self._tables.write_all(parts, stored.commit_id)
 
     def _by_age(
         self, limits: SweepLimits
