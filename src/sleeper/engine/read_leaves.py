@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.file_rows.file_rows import FileRows
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
@@ -25,6 +27,8 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
 _FILES_AT_ONCE = 16  # read in parallel from a bucket, which is mostly latency
+_PARTS_AT_ONCE = 4
+"""Parts of 8 MiB of a scan that are read in parallel: fewer if there are fewer processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,8 @@ class TableReader:
         schema: The table's schema.
         arrow_schema: The table's Arrow schema.
         lookup: Finds exact keys, and checks footers; caches page indexes.
-        scanner: Reads ranges; reuses a DataFusion context.
+        file_rows: Reads rows of single files.
+        scanner: Merges rows of several files; reuses a DataFusion context.
         pages: Records which pages were compared with their checksums.
         processing: The table's filters, aggregations and function.
     """
@@ -45,6 +50,7 @@ class TableReader:
     schema: Schema
     arrow_schema: pa.Schema
     lookup: LookupReader
+    file_rows: FileRows
     scanner: Scanner
     pages: VerifiedPages
     processing: Processing
@@ -67,7 +73,9 @@ def open_table_reader(
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
         stores: How DataFusion connects to buckets.
     """
-    at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
+    in_bucket = "://" in files.url("any")
+    at_once = _FILES_AT_ONCE if in_bucket else 1
+    threads = _PARTS_AT_ONCE if in_bucket else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
     arrow_schema = to_arrow(schema)
     lookup = LookupReader(
         files, concurrent_files=at_once, ordered_by=(arrow_schema, schema.key_names)
@@ -77,6 +85,7 @@ def open_table_reader(
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
+        file_rows=FileRows(lookup, schema, arrow_schema, threads=threads),
         scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
         pages=VerifiedPages(lookup, arrow_schema, files_at_once=at_once),
         processing=processing,
@@ -98,28 +107,105 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    reading.lookup.check(dict.fromkeys(name for leaf in group for name in leaf.filenames))
-    merged = _merged(reading, _regions_by_file(reading, group), columns_to_read(reading, columns))
+    regions_by_file = _regions_by_file(reading, group)
+    processing = reading.processing
+    in_order = _rows_in_order(reading, regions_by_file, columns)
+    rows = process(in_order, processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT)
+    for batch in rows:
+        yield batch.select(columns)
+
+
+def read_leaves_unordered(
+    reading: TableReader,
+    groups: Sequence[Sequence[LeafQuery]],
+    columns: Sequence[str],
+    *,
+    now_ms: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the requested rows of groups of leaves, in any order, processed.
+
+    Aggregations and functions need rows in key order, so their tables are read as by `read_leaves`.
+
+    Args and Raises: as `read_leaves`; the groups are those of `plan_leaf_queries`.
+    """
+    processing = reading.processing
+    if processing.aggregations or processing.function is not None:
+        for group in groups:
+            yield from read_leaves(reading, group, columns, now_ms=now_ms)
+        return
+    every_leaf = [leaf for group in groups for leaf in group]
+    regions_by_file = _regions_by_file(reading, every_leaf)
+    needed = columns_to_read(reading, columns, keys=False)
     rows = process(
-        merged, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
+        _rows_of_files(reading, regions_by_file, needed), processing, reading.schema, now_ms=now_ms
     )
     for batch in rows:
         yield batch.select(columns)
 
 
-def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
-    """Return the columns that must be read to return `columns`."""
+def count_rows_of_files(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
+) -> int:
+    """Return how many rows of files are inside their regions; processing is not applied.
+
+    Raises:
+        DataDamaged: a file is missing or damaged.
+        StorageFailed: a file cannot be read.
+    """
+    left_out = list[str]()
+    count = reading.file_rows.count_files(regions_by_file, left_out)
+    key = [reading.schema.names[0]]
+    for name in left_out:
+        rows = _merged(reading, {name: regions_by_file[name]}, key)
+        count += sum(batch.num_rows for batch in rows)
+    return count
+
+
+def columns_to_read(
+    reading: TableReader, columns: Sequence[str], *, keys: bool = True
+) -> list[str]:
+    """Return the columns that must be read to return `columns`, in the schema's order.
+
+    Args:
+        reading: The table.
+        columns: The columns to return.
+        keys: Whether rows of several files are merged, which needs the keys in any case.
+    """
     processing, schema = reading.processing, reading.schema
     if processing.needs_all_fields:
         return [*schema.names]
-    needed = {*columns, *schema.key_names, *processing.needed_fields}
+    needed = {*columns, *processing.needed_fields}
+    if keys or processing.aggregations:
+        needed.update(schema.key_names)
     return [name for name in schema.names if name in needed]
+
+
+def _rows_in_order(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files in key order, with the columns that processing needs."""
+    if len(regions_by_file) == 1:
+        needed = columns_to_read(reading, columns, keys=False)
+        yield from _rows_of_files(reading, regions_by_file, needed)
+        return
+    yield from _merged(reading, regions_by_file, columns_to_read(reading, columns))
+
+
+def _rows_of_files(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files, each file in its order; those that our reader cannot read come last."""
+    left_out = list[str]()
+    yield from reading.file_rows.read_files(regions_by_file, columns, left_out)
+    for name in left_out:
+        yield from _merged(reading, {name: regions_by_file[name]}, columns)
 
 
 def _merged(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in key order; pages are checked before they are read."""
+    reading.lookup.check(regions_by_file)
     unchecked = _unchecked(reading, regions_by_file, columns)
     windows = read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:

@@ -33,6 +33,7 @@ class Table(TableHandle):
     commit_requests = commits.commit_requests
     delete_requests = commits.delete_requests
     query = rows.query
+    count = rows.count
     export = _export.export
     to_spark = spark.to_spark
     open_for_spark = spark.open_for_spark
