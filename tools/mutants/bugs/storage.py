@@ -95,7 +95,7 @@ BUGS = (
         name="sketch-weights-repeated",
         breaks="The last row of a thinned sketch stands for the rows before it too.",
         module="engine/writing/sketch_bytes.py",
-        right="        np.minimum(until, sample.rows_seen - 1, out=until)  # the last one is the last row\n",
+        right="        np.minimum(until, sample.rows_seen - 1, out=until)  # the last is itself\n",
         wrong="",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "stay_close"),
     ),

@@ -73,7 +73,7 @@ class SketchBuilder:
         if rows is None:
             return sketch_bytes(None, np.empty(0, _WEIGHT), self._schema)
         until = np.arange(1, rows.num_rows + 1, dtype=_WEIGHT) * sample.stride
-        np.minimum(until, sample.rows_seen - 1, out=until)  # the last one is the last row
+        np.minimum(until, sample.rows_seen - 1, out=until)  # the last is itself
         until[-1] = sample.rows_seen
         return sketch_bytes(rows, np.diff(until, prepend=0), self._schema)
 
