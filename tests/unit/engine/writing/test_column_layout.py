@@ -135,7 +135,7 @@ def by_datafusion(path, names):
     context = datafusion.SessionContext()
     context.register_parquet("t", str(path))
     plain = ", ".join(f'"{name}"' for name in names)
-    return context.sql(f"select {plain} from t order by id, \"at\"").to_arrow_table()
+    return context.sql(f'select {plain} from t order by id, "at"').to_arrow_table()
 
 
 def by_duckdb(path, names):
