@@ -51,6 +51,7 @@ def wholes(bits):
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32()], ids=str)
 @given(data=st.data())
 def test_numbers_are_those_that_pyarrow_encoded(kind, data):
+    """Any numbers, alike, rising, or far apart, come back."""
     values = data.draw(wholes(kind.bit_width))
 
     found = read_numbers(
@@ -73,6 +74,7 @@ def test_numbers_of_every_width_are_unpacked(block):
 
 @given(st.lists(st.binary(max_size=40) | st.just(b"") | st.just(b"\0\xff"), min_size=1), st.data())
 def test_byte_arrays_are_cut_by_their_lengths(values, data):
+    """One range of rows and several, empty values and zeros among them."""
     body = page(values, pa.binary(), "DELTA_LENGTH_BYTE_ARRAY")
     start = data.draw(st.integers(0, len(values) - 1))
     end = data.draw(st.integers(start + 1, len(values)))
@@ -90,6 +92,7 @@ def test_byte_arrays_are_cut_by_their_lengths(values, data):
 
 @given(st.lists(st.binary(max_size=9), min_size=1), st.data())
 def test_a_key_is_found_among_joined_byte_arrays(values, data):
+    """All rows that equal it, and none if there are none."""
     values = sorted(values)
     body = page(values, pa.binary(), "DELTA_LENGTH_BYTE_ARRAY")
     key = data.draw(st.sampled_from(values) | st.binary(max_size=9))
@@ -135,10 +138,12 @@ def test_damaged_numbers_are_refused_or_have_the_right_count(read):
     ],
 )
 def test_impossible_numbers_are_refused(body):
+    """Blocks without parts, too large, too short, too long, of other counts."""
     with pytest.raises(ValueError, match="a page"):
         read_numbers(body, 2, 8)
 
 
 def test_numbers_of_other_widths_are_refused():
+    """Only whole numbers of four and eight bytes are encoded so."""
     with pytest.raises(ValueError, match="type"):
         read_numbers(b"", 0, 0)

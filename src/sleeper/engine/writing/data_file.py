@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.column_layout import column_layouts
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.sketch_bytes import SketchBuilder
 from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
@@ -46,6 +46,7 @@ class WriteSettings:
     Attributes:
         codec: Compression of the pages of all columns, by pyarrow's name, "none" for none; None for
             a codec by column.
+        level: Level of that codec; None is the codec's default.
         page_rows: Maximum number of rows of a page, which affects look-ups most.
         page_bytes: Approximate bytes of a page, before compression.
         row_group_rows: Maximum number of rows of a row group.
@@ -59,6 +60,7 @@ class WriteSettings:
     """
 
     codec: str | None = None
+    level: int | None = None
     page_rows: int = 1_000
     page_bytes: int = 128 << 10
     row_group_rows: int = 32_768
@@ -74,6 +76,7 @@ def write_settings(properties: ParquetProperties) -> WriteSettings:
     """Return the layout from a table's properties."""
     return WriteSettings(
         codec="none" if properties.compression == "uncompressed" else properties.compression,
+        level=3 if properties.compression == "zstd" else None,
         page_rows=properties.page_rows,
         page_bytes=properties.page_bytes,
         row_group_rows=properties.row_group_rows,
@@ -281,20 +284,11 @@ def _parquet_options(
         schema,
         arrow_schema,
         codec=settings.codec,
+        level=settings.level,
         delta_encodings=settings.page_version == "2.0",
     )
     return {
-        "compression": {path: layout.codec for path, layout in layouts.items()},
-        "compression_level": {
-            path: layout.level for path, layout in layouts.items() if layout.level is not None
-        }
-        or None,
-        "column_encoding": {
-            path: layout.encoding
-            for path, layout in layouts.items()
-            if layout.encoding is not None and path not in dictionaries
-        }
-        or None,
+        **pyarrow_options(layouts, dictionaries),
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "write_batch_size": min(1024, settings.page_rows),

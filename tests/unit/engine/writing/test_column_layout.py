@@ -78,6 +78,7 @@ def columns(data):
 
 
 def test_each_column_has_its_own_codec_and_encoding():
+    """Row keys are plain, numbers are differences, texts have their lengths first."""
     found = columns(written())
 
     kinds = {
@@ -94,14 +95,17 @@ def test_each_column_has_its_own_codec_and_encoding():
     ("codec", "name"), [("snappy", "SNAPPY"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")]
 )
 def test_a_codec_that_was_chosen_is_that_of_all_columns(codec, name):
+    """A codec of the table's properties is no hint: every column has it."""
     assert {each.compression for each in columns(written(codec=codec))} == {name}
 
 
 def test_version_1_pages_have_no_delta_encodings():
+    """They are for readers that know PLAIN and dictionaries alone."""
     assert not any("DELTA" in str(each.encodings) for each in columns(written(page_version="1.0")))
 
 
 def test_columns_with_dictionaries_have_no_other_encoding():
+    """A dictionary that was asked for wins."""
     found = {each.path_in_schema: each for each in columns(written(dictionary_values=True))}
 
     assert "RLE_DICTIONARY" in found["whole"].encodings
@@ -109,6 +113,7 @@ def test_columns_with_dictionaries_have_no_other_encoding():
 
 
 def test_every_column_has_a_layout():
+    """Leaves of lists and maps too, by the paths that the file has."""
     layouts = column_layouts(SCHEMA, ARROW, codec=None)
 
     assert set(layouts) == {each.path_in_schema for each in columns(written())}
