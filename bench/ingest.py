@@ -144,8 +144,7 @@ def run_ours(inputs: Path, folder: Path, leaves: int, memory_bytes: int) -> None
     )
     for group, chunks in groups:
         with (folder / f"{group:03}.parquet").open("wb") as output:
-            written = write_data_file(output, chunks, SCHEMA, ARROW, WriteSettings())
-        (folder / f"{group:03}.sketches").write_bytes(written.sketch)
+            write_data_file(output, chunks, SCHEMA, ARROW, WriteSettings())
 
 
 def rows_of(inputs: Path) -> Iterator[pa.Table]:

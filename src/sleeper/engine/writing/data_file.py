@@ -1,7 +1,7 @@
 """Writes data files: sorted rows as Parquet, in a layout for look-ups by key (rule FMT-1).
 
 They have small pages with checksums and an index, row groups limited by rows and bytes, Bloom
-filters for row keys, a seal over footer, indexes and filters, and a sketch in a file beside them.
+filters for row keys, a seal over footer, indexes and filters, and a sketch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.sketch import SketchBuilder
+from sleeper.engine.writing.sketch_bytes import SketchBuilder
+from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
 from sleeper.lookup.parquet.footer import Footer
 from sleeper.lookup.parquet.pages import is_bomb
@@ -95,14 +96,12 @@ class WrittenFile:
         first_key: The row key of its first row, one value per row key field; () without rows.
         last_key: The row key of its last row.
         size_bytes: Its size.
-        sketch: The bytes of its sketch.
     """
 
     row_count: int
     first_key: tuple[Any, ...]
     last_key: tuple[Any, ...]
     size_bytes: int
-    sketch: bytes
 
     def reference(self, filename: str, partition_id: str, schema: Schema) -> FileReference:
         """Return a reference to the whole file, with the file's attributes."""
@@ -150,6 +149,8 @@ class DataFileWriter:
         self._schema = schema
         self._settings = settings
         self._output = SealedOutput(output)
+        # pyarrow counts its position by itself, so our bytes must pass through its stream as well.
+        self._stream = pa.PythonFile(self._output, mode="w")
         self._arrow_schema = arrow_schema.with_metadata(FORMAT)
         self._parquet: Any = None
         self._sketch = SketchBuilder(schema)
@@ -183,9 +184,11 @@ class DataFileWriter:
         """
         self._write_groups(all_rows=True)
         parquet = self._opened(group_rows=1)
+        sketch, offset = self._sketch.to_bytes(), self._output.tell()
+        self._stream.write(sketch)
         self._output.hold()
         parquet.close()
-        footer = self._output.seal()
+        footer = self._output.seal(sketch_place_bytes(offset, len(sketch)))
         assert footer is not None, "a file was sealed before it was held"
         _check_sizes(footer)
         last = () if self._last_row is None else _row_key(self._last_row, self._schema)
@@ -194,7 +197,6 @@ class DataFileWriter:
             first_key=self._first_key,
             last_key=last,
             size_bytes=self._output.size_bytes,
-            sketch=self._sketch.to_bytes(),
         )
 
     def __enter__(self) -> Self:
@@ -248,7 +250,7 @@ class DataFileWriter:
             if self._settings.bloom_filter:
                 size = {"ndv": group_rows, "fpp": FILTER_FALSE_POSITIVES}
                 options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
-            self._parquet = pq.ParquetWriter(self._output, self._arrow_schema, **options)
+            self._parquet = pq.ParquetWriter(self._stream, self._arrow_schema, **options)
         return self._parquet
 
 

@@ -21,15 +21,16 @@ from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_p
 from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
     is_missing_bucket,
-    is_panic,
     is_past_the_end,
     not_found,
     read_failure,
     vendor_errors,
     write_failure,
 )
+from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
+from sleeper.storage.objectstore.run_requests import get_runs
 
 logger = logging.getLogger(__name__)
 
@@ -81,31 +82,22 @@ class BucketObjects:
             raise self._read_failure(error, key) from error
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Get parts of an object in parallel; ranges less than 1 MiB apart share a request."""
+        """Get parts of an object in parallel; ranges that are near share a request."""
         check_ranges(key, ranges)
         name = self._opened(key)
-        asked = [(offset, length) for offset, length in ranges if length]
-        if not asked:
+        runs = join_ranges(each for each in ranges if each[1])
+        if not runs:
             self.size(key)
             return [b""] * len(ranges)
-        starts, lengths = zip(*asked, strict=True)
         try:
-            parts = self.client.call(
-                lambda store: obstore().get_ranges(store, name, starts=starts, lengths=lengths)
-            )
+            found = get_runs(self.client, name, runs)
         except FileNotFoundError as error:
             raise self._absence(error, key) from error
         except vendor_errors() as error:
             if is_past_the_end(error):
                 raise self._too_short(key, ranges) from error
             raise self._read_failure(error, key) from error
-        except BaseException as error:
-            # It panics if the object ends between two ranges that share a request.
-            if is_panic(error) and self.size(key) < _end(ranges):
-                raise self._too_short(key, ranges) from error
-            raise
-        found = iter(parts)
-        bodies = [bytes(next(found)) if length else b"" for _, length in ranges]
+        bodies = cut_runs(runs, found, ranges)
         if any(len(body) < length for body, (_, length) in zip(bodies, ranges, strict=True)):
             raise self._too_short(key, ranges)
         return bodies
