@@ -29,7 +29,7 @@ def write_module(tmp_path, monkeypatch):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         note = "import sleeper\nsleeper._loaded.append(__name__)\n"
-        path.write_text(note + "def before(): return after()\n" + text)
+        path.write_text(note + "def before(): return globals().get('after', str)()\n" + text)
         importlib.invalidate_caches()
         full_name = f"sleeper.{name.replace('/', '.')}"
         written.append(full_name)

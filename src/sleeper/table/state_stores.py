@@ -22,12 +22,11 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.storage.checked_log import open_log
-from sleeper.storage.object_log import ObjectSnapshotStore
+from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
 with late_imports():
     from sleeper.state.stores import revision_store, revisions
-    from sleeper.storage import no_snapshots
     from sleeper.storage.aws import clients, dynamo_tables, names
     from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, s3_revisions
 
@@ -146,9 +145,7 @@ def _log_in_dynamo(place: _Place) -> StateStore:
 def _log_in_dynamo_alone(place: _Place) -> StateStore:
     never = SnapshotRule(entries_min=sys.maxsize, entries_max=sys.maxsize)
     # A state that was moved there begins with a snapshot.
-    snapshots = (
-        no_snapshots.NoSnapshots() if place.here is None else ObjectSnapshotStore(place.files)
-    )
+    snapshots = NoSnapshots() if place.here is None else ObjectSnapshotStore(place.files)
     return _store_on_log(place, _dynamo_log(place), snapshots, never)
 
 
