@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sleeper.ports.objects import ObjectInfo, Objects
@@ -25,6 +26,13 @@ class DatedObjects:
     ) -> None:
         self._inner, self._now, self._prefix = inner, now, prefix
         self._stored = {} if stored is None else stored
+
+    @property
+    def is_remote(self) -> bool:
+        return False  # requests in an order that does not depend on threads
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._inner.create(key, body) and self._date(key)

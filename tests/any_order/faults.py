@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from sleeper.errors import StorageFailed
@@ -102,6 +103,13 @@ class FaultyObjects:
     def __init__(self, inner: Objects, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
+
+    @property
+    def is_remote(self) -> bool:
+        return False  # requests in an order that does not depend on threads
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._faults.run(f"create {key}", lambda: self._inner.create(key, body))

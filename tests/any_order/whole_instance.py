@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from sleeper.instance import Instance
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.partitions import PartitionTree
-from sleeper.model.paths import sketch_file
 from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
 from sleeper.table.table import Table
@@ -95,10 +94,7 @@ def check_table(files: Objects, table: Table) -> list[tuple[Any, ...]]:
     if any(files.listing("statestore/transactions/")):
         assert state.number == check_numbers(files, "statestore/transactions/")
     check_leaves_cover_the_key_space(state.tree)
-    stored = {info.key for info in files.listing("data/")}
     rows = rows_in_files(files, table)
-    for reference in state.references():
-        assert sketch_file(reference.filename) in stored
     report = table.report_files()
     assert report.rows == sum(ref.row_count for ref in state.references())
     assert report.rows == sum(partition.rows for partition in table.report_partitions())
@@ -168,4 +164,4 @@ def orphans(files: Objects, table: Table) -> set[str]:
     state = table.state()
     known = {reference.filename for reference in state.references()}
     known |= {filename for filename, _ in state.files.unreferenced()}
-    return {info.key for info in files.listing("data/")} - known - set(map(sketch_file, known))
+    return {info.key for info in files.listing("data/")} - known

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sleeper.errors import StorageFailed, StorageFull
@@ -50,6 +51,13 @@ class SimulatedObjects:
         self._life = life
         self._created = created
         self._prefix = prefix
+
+    @property
+    def is_remote(self) -> bool:
+        return self._life.world.is_remote
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         def effect() -> bool:

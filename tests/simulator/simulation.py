@@ -13,7 +13,6 @@ from hashlib import sha256
 
 import pyarrow as pa
 
-from sleeper.model.paths import sketch_file
 from tests.any_order.whole_instance import check_leaves_cover_the_key_space, rows_in_files
 from tests.simulator.parties import (
     CARE,
@@ -140,7 +139,7 @@ def check_end(shared: Shared) -> None:
     files = shared.objects.under(table.table_id)
     known = {each.filename for each in table.state().references()}
     stored = {info.key for info in files.listing("data/")}
-    assert stored == known | set(map(sketch_file, known)), "something is left over, or missing"
+    assert stored == known, "something is left over, or missing"
     assert truth.number == table.state().number
 
 

@@ -20,10 +20,13 @@ from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
-from sleeper.engine.writing.sketch import SketchBuilder
+from sleeper.engine.writing.sketch import Sketches
+from sleeper.engine.writing.sketch_bytes import SketchBuilder, read_sketches
 from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
+from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
+from sleeper.operations.maintenance import push_down_references, split_leaf
 
 Row = tuple[Any, ...]
 
@@ -49,11 +52,10 @@ def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
 
 
 class StandInWriter:
-    """A data file that is written: the rows in key order, and a real sketch."""
+    """A data file that is written: the rows in key order."""
 
     def __init__(self, output: Any, schema: Schema, arrow_schema: pa.Schema, settings: Any) -> None:
         self._output = output
-        self._sketch = SketchBuilder(schema)
         self._rows: list[Row] = []
         self._wide = len(schema.key_names)
 
@@ -64,7 +66,6 @@ class StandInWriter:
         pass
 
     def add(self, rows: pa.Table) -> None:
-        self._sketch.add(rows)
         self._rows += rows_of_table(rows)
 
     def close(self) -> WrittenFile:
@@ -78,7 +79,6 @@ class StandInWriter:
             first_key=first,
             last_key=last,
             size_bytes=len(body),
-            sketch=self._sketch.to_bytes(),
         )
 
 
@@ -99,6 +99,15 @@ def read_file(files: Any, filename: str) -> list[Row]:
     if body is None:
         raise DataDamaged(f"data file {filename!r} is missing")
     return rows_of(body)
+
+
+def read_stored_sketch(files: Any, reference: FileReference, schema: Schema) -> Sketches:
+    """Make a sketch of the rows of a file."""
+    builder = SketchBuilder(schema)
+    names = schema.row_key_names
+    for row in read_file(files, reference.filename):
+        builder.add(pa.table({name: [row[place]] for place, name in enumerate(names)}))
+    return read_sketches(builder.to_bytes(), schema, reference.filename)
 
 
 def verify_pages(reader: LookupReader, filename: str) -> Any:
@@ -149,6 +158,8 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "DataFileWriter", StandInWriter),
     (data_file, "DataFileWriter", StandInWriter),
     (compaction_output, "verify_pages", verify_pages),
+    (push_down_references, "read_stored_sketch", read_stored_sketch),
+    (split_leaf, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),
     (Scanner, "merge", merge),
     (VerifiedPages, "unchecked", lambda *_: None),

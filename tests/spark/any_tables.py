@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.writing.sketch import read_sketches
-from sleeper.model import paths
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+from sleeper.storage.local.folder import FolderObjects
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 VALUES = {
@@ -113,9 +113,8 @@ def check_files(table, root: Path) -> None:
         row_keys = stored.select(table.schema.row_key_names).to_pylist()
         for row in row_keys:
             assert tree.leaf_of(tuple(_instant(value) for value in row.values())) == leaf
-        sketch_name = paths.sketch_file(reference.filename)
-        sketch = (root / table.table_id / sketch_name).read_bytes()
-        known = read_sketches(sketch, table.schema, sketch_name)
+        files = FolderObjects(root / table.table_id)
+        known = read_stored_sketch(files, reference, table.schema)
         assert known.row_count == reference.row_count
         for place, name in enumerate(table.schema.row_key_names):
             column = sorted(_comparable(stored.column(name)))

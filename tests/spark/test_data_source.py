@@ -52,7 +52,7 @@ def ids(frame):
 
 
 def files_in(table):
-    """Every data file and sketch in the table's folder, whether the table knows it or not."""
+    """Every data file in the table's folder, whether the table knows it or not."""
     return {info.key for info in table.open_for_spark().table_files.files.listing("data/")}
 
 

@@ -40,7 +40,7 @@ class Ranks(Protocol):
         ...
 
 
-RanksOf = Callable[[str], Ranks | None]
+RanksOf = Callable[[FileReference], Ranks | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def plan_push_down(
     into_max = None if changes_max is None else parts_max(changes_max)
     waiting = references_above_leaves(state)
     for reference in waiting:
-        known = _FileKeys.of(reference, state, ranks_of(reference.filename))
+        known = _FileKeys.of(reference, state, ranks_of(reference))
         into = _into_leaves(reference, state.tree, known, into_max)
         changes += push_changes(len(into))
         if changes_max is not None and changes > changes_max and pushes:

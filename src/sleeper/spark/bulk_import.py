@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from sleeper.engine.inputs.input_files import RowGroup
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import DataDamaged, NullKeys, ObjectNotFound, StorageFailed
-from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
@@ -300,10 +299,9 @@ def _check_files(references: Sequence[FileReference], target: Target) -> None:
     strange = [reference for reference in references if reference.partition_id not in leaves]
     assert not strange, f"tasks wrote files for partitions that are no leaves: {strange[:3]}"
     names = [reference.filename for reference in references]
-    wanted = [*names, *map(paths.sketch_file, names)]
     try:
         with ThreadPoolExecutor(_CHECKS_AT_ONCE) as pool:
-            list(pool.map(target.files.size, wanted))
+            list(pool.map(target.files.size, names))
     except ObjectNotFound as error:
         raise StorageFailed(
             f"Spark's workers wrote files that this process does not find ({error}). Workers and "

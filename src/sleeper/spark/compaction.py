@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
-from sleeper.model import paths
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
 from sleeper.spark.separate_jobs import AT_ONCE, Ended, run_separately
@@ -79,7 +78,6 @@ def _missing(written: CompactionOutput, files: Objects) -> StorageFailed | None:
     filename = written.reference.filename
     try:
         size_bytes = files.size(filename)
-        files.size(paths.sketch_file(filename))
     except ObjectNotFound as error:
         return StorageFailed(
             f"Spark's workers wrote a file that this process does not find ({error}). Nothing was "

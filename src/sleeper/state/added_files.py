@@ -19,7 +19,6 @@ from sleeper.errors import (
     NewFilesTooOld,
     StorageFailed,
 )
-from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.ports.objects import Objects
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
@@ -74,11 +73,9 @@ class SweepGuard:
         return written_since
 
     def _first_written(self, filename: str) -> datetime | None:
-        """Return when a file and its sketch were written, the earlier; None if one is missing."""
-        wanted = {filename, paths.sketch_file(filename)}
-        listed = self.files.listing(filename.removesuffix(".parquet"))
-        found = {info.key: info.modified for info in listed if info.key in wanted}
-        return min(found.values()) if found.keys() == wanted else None
+        """Return when a file was written; None if it is missing."""
+        listed = self.files.listing(filename)
+        return next((info.modified for info in listed if info.key == filename), None)
 
 
 def add_files(

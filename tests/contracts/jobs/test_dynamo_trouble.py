@@ -10,8 +10,6 @@ from datetime import timedelta
 from itertools import count
 
 import pytest
-from botocore.awsrequest import AWSResponse
-from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEventType, JobKind
@@ -46,6 +44,7 @@ from tests.contracts.servers.dynamo import (
     tables,
     without_backoff,
 )
+from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused
 from tests.contracts.servers.running import free_port
 
 __all__ = ["dynamo", "dynamo_endpoint", "tables", "without_backoff"]
@@ -74,17 +73,10 @@ class Faults:
             return None
         if self.kind == "killed before":
             raise Killed
-        sent = URLLib3Session().send(request)
-        assert sent.status_code == 200, sent.content
+        lost = done_without_a_reply(request)
         if self.kind == "killed after":
             raise Killed
-        return reply(request, 500, {"__type": "InternalServerError"})
-
-
-def reply(request, status, body):
-    found = AWSResponse(request.url, status, {}, None)
-    found._content = json.dumps(body).encode()
-    return found
+        return lost
 
 
 def refusal(code, *, reasons=False):
@@ -94,12 +86,7 @@ def refusal(code, *, reasons=False):
     def refuse(request, **_):
         if next(numbers) >= 2:
             return None
-        parts = json.loads(request.body)["TransactItems"]
-        if not reasons:
-            return reply(request, 400, {"__type": f"com.amazonaws.dynamodb#{code}", "message": ""})
-        told = [{"Code": "None"} for _ in parts[1:]] + [{"Code": code}]
-        kind = "com.amazonaws.dynamodb#TransactionCanceledException"
-        return reply(request, 400, {"__type": kind, "message": "", "CancellationReasons": told})
+        return cancelled(request, {-1: code}) if reasons else refused(request, code)
 
     return refuse
 

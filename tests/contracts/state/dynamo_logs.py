@@ -6,15 +6,12 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-from botocore.awsrequest import AWSResponse
-from botocore.httpsession import URLLib3Session
-
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
-from sleeper.storage.object_log import ObjectSnapshotStore
+from sleeper.storage.snapshots import ObjectSnapshotStore
 from tests.contracts.servers.dynamo import dynamo_client, new_id, pause
 from tests.unit.state.small_tables import ROOT, SCHEMA, ref
 
@@ -78,17 +75,3 @@ class Watched:
         """Return what was sent since the last call."""
         seen, self.seen = self.seen, Counter()
         return dict(seen)
-
-
-def done(request):
-    """Send a request, and return the server's answer."""
-    return URLLib3Session().send(request)
-
-
-def refusal(request, code, status=400):
-    """Return an answer that refuses a request."""
-    answer = AWSResponse(request.url, status, {}, None)
-    answer._content = json.dumps(
-        {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "for a test"}
-    ).encode()
-    return answer

@@ -14,13 +14,13 @@ from sleeper.storage.aws.state import dynamo_log
 from sleeper.storage.aws.state.dynamo_log import BODY_BYTES_MAX, LOG
 from sleeper.storage.memory import MemoryObjects
 from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, new_id, tables
+from tests.contracts.servers.dynamo_answers import refused
 from tests.contracts.state.dynamo_logs import (
     FIRST,
     Watched,
     add_file,
     log_of,
     real_time,
-    refusal,
     store_on,
     tables_of,
 )
@@ -258,7 +258,7 @@ class TestTimes:
         log = log_of(tables_of(watched.client, prefix), objects)
         log.append(1, b"one")
         watched.meet = lambda operation, number, request: (
-            refusal(request, "AccessDeniedException") if operation == "UpdateItem" else None
+            refused(request, "AccessDeniedException") if operation == "UpdateItem" else None
         )
 
         assert log.stored_at(1) is None

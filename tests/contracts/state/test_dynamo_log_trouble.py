@@ -21,15 +21,14 @@ from tests.contracts.servers.dynamo import (
     tables,
     without_backoff,
 )
+from tests.contracts.servers.dynamo_answers import refused, reply, sent
 from tests.contracts.servers.running import free_port
 from tests.contracts.state.dynamo_logs import (
     FIRST,
     Watched,
     add_file,
-    done,
     log_of,
     real_time,
-    refusal,
     store_on,
     tables_of,
 )
@@ -76,10 +75,10 @@ class FaultAtWrite:
         if self.kind == "killed before":
             raise Killed
         if self.kind != "not done":
-            assert done(request).status_code in (200, 400)
+            assert sent(request).status_code in (200, 400)
         if self.kind == "killed after":
             raise Killed
-        return refusal(request, "InternalServerError", 500)
+        return refused(request, "InternalServerError", 500)
 
 
 def commit_four(watched, prefix, objects):
@@ -173,7 +172,7 @@ def test_a_write_that_is_refused_for_a_while_is_sent_again(
     pauses.clear()
     watched.seen.clear()
     watched.meet = lambda operation, number, request: (
-        refusal(request, code) if operation == "PutItem" and number < 3 else None
+        refused(request, code) if operation == "PutItem" and number < 3 else None
     )
 
     with caplog.at_level("INFO"):
@@ -191,7 +190,7 @@ def test_throttling_without_end_is_told(dynamo_endpoint, prefix, objects):
     store.commit(FIRST)
     throttled = ["PutItem"]
     watched.meet = lambda operation, number, request: (
-        refusal(request, THROTTLED[0]) if operation in throttled else None
+        refused(request, THROTTLED[0]) if operation in throttled else None
     )
 
     watched.requests()
@@ -208,7 +207,7 @@ def test_conflicts_without_end_are_told(dynamo_endpoint, prefix, objects):
     watched = Watched(dynamo_endpoint)
     log = log_of(tables_of(watched.client, prefix), objects)
     log.append(1, b"one")
-    watched.meet = lambda operation, number, request: refusal(
+    watched.meet = lambda operation, number, request: refused(
         request, "TransactionConflictException"
     )
 
@@ -223,7 +222,7 @@ def test_conflicts_without_end_are_told(dynamo_endpoint, prefix, objects):
 def test_wrong_credentials_are_told(dynamo_endpoint, prefix, objects):
     """Before anything is written."""
     watched = Watched(dynamo_endpoint)
-    watched.meet = lambda operation, number, request: refusal(
+    watched.meet = lambda operation, number, request: refused(
         request, "UnrecognizedClientException"
     )
     store = store_on(log_of(tables_of(watched.client, prefix), objects), objects)
@@ -289,7 +288,7 @@ def test_a_refusal_without_the_item_that_is_there_is_looked_into(dynamo_endpoint
     log = log_of(tables_of(watched.client, prefix), objects)
     log.append(1, b"one")
     watched.meet = lambda operation, number, request: (
-        refusal(request, "ConditionalCheckFailedException") if operation == "PutItem" else None
+        refused(request, "ConditionalCheckFailedException") if operation == "PutItem" else None
     )
 
     assert log.append(1, b"one")
@@ -310,11 +309,9 @@ def test_items_that_amazon_did_not_delete_yet_are_deleted_again(dynamo_endpoint,
         asked = json.loads(request.body)["RequestItems"][prefix + LOG.name]
         request.body = json.dumps({"RequestItems": {prefix + LOG.name: asked[:1]}})
         request.headers["Content-Length"] = str(len(request.body))
-        done(request)
-        answer = refusal(request, "none", 200)
+        sent(request)
         left = {"UnprocessedItems": {prefix + LOG.name: asked[1:]} if asked[1:] else {}}
-        answer._content = json.dumps(left).encode()
-        return answer
+        return reply(request, 200, left)
 
     watched.meet = keep_some
     kept_times = 3

@@ -7,9 +7,7 @@ from datetime import timedelta
 from itertools import count
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ConnectionClosedError
-from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import (
     CommitTooLarge,
@@ -33,6 +31,7 @@ from sleeper.storage.aws.state import dynamo_revisions
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from tests.contracts.s3_server import s3_server
 from tests.contracts.servers.dynamo import new_id
+from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused, reply
 from tests.contracts.state.s3_revision_stores import FIRST, Clock, Requests, add, names
 from tests.unit.state.small_tables import MUCH_LATER, NOON, SCHEMA, contents, ref, split
 
@@ -116,30 +115,6 @@ def world(s3_server):
 @pytest.fixture
 def store(world):
     return world.new_store()
-
-
-def reply(request, status, body):
-    found = AWSResponse(request.url, status, {}, None)
-    found._content = json.dumps(body).encode()
-    return found
-
-
-def refused(request, code, status=400):
-    return reply(request, status, {"__type": f"com.amazonaws.dynamodb#{code}", "message": ""})
-
-
-def cancelled(request, **reasons):
-    """Answer that a transaction was cancelled, with reasons by the place of the part: `_0=code`."""
-    parts = json.loads(request.body)["TransactItems"]
-    told = [{"Code": reasons.get(f"_{n}", "None")} for n in range(len(parts))]
-    kind = "com.amazonaws.dynamodb#TransactionCanceledException"
-    return reply(request, 400, {"__type": kind, "message": "", "CancellationReasons": told})
-
-
-def done_without_a_reply(request):
-    sent = URLLib3Session().send(request)
-    assert sent.status_code == 200, sent.content
-    return refused(request, "InternalServerError", 500)
 
 
 def at(operation, number, answer):
@@ -242,7 +217,7 @@ class TestFaults:
     def test_a_transaction_that_meets_another_is_sent_again(self, world, store, code):
         """With its token, and after a pause."""
         world.requests.seen.clear()
-        world.requests.meet = at(WRITE, 1, lambda request: cancelled(request, _1=code))
+        world.requests.meet = at(WRITE, 1, lambda request: cancelled(request, {1: code}))
 
         state = store.commit(add("a"))
 
@@ -252,8 +227,8 @@ class TestFaults:
     def test_a_condition_that_failed_beside_a_conflict_says_nothing(self, world, store):
         """The other transaction is in the midst of its writes."""
         world.requests.seen.clear()
-        both = {"_0": "TransactionConflict", "_1": "ConditionalCheckFailed"}
-        world.requests.meet = at(WRITE, 1, lambda request: cancelled(request, **both))
+        both = {0: "TransactionConflict", 1: "ConditionalCheckFailed"}
+        world.requests.meet = at(WRITE, 1, lambda request: cancelled(request, both))
 
         assert store.commit(add("a")).number == 2
 

@@ -14,9 +14,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError
-from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import (
     CommitUnknown,
@@ -30,6 +28,7 @@ from sleeper.storage.aws import clients
 from sleeper.storage.memory import MemoryObjects
 from tests.contracts.fault_proxy import FaultProxy, fault_proxy
 from tests.contracts.s3_server import aws_endpoint, bucket, s3_credentials, s3_server
+from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused, reply
 from tests.contracts.state.places import Clock, RealClock, StatePlace, at_once
 from tests.contracts.state_store_contract import BEGIN, add, job, names, outcome_of
 
@@ -40,36 +39,19 @@ READS = ("GetItem", "Query", "Scan", "BatchGetItem", "TransactGetItems")
 WRITES = ("PutItem", "UpdateItem", "TransactWriteItems", "BatchWriteItem", "DeleteItem")
 
 
-def answer(request, code, status=400, **more):
-    """Answer instead of the server."""
-    found = AWSResponse(request.url, status, {}, None)
-    kind = f"com.amazonaws.dynamodb.v20120810#{code}"
-    found._content = json.dumps({"__type": kind, "message": "for a test", **more}).encode()
-    return found
-
-
 def conflict(request, operation, code="TransactionConflict"):
     """Refuse a write because of another, as Amazon does for each kind of write."""
     if operation != "TransactWriteItems":
-        return answer(request, f"{code}Exception")
-    parts = json.loads(request.body)["TransactItems"]
-    reasons = [{"Code": "None"}] * (len(parts) - 1) + [{"Code": code}]
-    return answer(request, "TransactionCanceledException", CancellationReasons=reasons)
-
-
-def done_and_lost(request, operation):
-    """Do it, and fail."""
-    sent = URLLib3Session().send(request)
-    assert sent.status_code == 200, sent.content
-    return answer(request, "InternalServerError", 500)
+        return refused(request, f"{code}Exception")
+    return cancelled(request, {-1: code})
 
 
 def no_connection(request, operation):
     raise EndpointConnectionError(endpoint_url=request.url)
 
 
-def refused(code, **more):
-    return lambda request, operation: answer(request, code, **more)
+def refusal(code, **more):
+    return lambda request, operation: refused(request, code, **more)
 
 
 @dataclass(frozen=True)
@@ -97,43 +79,43 @@ class Fault:
 
 FAULTS = (
     Fault("conflicts-for-a-while", conflict, times=3),
-    Fault("throttled-for-a-while", refused("ThrottlingException"), times=3),
-    Fault("too-fast-for-a-while", refused("ProvisionedThroughputExceededException"), times=3),
-    Fault("a-lost-reply", done_and_lost, times=1),
-    Fault("failures-of-the-server", refused("InternalServerError", status=500), times=2),
+    Fault("throttled-for-a-while", refusal("ThrottlingException"), times=3),
+    Fault("too-fast-for-a-while", refusal("ProvisionedThroughputExceededException"), times=3),
+    Fault("a-lost-reply", lambda request, operation: done_without_a_reply(request), times=1),
+    Fault("failures-of-the-server", refusal("InternalServerError", status=500), times=2),
     Fault("no-connection-once", no_connection, times=1),
     Fault("conflicts-without-end", conflict, error=CommitUnknown, says="Try again|run it again"),
     Fault(
         "throttled-without-end",
-        refused("ThrottlingException"),
+        refusal("ThrottlingException"),
         error=CommitUnknown,
         says="too many calls",
     ),
     Fault(
         "every-reply-lost",
-        done_and_lost,
+        lambda request, operation: done_without_a_reply(request),
         operations=(*READS, *WRITES),
         error=StorageFailed,
         says="InternalServerError",
     ),
-    Fault("writes-denied", refused("AccessDeniedException"), error=StorageReadOnly, says="denied"),
+    Fault("writes-denied", refusal("AccessDeniedException"), error=StorageReadOnly, says="denied"),
     Fault(
         "wrong-credentials",
-        refused("UnrecognizedClientException"),
+        refusal("UnrecognizedClientException"),
         operations=(*READS, *WRITES),
         error=StorageFailed,
         says="no valid credentials.*AWS_ACCESS_KEY_ID",
     ),
     Fault(
         "wrong-clock",
-        refused("RequestTimeTooSkewed"),
+        refusal("RequestTimeTooSkewed"),
         operations=(*READS, *WRITES),
         error=StorageFailed,
         says="clock of this machine is wrong",
     ),
     Fault(
         "missing-table",
-        refused("ResourceNotFoundException"),
+        refusal("ResourceNotFoundException"),
         operations=(*READS, *WRITES),
         error=ObjectNotFound,
         says="AWS_REGION",
@@ -269,7 +251,7 @@ def test_throttling_for_a_minute_delays_a_commit(class_name, aws_endpoint, monke
     over = clock.time + timedelta(minutes=1)
 
     def throttle(request, operation):
-        return None if clock.time > over else answer(request, "ThrottlingException")
+        return None if clock.time > over else refused(request, "ThrottlingException")
 
     met.begin(Fault("throttled-for-a-minute", throttle))
     errors = []
@@ -307,10 +289,8 @@ def test_items_that_are_left_over_by_a_deletion_are_deleted_again(place, met, st
     def leave_all(request, operation):
         if next(times) > 2:
             return None
-        found = AWSResponse(request.url, 200, {}, None)
         left = json.loads(request.body)["RequestItems"]
-        found._content = json.dumps({"UnprocessedItems": left}).encode()
-        return found
+        return reply(request, 200, {"UnprocessedItems": left})
 
     met.begin(Fault("unprocessed", leave_all, operations=("BatchWriteItem",)))
     store.delete()

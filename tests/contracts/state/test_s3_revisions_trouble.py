@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import count
 
 import pytest
-from botocore.awsrequest import AWSResponse
-from botocore.httpsession import URLLib3Session
 
 from sleeper.errors import CommitUnknown, DataDamaged, StorageFailed, StorageReadOnly
 from tests.contracts.servers.dynamo import dynamo_endpoint, new_id
+from tests.contracts.servers.dynamo_answers import cancelled, done_without_a_reply, refused, sent
 from tests.contracts.state.s3_revision_stores import Requests, World, add, names, no_answer
 from tests.contracts.state.test_s3_revisions import limits
 
@@ -31,30 +29,6 @@ def world(dynamo_endpoint):
 @pytest.fixture
 def store(world):
     return world.new_store()
-
-
-def reply(request, status, body):
-    found = AWSResponse(request.url, status, {}, None)
-    found._content = json.dumps(body).encode()
-    return found
-
-
-def refused(request, code, status=400):
-    return reply(request, status, {"__type": f"com.amazonaws.dynamodb#{code}", "message": ""})
-
-
-def conflict(request, code="TransactionConflict"):
-    reasons = [{"Code": "None"}, {"Code": code}]
-    kind = "com.amazonaws.dynamodb#TransactionCanceledException"
-    body = {"__type": kind, "message": "", "CancellationReasons": reasons}
-    return reply(request, 400, body)
-
-
-def done_without_a_reply(request):
-    """Do it, then answer as a server that failed."""
-    sent = URLLib3Session().send(request)
-    assert sent.status_code == 200, sent.content
-    return refused(request, "InternalServerError", 500)
 
 
 def at_transaction(number, answer):
@@ -118,7 +92,9 @@ class TestLostReplies:
 
         requests = Requests(world.endpoint)
         requests.meet = lambda operation, n, request: (
-            {1: lost, 2: lambda request: conflict(request, "ConditionalCheckFailed")}[n](request)
+            {1: lost, 2: lambda request: cancelled(request, {1: "ConditionalCheckFailed"})}[n](
+                request
+            )
             if operation == TRANSACTION
             else None
         )
@@ -148,8 +124,7 @@ class TestLostReplies:
             if operation in lost:
                 return None
             lost.add(operation)
-            sent = URLLib3Session().send(request)
-            assert sent.status_code < 500
+            assert sent(request).status_code < 500
             return refused(request, "InternalServerError", 500)
 
         requests.meet = lose_each_once
@@ -166,8 +141,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "answer",
         [
-            conflict,
-            lambda request: conflict(request, "ThrottlingError"),
+            lambda request: cancelled(request, {1: "TransactionConflict"}),
+            lambda request: cancelled(request, {1: "ThrottlingError"}),
             lambda request: refused(request, "TransactionInProgressException"),
             lambda request: refused(request, "ThrottlingException"),
             lambda request: refused(request, "ProvisionedThroughputExceededException"),

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.instance import Instance
-from sleeper.model import paths
 from tests.spark.cluster.faulty_files import Fault, Faults, FaultyFiles, FaultyInputs, noted
 from tests.spark.test_bulk_import import numbers, table_of
 
@@ -61,7 +60,7 @@ class Scene:
         return rows.mapInArrow(noted(marks), rows.schema)
 
     def files(self) -> set[str]:
-        """The table's data files and sketches, and all hidden files but for locks."""
+        """The table's data files, and all hidden files but for locks."""
         root = self.folder / "instance"
         table = root / self.table.table_id
         inside = {str(path.relative_to(table)) for path in (table / "data").rglob("*.*")}
@@ -71,7 +70,7 @@ class Scene:
     def orphans(self) -> Counter:
         """Files that nothing references, by their kind; `.hidden` for those half written."""
         known = [reference.filename for reference in self.table.references()]
-        left = self.files() - {*known, *map(paths.sketch_file, known)}
+        left = self.files() - set(known)
         return Counter(Path(name).suffix or ".hidden" for name in left)
 
     def check_all_there(self) -> None:
@@ -80,7 +79,7 @@ class Scene:
         references = self.table.references()
         assert sum(reference.row_count for reference in references) == ROWS.num_rows
         known = {reference.filename for reference in references}
-        assert known | set(map(paths.sketch_file, known)) <= self.files()
+        assert known <= self.files()
 
     def check_nothing_there(self) -> None:
         """See no row and no reference."""

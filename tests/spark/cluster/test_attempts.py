@@ -10,7 +10,7 @@ from tests.spark.cluster.conftest import ATTEMPTS
 from tests.spark.cluster.fault_tables import ROWS, Scene
 from tests.spark.cluster.faulty_files import Fault, readers, wait_until
 
-DATA, SKETCH, HIDDEN = ".parquet", ".sketches", ".hidden"
+DATA, HIDDEN = ".parquet", ".hidden"
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def test_a_task_that_raises_once_is_run_again(cluster, scene, fault):
 
 KILLED = {
     "in the middle of its file": (Fault("write", "kill process", DATA, after=True), [HIDDEN]),
-    "before its file has its name": (Fault("close", "kill process", DATA), [HIDDEN, SKETCH]),
+    "before its file has its name": (Fault("close", "kill process", DATA), [HIDDEN]),
     "after its file was written": (
         Fault("close", "kill process", DATA, after=True),
-        [DATA, SKETCH],
+        [DATA],
     ),
 }
 
@@ -71,7 +71,7 @@ def test_an_executor_that_is_killed_takes_its_blocks_along_and_no_row(cluster, s
     assert faults.happened() == 1
     assert len(readers(faults.marks)) > 4  # each of the four partitions, and some again
     scene.check_all_there()
-    assert sorted(scene.orphans().elements()) == [DATA, SKETCH]
+    assert sorted(scene.orphans().elements()) == [DATA]
 
 
 AGAIN = {

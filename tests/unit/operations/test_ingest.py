@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import CommitContended, CommitOverwritten, CommitUnknown, NullKeys
-from sleeper.model import paths
 from sleeper.model.keys import Key
-from tests.unit.operations.small_tables import SmallTable, small_table
+from tests.unit.operations.small_tables import PAIRS, SmallTable, small_table
 
 ROWS = [(7, "a"), (1, "a"), (3, "b"), (5, "a"), (1, "c")]
 
@@ -66,16 +66,16 @@ class TestOneFilePerLeaf:
             [(3, "b"), (5, "a"), (7, "a")],
         ]
 
-    def test_a_sketch_lies_beside_each_file(self):
-        """Every data file has one (ING-8), and there is nothing else."""
+    def test_each_leaf_costs_one_object(self):
+        """Sketches lie in the data files (ING-8), and there is nothing else."""
         table = small_table([3])
 
         result = table.ingest(ROWS)
 
         names = [reference.filename for reference in result.files]
-        assert table.keys() == {
-            f"t1/{name}" for each in names for name in (each, paths.sketch_file(each))
-        }
+        assert table.keys() == {f"t1/{name}" for name in names}
+        found = [read_stored_sketch(table.files, each, PAIRS).row_count for each in result.files]
+        assert found == [2, 3]
 
     def test_leaves_that_interleave_each_get_their_rows(self):
         """Split on the second key field, leaves share values of the first (PRT-5)."""
@@ -180,15 +180,15 @@ class TestCommits:
 
         assert result.already_committed
         assert result.transaction == twin_done[0].transaction == 2
-        assert len(table.keys()) == 4
+        assert len(table.keys()) == 2
         assert len(table.store.refresh().references()) == 2
 
     @pytest.mark.parametrize(
         ("error", "kept"),
         [
             (CommitContended("others"), 0),
-            (CommitUnknown("no answer"), 4),
-            (CommitOverwritten("replaced"), 4),
+            (CommitUnknown("no answer"), 2),
+            (CommitOverwritten("replaced"), 2),
         ],
     )
     def test_files_are_deleted_only_where_the_commit_has_surely_failed(self, error, kept):

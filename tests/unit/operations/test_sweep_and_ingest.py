@@ -7,7 +7,6 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import NewFilesTooOld
-from sleeper.model.paths import sketch_file
 from sleeper.operations.maintenance.sweep_orphans import sweep_orphans
 from sleeper.state.added_files import SweepGuard
 from sleeper.state.transactions.sweeps import SweepOrphans
@@ -62,7 +61,7 @@ def test_what_a_sweep_has_deleted_is_not_acknowledged(table, time, before_commit
 
     def sleep_and_sweep():
         time.now += 2 * ORPHAN_AGE
-        assert len(sweep(table, time).orphans) == 2
+        assert len(sweep(table, time).orphans) == 1
 
     before_commit(sleep_and_sweep)
     with pytest.raises(NewFilesTooOld, match=r"sweep of orphans .*Run the job again"):
@@ -77,7 +76,7 @@ def test_a_sweep_without_an_age_refuses_jobs_under_way(table, time, before_commi
 
     def force():
         time.now += timedelta(seconds=1)
-        assert len(sweep(table, time, timedelta()).orphans) == 2
+        assert len(sweep(table, time, timedelta()).orphans) == 1
 
     before_commit(force)
     with pytest.raises(NewFilesTooOld):
@@ -93,8 +92,7 @@ def test_what_is_acknowledged_is_not_swept(table, time, before_commit):
     table.ingest(ROWS)
 
     (reference,) = table.store.refresh().references()
-    names = (reference.filename, sketch_file(reference.filename))
-    assert table.keys() == {f"t1/{name}" for name in names}
+    assert table.keys() == {f"t1/{reference.filename}"}
 
 
 def test_a_sweep_that_deletes_nothing_commits_nothing(table, time):
@@ -112,7 +110,6 @@ class TestGuard:
     @pytest.fixture
     def guard(self, table, time):
         table.files.put("data/a.parquet", b"")
-        table.files.put("data/a.sketches", b"")
         return SweepGuard(files=table.files, started=time.now, orphan_age=ORPHAN_AGE)
 
     def test_a_job_that_began_lately_does_not_look(self, guard):
@@ -123,7 +120,6 @@ class TestGuard:
         """The answer is the time of the oldest."""
         time.now += ORPHAN_AGE
         table.files.put("data/a.parquet", b"")
-        table.files.put("data/a.sketches", b"")
 
         assert guard.check(["data/a.parquet"], time.now + ORPHAN_AGE / 2) == time.now
 
@@ -131,17 +127,6 @@ class TestGuard:
         """Somebody has deleted it."""
         with pytest.raises(NewFilesTooOld, match=r"'data/gone\.parquet' is gone"):
             guard.check(["data/a.parquet", "data/gone.parquet"], NOON + ORPHAN_AGE * 0.6)
-
-    def test_a_file_whose_sketch_is_old_or_gone_is_refused(self, guard, table, time):
-        """A process that was stopped between sketch and file would lose the sketch to a sweep."""
-        time.now += ORPHAN_AGE
-        table.files.put("data/a.parquet", b"")
-
-        with pytest.raises(NewFilesTooOld, match=r"was written at"):
-            guard.check(["data/a.parquet"], time.now)
-        table.files.delete(["data/a.sketches"])
-        with pytest.raises(NewFilesTooOld, match=r"is gone"):
-            guard.check(["data/a.parquet"], time.now)
 
     def test_a_file_that_a_sweep_may_delete_next_is_refused(self, guard):
         """From three quarters of the orphan age on."""

@@ -68,7 +68,7 @@ BUGS = (
         name="median-not-clipped",
         breaks="The median of whole files splits a leaf that has parts of them.",
         module="engine/writing/sketch.py",
-        right="            last = bisect_left(known.values, _number(known.kind, inside.max))\n",
+        right="            last = bisect_left(known.values, number_of(known.kind, inside.max))\n",
         wrong="            pass\n",
         tests=ANY_ORDER,
     ),

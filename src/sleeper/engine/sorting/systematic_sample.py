@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+_FIRST = pa.array([0])
+
 
 class SystematicSample:
     """Every `stride`-th row, beginning with the first; all rows while there are few.
@@ -21,6 +23,7 @@ class SystematicSample:
         self._rows_max = rows_max
         self._bytes_max = bytes_max
         self._parts: list[pa.Table] = []
+        self._parts_bytes = 0
         self._last: pa.Table | None = None
         self._sampled = 0
         self.rows_seen = 0
@@ -34,11 +37,14 @@ class SystematicSample:
             self._halve()
         wanted = self._wanted(rows)
         if len(wanted):
-            self._parts.append(rows.take(pa.array(wanted)))
+            # A copy, also of all rows, so that the caller's memory can be released.
+            part = rows.take(pa.array(np.arange(wanted.start, wanted.stop, wanted.step)))
+            self._parts.append(part)
+            self._parts_bytes += part.nbytes
             self._sampled += len(wanted)
         self.rows_seen += rows.num_rows
-        self._last = rows.slice(rows.num_rows - 1).take([0])
-        while self._sampled > 1 and sum(part.nbytes for part in self._parts) > self._bytes_max:
+        self._last = rows.slice(rows.num_rows - 1).take(_FIRST)
+        while self._sampled > 1 and self._parts_bytes > self._bytes_max:
             self._halve()
 
     def rows(self) -> pa.Table | None:
@@ -59,4 +65,4 @@ class SystematicSample:
         if self._parts:
             together = pa.concat_tables(self._parts)
             kept = together.take(pa.array(np.arange(0, self._sampled, 2)))
-            self._parts, self._sampled = [kept], kept.num_rows
+            self._parts, self._parts_bytes, self._sampled = [kept], kept.nbytes, kept.num_rows

@@ -24,7 +24,6 @@ from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
-from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
@@ -57,7 +56,7 @@ def compact_files(
 ) -> CompactionOutput:
     """Write the rows of a job's inputs in its partition to one file, named by the job.
 
-    The same arguments give a file with the same bytes, except for its sketch. The file becomes
+    The same arguments give a file with the same bytes. The file becomes
     visible when it is complete; on failure there is none.
 
     Args:
@@ -97,7 +96,6 @@ def compact_files(
         written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
         if whole_files >= rows_by_file.keys():
             _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
-        files.put(paths.sketch_file(job.output), written.sketch)
     reference = replace(
         written.reference(job.output, job.partition_id, reading.schema),
         sequence=claimed.sequence,

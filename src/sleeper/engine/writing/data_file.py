@@ -1,7 +1,7 @@
 """Writes data files: sorted rows as Parquet, in a layout for look-ups by key (rule FMT-1).
 
 They have small pages with checksums and an index, row groups limited by rows and bytes, Bloom
-filters for row keys, a seal over footer, indexes and filters, and a sketch in a file beside them.
+filters for row keys, a seal over footer, indexes and filters, and a sketch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.sketch import SketchBuilder
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
+from sleeper.engine.writing.sketch_bytes import SketchBuilder
+from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
 from sleeper.lookup.parquet.footer import Footer
 from sleeper.lookup.parquet.pages import is_bomb
@@ -42,8 +44,9 @@ class WriteSettings:
     """The layout of data files.
 
     Attributes:
-        codec: Compression of pages, by pyarrow's name; "none" for none.
-        level: Level of the codec; None is the codec's default.
+        codec: Compression of the pages of all columns, by pyarrow's name, "none" for none; None for
+            a codec by column.
+        level: Level of that codec; None is the codec's default.
         page_rows: Maximum number of rows of a page, which affects look-ups most.
         page_bytes: Approximate bytes of a page, before compression.
         row_group_rows: Maximum number of rows of a row group.
@@ -56,8 +59,8 @@ class WriteSettings:
             and column, and are in memory until the file is closed.
     """
 
-    codec: str = "zstd"
-    level: int | None = 3
+    codec: str | None = None
+    level: int | None = None
     page_rows: int = 1_000
     page_bytes: int = 128 << 10
     row_group_rows: int = 32_768
@@ -95,14 +98,12 @@ class WrittenFile:
         first_key: The row key of its first row, one value per row key field; () without rows.
         last_key: The row key of its last row.
         size_bytes: Its size.
-        sketch: The bytes of its sketch.
     """
 
     row_count: int
     first_key: tuple[Any, ...]
     last_key: tuple[Any, ...]
     size_bytes: int
-    sketch: bytes
 
     def reference(self, filename: str, partition_id: str, schema: Schema) -> FileReference:
         """Return a reference to the whole file, with the file's attributes."""
@@ -150,6 +151,8 @@ class DataFileWriter:
         self._schema = schema
         self._settings = settings
         self._output = SealedOutput(output)
+        # pyarrow counts its position by itself, so our bytes must pass through its stream as well.
+        self._stream = pa.PythonFile(self._output, mode="w")
         self._arrow_schema = arrow_schema.with_metadata(FORMAT)
         self._parquet: Any = None
         self._sketch = SketchBuilder(schema)
@@ -183,9 +186,11 @@ class DataFileWriter:
         """
         self._write_groups(all_rows=True)
         parquet = self._opened(group_rows=1)
+        sketch, offset = self._sketch.to_bytes(), self._output.tell()
+        self._stream.write(sketch)
         self._output.hold()
         parquet.close()
-        footer = self._output.seal()
+        footer = self._output.seal(sketch_place_bytes(offset, len(sketch)))
         assert footer is not None, "a file was sealed before it was held"
         _check_sizes(footer)
         last = () if self._last_row is None else _row_key(self._last_row, self._schema)
@@ -194,7 +199,6 @@ class DataFileWriter:
             first_key=self._first_key,
             last_key=last,
             size_bytes=self._output.size_bytes,
-            sketch=self._sketch.to_bytes(),
         )
 
     def __enter__(self) -> Self:
@@ -248,7 +252,7 @@ class DataFileWriter:
             if self._settings.bloom_filter:
                 size = {"ndv": group_rows, "fpp": FILTER_FALSE_POSITIVES}
                 options["bloom_filter_options"] = {f.name: size for f in self._schema.row_keys}
-            self._parquet = pq.ParquetWriter(self._output, self._arrow_schema, **options)
+            self._parquet = pq.ParquetWriter(self._stream, self._arrow_schema, **options)
         return self._parquet
 
 
@@ -275,14 +279,21 @@ def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:
 def _parquet_options(
     schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
 ) -> dict[str, Any]:
+    dictionaries = _dictionary_columns(schema, arrow_schema, settings)
+    layouts = column_layouts(
+        schema,
+        arrow_schema,
+        codec=settings.codec,
+        level=settings.level,
+        delta_encodings=settings.page_version == "2.0",
+    )
     return {
-        "compression": settings.codec,
-        "compression_level": settings.level,
+        **pyarrow_options(layouts, dictionaries),
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "write_batch_size": min(1024, settings.page_rows),
         "data_page_version": settings.page_version,
-        "use_dictionary": _dictionary_columns(schema, arrow_schema, settings) or False,
+        "use_dictionary": dictionaries or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX,
         "write_statistics": columns_with_statistics(arrow_schema),
         "write_page_index": True,

@@ -137,7 +137,7 @@ class LeafFiles:
 
     def delete_written(self) -> None:
         """Delete every file that was written or begun, and will not be committed."""
-        self._files.delete([*self._started, *map(paths.sketch_file, self._started)])
+        self._files.delete(self._started)
 
     def open(self, partition_id: str, open_files: ExitStack) -> tuple[str, DataFileWriter]:
         """Begin a data file of a partition; it becomes visible when `open_files` is closed."""
@@ -148,9 +148,8 @@ class LeafFiles:
         return filename, open_files.enter_context(writer)
 
     def close(self, filename: str, partition_id: str, writer: DataFileWriter) -> FileReference:
-        """Finish a data file, write its sketch, and return a reference to the whole file."""
+        """Finish a data file, and return a reference to the whole file."""
         written = writer.close()
-        self._files.put(paths.sketch_file(filename), written.sketch)
         self.rows_written += written.row_count
         return written.reference(filename, partition_id, self._schema)
 

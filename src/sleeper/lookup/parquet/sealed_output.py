@@ -88,8 +88,11 @@ class SealedOutput:
         if output is not None:
             output.close()
 
-    def seal(self) -> Footer | None:
+    def seal(self, before_sums: bytes = b"") -> Footer | None:
         """Write what was kept, with sums and seal; the stream below stays open.
+
+        Args:
+            before_sums: More bytes, between the page indexes and the page sums.
 
         Returns:
             The file's footer; None if nothing was kept.
@@ -102,7 +105,7 @@ class SealedOutput:
         footer = read_footer(tail[footer_start:-TAIL_BYTES], start + footer_start)
         sums = page_sums_bytes(footer, tail, start, self._checksums)
         seal = seal_bytes(footer, footer_start, tail, start)
-        end = tail[:footer_start] + sums + seal + tail[footer_start:]
+        end = tail[:footer_start] + before_sums + sums + seal + tail[footer_start:]
         self.size_bytes += len(end)
         self._output.write(end)
         self._output.flush()

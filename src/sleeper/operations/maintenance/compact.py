@@ -18,7 +18,6 @@ from sleeper.errors import (
     StorageFailed,
     TableFunctionFailed,
 )
-from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
 from sleeper.ports.objects import Objects
@@ -178,7 +177,7 @@ def _replaced(
 
 def _delete_output(job: CompactionJob, files: Objects) -> None:
     try:
-        files.delete([job.output, paths.sketch_file(job.output)])
+        files.delete([job.output])
         _log.info("deleted %s, which no commit names", job.output)
     except StorageFailed as failure:
         _log.warning("%s is left for the sweep of orphans: %s", job.output, failure)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
-from sleeper.engine.writing.sketch import Sketches, read_sketches
+from sleeper.engine.writing.sketch import Sketches
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
-from sleeper.model import paths
+from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.planning.push_down import PushDownPlan, plan_push_down
 from sleeper.ports.objects import Objects
@@ -80,11 +81,10 @@ def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableSt
     return state
 
 
-def _sketches_of(files: Objects, schema: Schema, filename: str) -> Sketches | None:
-    name = paths.sketch_file(filename)
-    data = files.read(name)
+def _sketches_of(files: Objects, schema: Schema, reference: FileReference) -> Sketches | None:
     try:
-        return None if data is None else read_sketches(data, schema, name)
+        return read_stored_sketch(files, reference, schema)
     except DataDamaged as damage:
-        _log.warning("the rows of %s on each leaf are estimated by halving: %s", filename, damage)
+        name = reference.filename
+        _log.warning("the rows of %s on each leaf are estimated by halving: %s", name, damage)
         return None

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sleeper.engine.writing.sketch import Sketches, read_sketches, union
+from sleeper.engine.writing.sketch import Sketches, union
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
-from sleeper.model import paths
+from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
 from sleeper.planning.partitions.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
@@ -121,8 +122,8 @@ def _point(
     state: TableState, leaf: Partition, files: Objects, schema: Schema, files_max: int
 ) -> tuple[int, Any] | str:
     """Return the dimension and value to split a leaf at, or why it cannot be split."""
-    names = files_to_sketch(state, leaf.partition_id, files_max)
-    sketches = [sketch for sketch in _sketches(names, files, schema) if sketch.row_count]
+    largest = files_to_sketch(state, leaf.partition_id, files_max)
+    sketches = [sketch for sketch in _sketches(largest, files, schema) if sketch.row_count]
     if not sketches:
         return "none of its files has a sketch of any rows"
     return split_point(leaf, union(sketches)) or "too many of its rows have the same key"
@@ -132,13 +133,15 @@ def _left(partition_id: str, transaction: int, reason: str) -> SplitResult:
     return SplitResult(partition_id=partition_id, reason=reason, transaction=transaction)
 
 
-def _sketches(names: tuple[str, ...], files: Objects, schema: Schema) -> Iterator[Sketches]:
+def _sketches(
+    references: tuple[FileReference, ...], files: Objects, schema: Schema
+) -> Iterator[Sketches]:
     """Yield the sketches that can be read."""
-    for name in map(paths.sketch_file, names):
-        data = files.read(name)
-        if data is None:
-            continue
+    for reference in references:
         try:
-            yield read_sketches(data, schema, name)
+            sketches = read_stored_sketch(files, reference, schema)
         except DataDamaged as damage:
             _log.warning("a sketch is ignored by a split: %s", damage)
+        else:
+            if sketches is not None:
+                yield sketches

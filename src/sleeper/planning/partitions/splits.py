@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range
 from sleeper.state.table_state import TableState
@@ -74,10 +75,12 @@ def leaf_sizes(state: TableState, threshold: int) -> tuple[LeafSize, ...]:
     return tuple(sorted(sizes, key=lambda size: -size.row_count))
 
 
-def files_to_sketch(state: TableState, partition_id: str, files_max: int) -> tuple[str, ...]:
+def files_to_sketch(
+    state: TableState, partition_id: str, files_max: int
+) -> tuple[FileReference, ...]:
     """Return the files whose sketches are used to split: those with the most rows (SPL-2)."""
     references = sorted(state.files.references_on(partition_id), key=lambda ref: -ref.row_count)
-    return tuple(reference.filename for reference in references[:files_max])
+    return tuple(references[:files_max])
 
 
 def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:

@@ -21,7 +21,6 @@ from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import BadRequest, NullKeys, StorageFailed
-from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
 from sleeper.ports.ids import NewId, given_job_id
@@ -234,8 +233,7 @@ def query_id() -> str | None:
 
 def _delete(files: Objects, references: Sequence[FileReference]) -> None:
     """Delete files that will not be committed; where that fails too, they are orphans."""
-    names = dict.fromkeys(reference.filename for reference in references)
     try:
-        files.delete([*names, *map(paths.sketch_file, names)])
+        files.delete(dict.fromkeys(reference.filename for reference in references))
     except StorageFailed as failure:
         _log.warning("files that will not be committed stay until a sweep: %s", failure)

@@ -38,11 +38,6 @@ def is_past_the_end(error: Exception) -> bool:
     return "416 Range Not Satisfiable" in str(error)
 
 
-def is_panic(error: BaseException) -> bool:
-    """Return whether obstore failed with a panic (an internal error), which is no `Exception`."""
-    return type(error).__name__ == "PanicException"
-
-
 def not_found(bucket: Bucket, key: str) -> ObjectNotFound:
     """Return the error for an object that does not exist."""
     return ObjectNotFound(f"object {bucket.named(key)} does not exist")

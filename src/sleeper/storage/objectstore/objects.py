@@ -12,24 +12,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
+from sleeper.storage.objectstore.beside import at_once
 from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
     is_missing_bucket,
-    is_panic,
     is_past_the_end,
     not_found,
     read_failure,
     vendor_errors,
     write_failure,
 )
+from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
+from sleeper.storage.objectstore.run_requests import get_runs
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +52,15 @@ class BucketObjects:
 
     client: Client
     prefix: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Return True: each request takes milliseconds."""
+        return True
+
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Do it in one of this process's threads for requests."""
+        return at_once(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Put with `If-None-Match: *`: the store refuses it if the key is taken."""
@@ -81,31 +94,22 @@ class BucketObjects:
             raise self._read_failure(error, key) from error
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Get parts of an object in parallel; ranges less than 1 MiB apart share a request."""
+        """Get parts of an object in parallel; ranges that are near share a request."""
         check_ranges(key, ranges)
         name = self._opened(key)
-        asked = [(offset, length) for offset, length in ranges if length]
-        if not asked:
+        runs = join_ranges(each for each in ranges if each[1])
+        if not runs:
             self.size(key)
             return [b""] * len(ranges)
-        starts, lengths = zip(*asked, strict=True)
         try:
-            parts = self.client.call(
-                lambda store: obstore().get_ranges(store, name, starts=starts, lengths=lengths)
-            )
+            found = get_runs(self.client, name, runs)
         except FileNotFoundError as error:
             raise self._absence(error, key) from error
         except vendor_errors() as error:
             if is_past_the_end(error):
                 raise self._too_short(key, ranges) from error
             raise self._read_failure(error, key) from error
-        except BaseException as error:
-            # It panics if the object ends between two ranges that share a request.
-            if is_panic(error) and self.size(key) < _end(ranges):
-                raise self._too_short(key, ranges) from error
-            raise
-        found = iter(parts)
-        bodies = [bytes(next(found)) if length else b"" for _, length in ranges]
+        bodies = cut_runs(runs, found, ranges)
         if any(len(body) < length for body, (_, length) in zip(bodies, ranges, strict=True)):
             raise self._too_short(key, ranges)
         return bodies

@@ -21,7 +21,6 @@ from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
-from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
@@ -375,13 +374,12 @@ def _commit(
 def _delete_files(
     references: Sequence[FileReference], files: Objects, set_aside: Path | None
 ) -> None:
-    """Delete data files, their sketches and rows set aside. Files that remain are orphans."""
+    """Delete data files and rows set aside. Files that remain are orphans."""
     if set_aside is not None:
         _log.info("deleting the rows set aside in %s: the import was not committed", set_aside)
         shutil.rmtree(set_aside, ignore_errors=True)
-    names = [reference.filename for reference in references]
     try:
-        files.delete([*names, *map(paths.sketch_file, names)])
+        files.delete([reference.filename for reference in references])
     except StorageFailed as failure:
         _log.warning("files that will not be committed stay until a sweep: %s", failure)
 

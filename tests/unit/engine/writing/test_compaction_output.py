@@ -17,9 +17,8 @@ from sleeper.engine.scan.merge import merge_plan, node_names
 from sleeper.engine.scan.session import Session
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
-from sleeper.engine.writing.sketch import read_sketches
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
-from sleeper.model import paths
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import parse_processing
@@ -95,8 +94,7 @@ def test_all_rows_come_out_in_key_order(tmp_path_factory, files):
     assert sorted(found) == sorted(everything)
     assert [row[:2] for row in found] == sorted(row[:2] for row in everything)
     assert done.rows_read == done.reference.row_count == len(everything)
-    name = paths.sketch_file(done.reference.filename)
-    assert read_sketches(folder.files.read(name), SCHEMA, name).row_count == len(everything)
+    assert read_stored_sketch(folder.files, done.reference, SCHEMA).row_count == len(everything)
     assert done.size_bytes == len(folder.files.read(done.reference.filename))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import sys
+from datetime import UTC, datetime
 
 import datafusion
 import duckdb
@@ -16,10 +17,14 @@ import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
-from sleeper.engine.writing.sketch import read_sketches
+from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.lookup.parquet.file_end import read_file_end
 from sleeper.lookup.parquet.footer import read_footer
 from sleeper.lookup.reader import LookupReader
+from sleeper.model.files import FileReference
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
+from sleeper.storage.memory import MemoryObjects
 
 SCHEMA = Schema(
     row_keys=(Field("k", Primitive.STRING), Field("n", Primitive.LONG)),
@@ -31,6 +36,7 @@ SCHEMA = Schema(
     ),
 )
 ARROW = to_arrow(SCHEMA)
+NAME = "data/partition_p/f.parquet"
 
 
 def rows_of(count: int, first: int = 0) -> pa.Table:
@@ -53,6 +59,16 @@ def written(*chunks: pa.Table, **settings):
     file = write_data_file(output, chunks, SCHEMA, ARROW, WriteSettings(**settings))
     assert not output.closed
     return file, output.getvalue()
+
+
+def reader_of(body: bytes):
+    return lambda ranges: [body[offset : offset + length] for offset, length in ranges]
+
+
+def sketch_of(file, body: bytes):
+    files = MemoryObjects(lambda: datetime(2026, 6, 1, tzinfo=UTC))
+    files.put(NAME, body)
+    return read_stored_sketch(files, file.reference(NAME, "p", SCHEMA), SCHEMA)
 
 
 def metadata_of(body: bytes):
@@ -88,7 +104,7 @@ class TestContent:
 
         assert (file.row_count, file.first_key, file.last_key) == (0, (), ())
         assert pq.read_table(io.BytesIO(body)).schema.equals(ARROW)
-        assert read_sketches(file.sketch, SCHEMA, "f").row_count == 0
+        assert sketch_of(file, body).row_count == 0
 
     def test_names_its_format(self):
         """The footer says which format of ours it is, and nothing about pandas."""
@@ -113,11 +129,48 @@ class TestWrittenFile:
 
     def test_has_a_sketch_of_its_row_keys(self):
         """The sketch knows every row key field and the number of rows (rule ING-8)."""
-        file, _ = written(rows_of(1_000))
+        file, body = written(rows_of(1_000))
 
-        sketches = read_sketches(file.sketch, SCHEMA, "f")
+        sketches = sketch_of(file, body)
         assert sketches.row_count == 1_000
         assert (sketches.quantile(0, 0.5), sketches.quantile(1, 0.5)) == ("00000500", 500)
+
+    @pytest.mark.parametrize("settings", [{}, {"bloom_filter": False}, {"row_group_rows": 70}])
+    @pytest.mark.parametrize("row_count", [1, 500, 2 * SKETCHED_ROWS_MAX, 20_000])
+    def test_has_its_sketch_where_no_reader_of_rows_looks(self, row_count, settings):
+        """Before filters and indexes, so that their bytes stay together."""
+        file, body = written(rows_of(row_count), **settings)
+
+        assert sketch_of(file, body).row_count == row_count
+        assert pq.read_table(io.BytesIO(body)).equals(rows_of(row_count))
+        assert body.index(b"SLPRSKT") == max(
+            chunk.end
+            for group in read_file_end(len(body), reader_of(body)).footer.chunks
+            for chunk in group
+        )
+
+    def test_may_have_no_sketch(self):
+        """A file of another writer is read without one."""
+        output = io.BytesIO()
+        pq.write_table(rows_of(10), output)
+        files = MemoryObjects(lambda: datetime(2026, 6, 1, tzinfo=UTC))
+        files.put(NAME, output.getvalue())
+        reference = FileReference(filename=NAME, partition_id="p", row_count=10)
+
+        assert read_stored_sketch(files, reference, SCHEMA) is None
+
+    def test_has_the_sketch_beside_it_if_an_earlier_version_wrote_it(self):
+        """Then the sketch is an object of its own."""
+        builder = SketchBuilder(SCHEMA)
+        builder.add(rows_of(10))
+        output = io.BytesIO()
+        pq.write_table(rows_of(10), output)
+        files = MemoryObjects(lambda: datetime(2026, 6, 1, tzinfo=UTC))
+        files.put(NAME, output.getvalue())
+        files.put("data/partition_p/f.sketches", builder.to_bytes())
+        reference = FileReference(filename=NAME, partition_id="p", row_count=10)
+
+        assert read_stored_sketch(files, reference, SCHEMA).row_count == 10
 
     def test_is_not_told_of_rows_out_of_order(self):
         """A chunk below the one before it is a fault of ours, found before it is stored."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pytest
+from datasketches import quantiles_items_sketch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.columns.arrow_types import arrow_type
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.writing.sketch import (
-    SKETCHED_ROWS_MAX,
-    SketchBuilder,
-    Sketches,
-    estimate_split_points,
-    read_sketches,
-    union,
-)
+from sleeper.engine.writing.sketch import Sketches, estimate_split_points, union
+from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder, read_sketches
+from sleeper.engine.writing.sketch_items import _SERDES
 from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
@@ -40,20 +37,35 @@ def sketched(values, schema: Schema = LONG_KEY, chunk_rows: int | None = None) -
     return read_sketches(stored(table, schema, chunk_rows), schema, "f.sketches")
 
 
-HEADER_BYTES = 26
-FIELD_BYTES = 28
+HEADER_BYTES = 30 + 20
 
 
 def inflated(whole: bytes) -> bytes:
-    """The one field of a stored sketch, decompressed."""
-    return zlib.decompress(whole[HEADER_BYTES + FIELD_BYTES : -4])
+    """The body of a stored sketch of one field, decompressed."""
+    size = int.from_bytes(whole[22:30], "little")
+    return pa.Codec("zstd").decompress(whole[HEADER_BYTES:-4], size, asbytes=True)
 
 
-def assembled(header: bytes, body: bytes, kind: Primitive) -> bytes:
-    """A stored sketch of one field, with lengths and checksum as they must be."""
+def assembled(header: bytes, body: bytes) -> bytes:
+    """A stored sketch of one field, with its length and checksum as they must be."""
+    whole = header[:22] + len(body).to_bytes(8, "little") + header[30:]
+    whole += pa.Codec("zstd").compress(body, asbytes=True)
+    return whole + zlib.crc32(whole).to_bytes(4, "little")
+
+
+def of_first_form(values: list[bytes] | list[int], kind: Primitive, stride: int = 1) -> bytes:
+    """What earlier versions stored: an items sketch of DataSketches."""
+    sketch = quantiles_items_sketch(2048)
+    for value in values:
+        sketch.update(value)
+    body = sketch.serialize(_SERDES[kind]())
+    return assembled_in_first_form(body, kind, len(values), stride)
+
+
+def assembled_in_first_form(body: bytes, kind: Primitive, count: int, stride: int = 1) -> bytes:
     deflated = zlib.compress(body, 9)
-    field = kind.value.encode().ljust(20, b"\0") + len(deflated).to_bytes(8, "little")
-    whole = header + field + deflated
+    whole = b"SLPRSKT\1" + struct.pack("<HQQ", 1, count, stride)
+    whole += kind.value.encode().ljust(20, b"\0") + len(deflated).to_bytes(8, "little") + deflated
     return whole + zlib.crc32(whole).to_bytes(4, "little")
 
 
@@ -180,7 +192,7 @@ class TestUnion:
 
 
 class TestStoredForm:
-    """The bytes beside a data file."""
+    """The bytes in a data file."""
 
     @given(st.data())
     def test_is_found_damaged_wherever_a_byte_changes(self, data):
@@ -208,11 +220,11 @@ class TestStoredForm:
         fields, body = bytearray(whole[:HEADER_BYTES]), bytearray(inflated(whole))
         for target in (fields, body):
             for _ in range(data.draw(st.integers(0, 3))):
-                place = data.draw(st.integers(8, len(target) - 1))
+                place = data.draw(st.integers(8 if target is fields else 0, len(target) - 1))
                 target[place] = data.draw(st.integers(0, 255))
 
         try:
-            read = read_sketches(assembled(bytes(fields), bytes(body), kind), schema, "f")
+            read = read_sketches(assembled(bytes(fields), bytes(body)), schema, "f")
         except DataDamaged:
             return
         if read.row_count:
@@ -223,10 +235,22 @@ class TestStoredForm:
     def test_does_not_fill_the_memory(self):
         """600 kB can hold 600 MB of zeros: no more is decompressed than a builder writes."""
         whole = stored(pa.table({"k": [1]}), LONG_KEY)
-        bomb = assembled(whole[:HEADER_BYTES], bytes(100 << 20), Primitive.LONG)
+        bomb = assembled(whole[:HEADER_BYTES], bytes(100 << 20))
+        old_bomb = assembled_in_first_form(bytes(100 << 20), Primitive.LONG, 1)
 
-        with pytest.raises(DataDamaged, match="has more than"):
-            read_sketches(bomb, LONG_KEY, "f")
+        for each in (bomb, old_bomb):
+            with pytest.raises(DataDamaged, match="has more than"):
+                read_sketches(each, LONG_KEY, "f")
+
+    def test_with_values_that_overlap_is_damaged(self):
+        """Offsets that go back would name bytes of other values, or none."""
+        schema = Schema(row_keys=(Field("k", Primitive.BYTES),))
+        whole = stored(pa.table({"k": [b"aaaa", b"b"]}), schema)
+        body = bytearray(inflated(whole))
+        body[16 + 4 : 16 + 8] = (9).to_bytes(4, "little")
+
+        with pytest.raises(DataDamaged, match="overlap"):
+            read_sketches(assembled(whole[:HEADER_BYTES], bytes(body)), schema, "f")
 
     def test_of_another_schema_is_refused(self):
         """A sketch of other keys cannot be this file's."""
@@ -241,10 +265,44 @@ class TestStoredForm:
     def test_of_a_newer_format_is_told_apart_from_damage(self):
         """Upgrading helps; restoring would not."""
         newer = bytearray(stored(pa.table({"k": [1]}), LONG_KEY)[:-4])
-        newer[7] = 2
+        newer[7] = 3
 
         with pytest.raises(FormatTooNew, match="upgrade"):
             read_sketches(bytes(newer) + zlib.crc32(newer).to_bytes(4, "little"), LONG_KEY, "f")
+
+
+class TestFirstForm:
+    """What earlier versions stored beside their files."""
+
+    def test_is_read(self):
+        """Every second row of eight is sketched, and the last."""
+        read = read_sketches(of_first_form([0, 2, 4, 6, 7], Primitive.LONG), LONG_KEY, "f")
+
+        assert read.row_count == 5
+        assert [read.quantile(0, n / 5) for n in range(5)] == [0, 2, 4, 6, 7]
+
+    def test_of_strings_is_read(self):
+        """They are UTF-8 there."""
+        schema = Schema(row_keys=(Field("k", Primitive.STRING),))
+        whole = of_first_form([b"a", "ü".encode()], Primitive.STRING)
+
+        assert read_sketches(whole, schema, "f").quantile(0, 0.9) == "ü"
+
+    @given(data=st.data())
+    def test_that_was_changed_on_purpose_is_damage_or_can_be_used(self, data):
+        """Whoever changes bytes and mends the checksum gets an answer, or DataDamaged."""
+        kind = data.draw(st.sampled_from([Primitive.STRING, Primitive.DATE]))
+        schema = Schema(row_keys=(Field("k", kind),))
+        whole = of_first_form({Primitive.STRING: [b"a", b"b"], Primitive.DATE: [1, 2]}[kind], kind)
+        body = bytearray(zlib.decompress(whole[54:-4]))
+        for _ in range(data.draw(st.integers(0, 3))):
+            body[data.draw(st.integers(8, len(body) - 1))] = data.draw(st.integers(0, 255))
+
+        try:
+            read = read_sketches(assembled_in_first_form(bytes(body), kind, 2), schema, "f")
+        except DataDamaged:
+            return
+        assert 0 <= read.rank(0, read.quantile(0, 0.5)) <= 1
 
 
 class TestEstimate:

@@ -1,0 +1,320 @@
+"""The operations whose requests are counted, with the numbers that the tests expect.
+
+To change a number, change it here; `make docs` writes the table of docs/buckets.md from this list.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+import sleeper
+from sleeper.state.committed_jobs import CommittedJob
+from sleeper.state.transactions.files import AddFiles
+from sleeper.table.table import Table
+from tests.requests.counting_s3 import (
+    DOLLARS_A_READ,
+    DOLLARS_A_WRITE,
+    CountingS3,
+    Requests,
+)
+
+SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
+ROWS: Final = 20_000
+LEAVES: Final = 64
+_DELAYS_S: Final = (0.02, 0.06, 0.2)
+"""How long requests wait, in each attempt: a loaded machine may send late what it sends at once."""
+
+
+class World:
+    """An instance in a bucket of a counting server, whose commits are as on Amazon's S3.
+
+    Attributes:
+        server: The server.
+        url: The instance's.
+    """
+
+    def __init__(self, server: CountingS3) -> None:
+        self.server = server
+        self.url = "s3://counted/instance"
+        # Log entries are not read back, as on Amazon's S3.
+        self.instance = sleeper.create_instance(
+            self.url, {"sleeper.statestore.commit.read.back": "never"}
+        )
+        self._made: dict[str, Table] = {}
+
+    def table(self, kind: str) -> Table:
+        """Return a new handle of a table, which is made at the first call.
+
+        Args:
+            kind: `one leaf`, `leaf to write`, `64 leaves`, `128 row groups`, or `log of N`.
+        """
+        if kind not in self._made:
+            self._made[kind] = _MAKERS[kind.partition(" of ")[0]](self.instance, kind)
+        return self.instance.table(kind)
+
+    def opened(self, kind: str) -> Table:
+        """Return a handle of a table that has found a key, and may commit without other looks."""
+        table = self.table(kind)
+        table.query(key=key(7)).to_pylist()
+        self.instance._context.storage_time()
+        return table
+
+
+def key(number: int) -> str:
+    """Return the key of a row."""
+    return f"{number:08d}"
+
+
+def rows(numbers: range) -> pa.Table:
+    """Return rows with the keys of some numbers, and values that no codec makes small."""
+    values = [n * 0x9E3779B97F4A7C15 % 2**63 for n in numbers]
+    return pa.table({"key": [key(n) for n in numbers], "value": values}, schema=SCHEMA)
+
+
+def _one_leaf(instance: sleeper.Instance, name: str) -> Table:
+    table = instance.create_table(name, SCHEMA, row_keys=["key"])
+    table.ingest(rows(range(ROWS)))
+    return table
+
+
+def _leaves(instance: sleeper.Instance, name: str) -> Table:
+    points = [key(ROWS * n // LEAVES) for n in range(1, LEAVES)]
+    table = instance.create_table(name, SCHEMA, row_keys=["key"], split_points=points)
+    table.ingest(rows(range(ROWS)))
+    return table
+
+
+def _row_groups(instance: sleeper.Instance, name: str) -> Table:
+    groups = {"sleeper.table.parquet.rowgroup.rows.max": str(ROWS // 128 + 1)}
+    table = instance.create_table(name, SCHEMA, row_keys=["key"], properties=groups)
+    table.ingest(rows(range(ROWS)))
+    return table
+
+
+def _log(instance: sleeper.Instance, name: str) -> Table:
+    """Make a table whose log has so many entries; all but two add no file."""
+    table = instance.create_table(name, SCHEMA, row_keys=["key"])
+    table.ingest(rows(range(1_000)))
+    store = table._current().store
+    keep_until = store.time() + timedelta(days=1)
+    for number in range(int(name.rpartition(" ")[2]) - 2):
+        job = CommittedJob(
+            job_id=f"job {number}", keep_until=keep_until, rows_read=0, rows_written=0
+        )
+        store.commit(AddFiles(job=job))
+    return table
+
+
+_MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
+    "one leaf": _one_leaf,
+    "leaf to write": _one_leaf,
+    f"{LEAVES} leaves": _leaves,
+    "128 row groups": _row_groups,
+    "log": _log,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """An operation on a bucket, and the requests that it may make: exactly so many.
+
+    Attributes:
+        name: What it is, in the table of docs/buckets.md.
+        prepare: Does what comes before, uncounted, and returns what is counted.
+        requests: Its requests.
+        round_trips: The longest chain of requests that are made one after the other.
+        writes: How many requests have the price of a write: PUT, POST and LIST.
+        read_bytes_max: The most bytes that it may receive.
+    """
+
+    name: str
+    prepare: Callable[[World], Callable[[], Any]]
+    requests: int
+    round_trips: int
+    writes: int = 0
+    read_bytes_max: int = 1_000_000
+
+    @property
+    def expected(self) -> tuple[int, int, int]:
+        """Requests, round trips, and writes."""
+        return self.requests, self.round_trips, self.writes
+
+    @property
+    def dollars(self) -> float:
+        """What Amazon charges for it: list prices for us-east-1, November 2026."""
+        return self.writes * DOLLARS_A_WRITE + (self.requests - self.writes) * DOLLARS_A_READ
+
+    def measured(self, world: World) -> Requests:
+        """Do it, and return its requests; again if they were sent later than on an idle machine."""
+        for delay_s in _DELAYS_S:
+            counted = self.prepare(world)
+            world.server.delay_s = delay_s
+            world.server.take()
+            counted()
+            world.server.delay_s = 0.0
+            seen = world.server.take()
+            if found(seen) == self.expected:
+                break
+        return seen
+
+
+def found(seen: Requests) -> tuple[int, int, int]:
+    """Return the number of requests, of round trips, and of writes."""
+    return len(seen), seen.round_trips, seen.writes
+
+
+def _open(kind: str) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        world.table(kind)
+
+        def run() -> None:
+            with sleeper.connect(world.url) as opened:
+                assert opened.table(kind).query(key=key(3)).to_pylist()
+
+        return run
+
+    return prepare
+
+
+def _look_up(number: int, *, is_there: bool = True) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table, asked = world.opened("one leaf"), key(number) + ("" if is_there else "x")
+
+        def run() -> None:
+            assert len(table.query(key=asked).to_pylist()) == is_there
+
+        return run
+
+    return prepare
+
+
+def _range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.opened(kind)
+        return lambda: table.query(range={"key": (key(begin), key(end))}).to_pylist()
+
+    return prepare
+
+
+def _again(
+    prepare_first: Callable[[World], Callable[[], Any]],
+) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        run = prepare_first(world)
+        run()
+        return run
+
+    return prepare
+
+
+def _ingest(kind: str, numbers: range) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.opened(kind)
+        return lambda: table.ingest(rows(numbers))
+
+    return prepare
+
+
+def _compact(world: World) -> Callable[[], Any]:
+    name = f"compacted {time.monotonic_ns()}"
+    table = world.instance.create_table(name, SCHEMA, row_keys=["key"])
+    for _ in range(2):
+        table.ingest(rows(range(1_000)))
+    return lambda: table.compact(all_files=True)
+
+
+OPERATIONS: Final = (
+    Operation(
+        name="open an instance, a table and the first key",
+        prepare=_open("one leaf"),
+        requests=14,
+        round_trips=12,
+        writes=2,
+    ),
+    Operation(
+        name="the same, with 39 entries in the log",
+        prepare=_open("log of 39"),
+        requests=74,
+        round_trips=17,
+        writes=2,
+    ),
+    Operation(
+        name="the same, with 500 entries in the log",
+        prepare=_open("log of 500"),
+        requests=433,
+        round_trips=33,
+        writes=2,
+    ),
+    Operation(name="key that is there", prepare=_look_up(9_000), requests=4, round_trips=4),
+    Operation(
+        name="key that is not", prepare=_look_up(9_000, is_there=False), requests=2, round_trips=2
+    ),
+    Operation(
+        name="range of 100 rows, the first of its file",
+        prepare=_range("one leaf", 500, 600),
+        requests=8,
+        round_trips=8,
+    ),
+    Operation(
+        name="range of 100 rows",
+        prepare=_again(_range("one leaf", 500, 600)),
+        requests=5,
+        round_trips=5,
+    ),
+    Operation(
+        name="first range over a file of 128 row groups",
+        prepare=_range("128 row groups", 0, ROWS),
+        requests=262,
+        round_trips=262,
+    ),
+    Operation(
+        name="ingest of one row",
+        prepare=_ingest("leaf to write", range(ROWS, ROWS + 1)),
+        requests=7,
+        round_trips=7,
+        writes=3,
+    ),
+    Operation(
+        name="ingest of 2,000 rows into 64 leaves",
+        prepare=_ingest("64 leaves", range(0, ROWS, ROWS // 2_000)),
+        requests=133,
+        round_trips=133,
+        writes=129,
+    ),
+    Operation(
+        name="compaction of two files",
+        prepare=_compact,
+        requests=28,
+        round_trips=26,
+        writes=4,
+    ),
+)
+
+
+def table_of_requests() -> str:
+    """Return the table of docs/buckets.md."""
+    lines = [
+        "| operation | requests | of them PUT and LIST | round trips | dollars a million |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each.name} | {each.requests} | {each.writes} | {each.round_trips} "
+        f"| {1e6 * each.dollars:.2f} |"
+        for each in OPERATIONS
+    ]
+    return "\n".join(lines)
+
+
+def use(server: CountingS3, setenv: Callable[[str, str], None]) -> None:
+    """Let this process use a server as its object store."""
+    setenv("AWS_ENDPOINT_URL", server.endpoint)
+    setenv("AWS_REGION", "us-east-1")
+    setenv("AWS_ACCESS_KEY_ID", "test")
+    setenv("AWS_SECRET_ACCESS_KEY", "test")
+    setenv("NO_PROXY", "127.0.0.1")
