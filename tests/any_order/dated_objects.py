@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.storage.beside import when_asked
 
 
 class DatedObjects:
@@ -25,6 +26,13 @@ class DatedObjects:
     ) -> None:
         self._inner, self._now, self._prefix = inner, now, prefix
         self._stored = {} if stored is None else stored
+
+    @property
+    def is_remote(self) -> bool:
+        return False  # requests in an order that does not depend on threads
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return when_asked(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._inner.create(key, body) and self._date(key)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.storage.beside import when_asked
 
 
 class Killed(BaseException):
@@ -102,6 +103,13 @@ class FaultyObjects:
     def __init__(self, inner: Objects, faults: Faults) -> None:
         self._inner = inner
         self._faults = faults
+
+    @property
+    def is_remote(self) -> bool:
+        return False  # requests in an order that does not depend on threads
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return when_asked(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._faults.run(f"create {key}", lambda: self._inner.create(key, body))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -320,6 +321,37 @@ class ObjectsContract:
         assert stored.tzinfo is not None
         assert objects.stored_at("log/2") is None
         assert objects.stored_at("log") is None
+
+    def test_work_beside_others_is_done_once_for_all_who_ask(self, objects):
+        """Given a read that is begun, then each who asks has its result."""
+        objects.put("a", b"1")
+        calls = []
+
+        answer = objects.beside(lambda: calls.append(1) or objects.read("a"))
+
+        assert [answer(), answer()] == [b"1", b"1"]
+        assert calls == [1]
+
+    def test_work_beside_others_fails_where_it_is_asked_for(self, objects):
+        """Given a read that fails, then each who asks gets its error, and nobody else."""
+        answer = objects.beside(lambda: objects.size("missing"))
+
+        for _ in range(2):
+            with pytest.raises(ObjectNotFound):
+                answer()
+
+    def test_work_beside_others_may_wait_for_more_of_it(self, objects):
+        """Given more work than there are threads, each of which waits, then all of it is done."""
+        objects.put("a", b"1")
+
+        def look(depth):
+            if not depth:
+                return 1 if objects.read("a") == b"1" else 0
+            return sum(answer() for answer in [objects.beside(partial(look, 0))] * depth)
+
+        answers = [objects.beside(partial(look, 2)) for _ in range(100)]
+
+        assert sum(answer() for answer in answers) == 200
 
     def test_a_view_shows_the_same_objects_under_shorter_keys(self, objects):
         """What is written through a view is there for the whole, and the other way round."""

@@ -9,7 +9,8 @@ import pytest
 
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.object_index import object_table_index
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract

@@ -14,6 +14,7 @@ from typing import Any
 
 from sleeper.errors import StorageFailed, StorageFull
 from sleeper.ports.objects import ObjectInfo, Output
+from sleeper.storage.beside import when_asked
 from sleeper.storage.memory import MemoryObjects
 from tests.simulator.world import READS, WRITES, Life
 
@@ -50,6 +51,13 @@ class SimulatedObjects:
         self._life = life
         self._created = created
         self._prefix = prefix
+
+    @property
+    def is_remote(self) -> bool:
+        return self._life.world.is_remote
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return when_asked(work)
 
     def create(self, key: str, body: bytes) -> bool:
         def effect() -> bool:

@@ -143,12 +143,14 @@ class World:
     Attributes:
         trace: Each call, by whom, with its fault: what a seed repeats exactly.
         counts: How often each fault was injected, and each verb came to which end.
+        is_remote: Whether storage is slow, so that processes send requests beside others.
     """
 
     def __init__(
         self, draw: random.Random, weather: Weather, steps_max: int, start: datetime = NOON
     ) -> None:
         self.draw = draw
+        self.is_remote = bool(draw.getstate()[1][0] & 1)  # does not change later draws
         self.weather = weather
         self.steps_max = steps_max
         self.now = start

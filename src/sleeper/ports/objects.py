@@ -10,7 +10,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,20 @@ class Objects(Protocol):
 
     Raises (every method): StorageFailed or a subclass; the message names the object.
     """
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a request takes so long that independent ones are worth sending at once."""
+        ...
+
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin `work`, such as a read; return what waits for its result or raises its error.
+
+        A remote storage does it in a thread, beside what the caller does meanwhile. Another one
+        does it when its result is asked for. It is done at most once, and not at all if nobody
+        asks and no thread was free. `work` may itself call `beside`.
+        """
+        ...
 
     def create(self, key: str, body: bytes) -> bool:
         """Store `body` under `key`, durably, only if the key is free. Return False if it is taken.

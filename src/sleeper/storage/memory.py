@@ -11,11 +11,14 @@ from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 from threading import RLock
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import ObjectInfo, Output
+from sleeper.storage.beside import when_asked
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
+
+T = TypeVar("T")
 
 
 class MemoryObjects:
@@ -31,6 +34,15 @@ class MemoryObjects:
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._bodies = _Bodies(now)
         self._prefix = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Return False: a read takes microseconds."""
+        return False
+
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Do nothing yet."""
+        return when_asked(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Store `body` if its key is free."""

@@ -1,21 +1,24 @@
-"""A table's transaction log and its snapshots as objects, in a folder, a bucket or memory."""
+"""A transaction log as objects, in a folder, a bucket or memory."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import Final
 
-from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo, Objects
 
 logger = logging.getLogger(__name__)
 
 TABLE_LOG = "statestore/transactions/"
 """Prefix of the keys of a table's log entries, in the table's folder."""
+
+_READS_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,33 @@ class ObjectTransactionLog:
         return self.objects.read(self.key(number))
 
     def read_after(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Read objects one after the other until there is none."""
-        while (body := self.read(number + 1)) is not None:
-            number += 1
-            yield number, body
+        """Read objects in order until there is none; where they are remote, several at once.
+
+        Usually there is no new entry, so one is read first, then twice as many each time. Of those
+        that are read at once a later one may be there and an earlier one not, if they were created
+        meanwhile: the earlier one is then read again.
+        """
+        if not self.objects.is_remote:
+            while (body := self.read(number + 1)) is not None:
+                number += 1
+                yield number, body
+            return
+        at_once = 1
+        while True:
+            numbers = range(number + 1, number + at_once + 1)
+            answers = iter([self.objects.beside(partial(self.read, each)) for each in numbers])
+            for answer in answers:
+                body = answer()
+                if body is None:
+                    break
+                number += 1
+                yield number, body
+            else:
+                at_once = min(2 * at_once, _READS_AT_ONCE)
+                continue
+            if all(later() is None for later in answers):
+                return
+            at_once = 1
 
     def stored_at(self, number: int) -> datetime | None:
         """Ask when the object was stored."""
@@ -78,53 +104,3 @@ class ObjectTransactionLog:
     def key(self, number: int) -> str:
         """Return the key of entry `number`."""
         return f"{self.prefix}{number:020d}{self.suffix}"
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectSnapshotStore:
-    """A `SnapshotStore` with one object for each part.
-
-    Two writers of one number hold the same state. So a part that exists already, even from a
-    writer that died before the last part, is not written again.
-
-    Attributes:
-        objects: The table's objects.
-        prefix: Prefix of the parts' keys; twenty digits, `-` and the part's name follow.
-        last_part: The part that is written last and completes a snapshot.
-    """
-
-    objects: Objects
-    prefix: str = "statestore/snapshots/"
-    last_part: str = "files.parquet"
-
-    def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
-        """Create each part in its order; an existing part is kept."""
-        if not parts or list(parts)[-1] != self.last_part:
-            raise BadRequest(
-                f"the last part of a snapshot must be {self.last_part!r}; these are {list(parts)}"
-            )
-        try:
-            created = [self.objects.create(self.key(number, name), parts[name]) for name in parts]
-        except StorageFailed as error:
-            logger.warning("snapshot %d was not saved: %s", number, error)
-            raise
-        logger.debug("saved snapshot %d", number)
-        return created[-1]
-
-    def numbers(self) -> tuple[int, ...]:
-        """List the last parts; they show which snapshots are complete."""
-        name = re.compile(rf"(\d{{20}})-{re.escape(self.last_part)}")
-        keys = (info.key.removeprefix(self.prefix) for info in self.objects.listing(self.prefix))
-        return tuple(int(found[1]) for key in keys if (found := name.fullmatch(key)))
-
-    def load(self, number: int, part: str) -> bytes:
-        """Read one object."""
-        key = self.key(number, part)
-        body = self.objects.read(key)
-        if body is None:
-            raise ObjectNotFound(f"snapshot {number} has no part {part!r}: {key} does not exist")
-        return body
-
-    def key(self, number: int, part: str) -> str:
-        """Return the key of one part of snapshot `number`."""
-        return f"{self.prefix}{number:020d}-{part}"

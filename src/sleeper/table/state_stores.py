@@ -29,8 +29,7 @@ from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
 from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
 from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
-from sleeper.storage.no_snapshots import NoSnapshots
-from sleeper.storage.object_log import ObjectSnapshotStore
+from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
 _log = logging.getLogger(__name__)

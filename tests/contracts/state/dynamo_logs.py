@@ -11,7 +11,7 @@ from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
-from sleeper.storage.object_log import ObjectSnapshotStore
+from sleeper.storage.snapshots import ObjectSnapshotStore
 from tests.contracts.servers.dynamo import dynamo_client, new_id, pause
 from tests.unit.state.small_tables import ROOT, SCHEMA, ref
 

@@ -22,7 +22,8 @@ from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 ORPHAN_AGE = timedelta(days=3)

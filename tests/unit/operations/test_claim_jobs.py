@@ -19,7 +19,8 @@ from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, 
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 
 SCHEMA = Schema(row_keys=(Field("k", Primitive.LONG),))
 OWNER = ClaimOwner(host="here", pid=7, worker_id="w-1")

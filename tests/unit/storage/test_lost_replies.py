@@ -12,7 +12,8 @@ from sleeper.model.tables import TableRecord
 from sleeper.state.table_index.log_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 
 TRADES = TableRecord("1", "trades")
 QUOTES = TableRecord("2", "quotes")

@@ -20,7 +20,8 @@ from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 
 _LOG = getLogger(__name__)
 

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo
+from sleeper.storage.beside import at_once
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
 from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
@@ -31,6 +32,8 @@ from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
 from sleeper.storage.objectstore.run_requests import get_runs
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,15 @@ class BucketObjects:
 
     client: Client
     prefix: str = ""
+
+    @property
+    def is_remote(self) -> bool:
+        """Return True: each request takes milliseconds."""
+        return True
+
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Do it in one of this process's threads for requests."""
+        return at_once(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Put with `If-None-Match: *`: the store refuses it if the key is taken."""

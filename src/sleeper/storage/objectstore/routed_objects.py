@@ -8,9 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
+from typing import TypeVar
 
 from sleeper.ports.objects import ObjectInfo, Objects, Output
 from sleeper.storage.keys import check_prefix, folder_prefix
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,15 @@ class RoutedObjects:
 
     rest: Objects
     routes: tuple[Route, ...]
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether the place of objects that no route names is remote."""
+        return self.rest.is_remote
+
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Do it as the place of objects that no route names does."""
+        return self.rest.beside(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Create the object where its key belongs."""

@@ -15,7 +15,8 @@ from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.moves import MoveState
 from sleeper.state.transactions.partitions import InitialisePartitions
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectSnapshotStore, ObjectTransactionLog
+from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.snapshots import ObjectSnapshotStore
 from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, ROOT, SCHEMA, contents, ref
 
