@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.storage.beside import when_asked
 
 
 class DatedObjects:
@@ -32,7 +32,7 @@ class DatedObjects:
         return False  # requests in an order that does not depend on threads
 
     def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        return when_asked(work)
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._inner.create(key, body) and self._date(key)

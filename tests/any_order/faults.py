@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.storage.beside import when_asked
 
 
 class Killed(BaseException):
@@ -109,7 +109,7 @@ class FaultyObjects:
         return False  # requests in an order that does not depend on threads
 
     def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        return when_asked(work)
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         return self._faults.run(f"create {key}", lambda: self._inner.create(key, body))

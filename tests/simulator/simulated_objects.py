@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from sleeper.errors import StorageFailed, StorageFull
 from sleeper.ports.objects import ObjectInfo, Output
-from sleeper.storage.beside import when_asked
 from sleeper.storage.memory import MemoryObjects
 from tests.simulator.world import READS, WRITES, Life
 
@@ -57,7 +57,7 @@ class SimulatedObjects:
         return self._life.world.is_remote
 
     def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        return when_asked(work)
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         def effect() -> bool:

@@ -92,8 +92,8 @@ class Objects(Protocol):
         """Begin `work`, such as a read; return what waits for its result or raises its error.
 
         A remote storage does it in a thread, beside what the caller does meanwhile. Another one
-        does it when its result is asked for. It is done at most once, and not at all if nobody
-        asks and no thread was free. `work` may itself call `beside`.
+        does it when its result is first asked for. It is not done again once it succeeded, and may
+        not be done at all if nobody asks. `work` may itself call `beside`.
         """
         ...
 

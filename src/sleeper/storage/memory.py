@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from threading import RLock
@@ -15,7 +16,6 @@ from typing import NoReturn, TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import ObjectInfo, Output
-from sleeper.storage.beside import when_asked
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ class MemoryObjects:
 
     def beside(self, work: Callable[[], T]) -> Callable[[], T]:
         """Do nothing yet."""
-        return when_asked(work)
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Store `body` if its key is free."""

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.ports.objects import ObjectInfo
-from sleeper.storage.beside import when_asked
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
     link_failure,
@@ -83,7 +83,7 @@ class FolderObjects:
 
     def beside(self, work: Callable[[], T]) -> Callable[[], T]:
         """Do nothing yet."""
-        return when_asked(work)
+        return cache(work)
 
     def create(self, key: str, body: bytes) -> bool:
         """Write a temp file, then link it to its name, which fails if the name is taken."""

@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo
-from sleeper.storage.beside import at_once
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
+from sleeper.storage.objectstore.beside import at_once
 from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
     is_missing_bucket,
