@@ -22,8 +22,8 @@ from sleeper.lookup.reader import LookupReader
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import canonical_range, region_of, whole_region
-from sleeper.storage.beside import at_once
 from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.objectstore.beside import at_once
 
 EPOCH = datetime(1970, 1, 1)
 KEYS = {  # the n-th key of each type, ascending
