@@ -23,7 +23,7 @@ from sleeper.lookup.fetching.read_ahead import (
     is_absent,
     read_key_ahead,
 )
-from sleeper.lookup.fetching.shared_calls import SharedCalls
+from sleeper.lookup.fetching.single_flight import SingleFlight
 from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
@@ -80,7 +80,7 @@ class LookupReader:
         self._remote = files.is_remote
         self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
-        self._shared = SharedCalls()
+        self._flights = SingleFlight()
         self._sizes: dict[str, int] = {}  # of files that are not open yet
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
             None
@@ -258,7 +258,7 @@ class LookupReader:
             return index or self._open(filename, read, read, scan=scan), read
 
         def share(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-            return self._shared.run((filename, *ranges), lambda: read(ranges))
+            return self._flights.run((filename, *ranges), lambda: read(ranges))
 
         if index is not None:
             return index, ReadAhead(share)
@@ -267,7 +267,7 @@ class LookupReader:
             ahead = ReadAhead(read)
             return self._open(filename, ahead.hold, read, scan=scan), ahead.held
 
-        index, held = self._shared.run(filename, open_once)
+        index, held = self._flights.run(filename, open_once)
         return index, ReadAhead(share, held)
 
     def _open(

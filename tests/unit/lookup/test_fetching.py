@@ -13,7 +13,7 @@ import pytest
 
 from sleeper.errors import DataDamaged, StorageFailed
 from sleeper.lookup.fetching.index_cache import IndexCache
-from sleeper.lookup.fetching.shared_calls import SharedCalls
+from sleeper.lookup.fetching.single_flight import SingleFlight
 from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 from tests.unit.lookup.conftest import CountedFolder
@@ -220,13 +220,13 @@ class TestThreads:
         assert reader.look_up(["one.parquet"], keys(1), SCHEMA)[0].num_rows == 1
 
 
-class TestSharedCalls:
+class TestSingleFlight:
     """One call for all threads that need it at the same time."""
 
     @staticmethod
     def of_two_threads(call):
         """Let a second thread ask while the first one's call runs; return the results of both."""
-        shared, begun, asked = SharedCalls(), threading.Event(), threading.Event()
+        shared, begun, asked = SingleFlight(), threading.Event(), threading.Event()
         calls = []
 
         def first():

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class SharedCalls:
+class SingleFlight:
     """Calls that are being made now, by key. Nothing is kept when they end. Safe for threads."""
 
     def __init__(self) -> None:
