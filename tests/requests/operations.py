@@ -233,25 +233,25 @@ OPERATIONS: Final = (
     Operation(
         name="open an instance, a table and the first key",
         prepare=_open("one leaf"),
-        requests=14,
-        round_trips=12,
+        requests=12,
+        round_trips=10,
         writes=2,
     ),
     Operation(
         name="the same, with 39 entries in the log",
         prepare=_open("log of 39"),
-        requests=74,
-        round_trips=17,
+        requests=71,
+        round_trips=14,
         writes=2,
     ),
     Operation(
         name="the same, with 500 entries in the log",
         prepare=_open("log of 500"),
-        requests=433,
-        round_trips=33,
+        requests=430,
+        round_trips=30,
         writes=2,
     ),
-    Operation(name="key that is there", prepare=_look_up(9_000), requests=4, round_trips=4),
+    Operation(name="key that is there", prepare=_look_up(9_000), requests=4, round_trips=3),
     Operation(
         name="key that is not", prepare=_look_up(9_000, is_there=False), requests=2, round_trips=2
     ),
@@ -290,8 +290,8 @@ OPERATIONS: Final = (
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=27,
-        round_trips=25,
+        requests=25,
+        round_trips=23,
         writes=3,
     ),
 )
