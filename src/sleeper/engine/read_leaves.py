@@ -26,9 +26,8 @@ from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
-_FILES_AT_ONCE = 16  # read in parallel from a bucket, which is mostly latency
 _PARTS_AT_ONCE = 4
-"""Parts of 8 MiB of a scan that are read in parallel: fewer if there are fewer processors."""
+"""Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +73,9 @@ def open_table_reader(
         stores: How DataFusion connects to buckets.
     """
     in_bucket = "://" in files.url("any")
-    at_once = _FILES_AT_ONCE if in_bucket else 1
     threads = _PARTS_AT_ONCE if in_bucket else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
     arrow_schema = to_arrow(schema)
-    lookup = LookupReader(
-        files, concurrent_files=at_once, ordered_by=(arrow_schema, schema.key_names)
-    )
+    lookup = LookupReader(files, ordered_by=(arrow_schema, schema.key_names))
     return TableReader(
         files=files,
         schema=schema,
@@ -87,7 +83,7 @@ def open_table_reader(
         lookup=lookup,
         file_rows=FileRows(lookup, schema, arrow_schema, threads=threads),
         scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
-        pages=VerifiedPages(lookup, arrow_schema, files_at_once=at_once),
+        pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
     )
 
