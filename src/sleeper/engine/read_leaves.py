@@ -72,8 +72,7 @@ def open_table_reader(
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
         stores: How DataFusion connects to buckets.
     """
-    in_bucket = "://" in files.url("any")
-    threads = _PARTS_AT_ONCE if in_bucket else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
+    threads = _PARTS_AT_ONCE if files.is_remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
     arrow_schema = to_arrow(schema)
     lookup = LookupReader(files, ordered_by=(arrow_schema, schema.key_names))
     return TableReader(

@@ -99,4 +99,28 @@ BUGS = (
         wrong="            leaf.filenames[:1], keys, reading.arrow_schema, self.read_columns\n",
         tests=ANY_ORDER,
     ),
+    Bug(
+        name="estimates-counted",
+        breaks="A count takes the estimates that a push-down made.",
+        module="planning/row_counts.py",
+        right="            if whole and not reference.row_count_estimated:",
+        wrong="            if whole:",
+        tests=("tests/unit/planning/test_row_counts.py",),
+    ),
+    Bug(
+        name="equal-bound-taken-for-inside",
+        breaks="A page whose keys end at a range's end is taken for a part of the range.",
+        module="engine/file_rows/row_choice.py",
+        right="bool(bounds.maximums[place] < self.containers[number][1])",
+        wrong="bool(bounds.maximums[place] <= self.containers[number][1])",
+        tests=("tests/stories/test_any_order_and_counts.py",),
+    ),
+    Bug(
+        name="unread-pages-decoded",
+        breaks="A scan decodes pages that were not compared with their sums.",
+        module="engine/scan/page_runs.py",
+        right="found, whole, heads = zlib.crc32(data, span.before), data, span.heads",
+        wrong="found, whole, heads = span.after, data, span.heads",
+        tests=("tests/stories/test_any_order_and_counts.py",),
+    ),
 )
