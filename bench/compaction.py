@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import sleeper
+from bench.instance_copy import copy_instance
 from bench.random_rows import SCHEMA, rows
 from sleeper.engine.writing.data_file import WriteSettings
 
@@ -100,19 +100,6 @@ def started(name: str, instance: Path, arguments: argparse.Namespace) -> Any:
     if process.returncode:
         raise SystemExit(f"{name} failed")
     return usage
-
-
-def copy_instance(inputs: Path, copy: Path) -> None:
-    """Copy an instance anew; data files never change, so links to them will do."""
-
-    def link_or_copy(source: str, target: str) -> None:
-        if source.endswith(".parquet"):
-            os.link(source, target)
-        else:
-            shutil.copy2(source, target)
-
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(inputs, copy, copy_function=link_or_copy)
 
 
 def run_inputs(instance: Path, asked: argparse.Namespace) -> None:
