@@ -69,14 +69,14 @@ Lines = tuple[str, Sequence[str], dict[str, Any]]
 """The parameters of a method after `self`, the lines of its body, and names that these use."""
 
 
-class _Factory:
+class _MadeForEach:
     """The default of a parameter whose value is made for each object."""
 
     def __repr__(self) -> str:
         return "<factory>"
 
 
-_FACTORY: Final = _Factory()
+_FACTORY: Final = _MadeForEach()
 
 
 class _LateMethod:
