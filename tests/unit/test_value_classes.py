@@ -137,6 +137,7 @@ class TestEveryObject:
     """Given an object by each decorator; then both behave the same."""
 
     def test_is_shown_the_same(self, call):
+        """Its text, its signature, and what `match` takes by place."""
         theirs, ours = both(lambda module: eval(call, vars(module)))
 
         assert (repr(theirs) == repr(ours)) or call == "Identity(1)"
@@ -144,6 +145,7 @@ class TestEveryObject:
         assert str(inspect.signature(type(ours))) == str(inspect.signature(type(theirs)))
 
     def test_is_equal_to_the_same_objects_and_hashed_alike(self, call):
+        """Objects that are equal by one decorator are by the other."""
         for other in CALLS:
             theirs, ours = both(
                 lambda module, other=other: eval(
@@ -156,6 +158,7 @@ class TestEveryObject:
             assert ours == theirs or "unhashable" in str(ours)
 
     def test_is_changed_only_if_it_is_not_frozen(self, call):
+        """Setting and deleting fields gives the same, or the same error."""
         if call == "Empty()":
             return  # Python's own fails with an error about super()
 
@@ -175,6 +178,7 @@ class TestEveryObject:
             assert ours == theirs
 
     def test_survives_pickle_copy_and_replace(self, call):
+        """Copies are equal to it, and of its class."""
         value = eval(call, vars(OURS))
 
         copies = [pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)]
