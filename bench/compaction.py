@@ -30,6 +30,8 @@ import pyarrow.parquet as pq
 import sleeper
 from bench.instance_copy import copy_instance
 from bench.random_rows import SCHEMA, rows
+from sleeper.engine.arrow_schema import from_arrow
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.data_file import WriteSettings
 
 VARIANTS = ("floor", "ours")
@@ -125,6 +127,7 @@ def run_ours(instance: Path, asked: argparse.Namespace) -> None:
 
 def run_floor(instance: Path, asked: argparse.Namespace) -> None:
     settings = WriteSettings()
+    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
     context = datafusion.SessionContext(
         datafusion.SessionConfig()
         .with_target_partitions(1)
@@ -141,8 +144,7 @@ def run_floor(instance: Path, asked: argparse.Namespace) -> None:
     with pq.ParquetWriter(
         instance / "merged.parquet",
         SCHEMA,
-        compression=settings.codec,
-        compression_level=settings.level,
+        **pyarrow_options(column_layouts(schema, SCHEMA, codec=None)),
         data_page_size=settings.page_bytes,
         max_rows_per_page=settings.page_rows,
         write_batch_size=settings.page_rows,
