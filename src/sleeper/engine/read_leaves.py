@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""

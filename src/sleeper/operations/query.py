@@ -8,7 +8,6 @@ requested rows. Rows are in key order over the whole result, unless the caller a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.planning.row_counts import plan_row_count
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 
 def query_key(
