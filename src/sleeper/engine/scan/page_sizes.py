@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.pages import Buffer
@@ -14,8 +15,7 @@ def all_small(data: Buffer, heads: Sequence[int]) -> bool:
 
     So it is if each becomes less than 1 MiB, and they are few.
     """
-    starts_small = _SMALL_PAGE.match
-    return len(heads) <= _FEW and all([starts_small(data, head) for head in heads])
+    return len(heads) <= _FEW and all(map(partial(_SMALL_PAGE.match, data), heads))
 
 
 _FEW = 256
