@@ -161,7 +161,15 @@ class TestCounts:
         for file in files(tmp_path):
             flip(file, pq.ParquetFile(file).metadata.row_group(0).column(2))
 
-        for low, high in ((0, 4_000), (5, 6), (999, 2_500), (1_000, 2_501), (3_000, 3_000)):
+        for low, high in (
+            (0, 4_000),
+            (5, 6),
+            (0, 198),
+            (0, 998),
+            (999, 2_500),
+            (1_000, 2_501),
+            (3_000, 3_000),
+        ):
             asked = {"key": (f"k{low:05}", f"k{high:05}")}
             assert table.count(range=asked) == high - low
         assert table.count(keys=["k00001", "k00002", "x"]) == 2

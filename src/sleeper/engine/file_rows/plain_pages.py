@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sleeper.engine.scan.page_runs import RunPages
+from sleeper.engine.scan.page_sizes import page_sizes
 from sleeper.lookup.parquet.footer import ColumnChunk, Leaf
 from sleeper.lookup.parquet.mini_file import decode_byte_arrays_from
 from sleeper.lookup.table_columns import BoundColumn, DecodePath
@@ -49,9 +50,10 @@ def decode_plain_pages(
     bodies = list[memoryview]()
     size = 0
     for run in runs:
-        if run.sizes is None:
+        sizes = page_sizes(run.data, run.heads)
+        if sizes is None:
             return None
-        inflated, compressed = run.sizes
+        inflated, compressed = sizes
         ends = [*run.heads[1:], len(run.data)]
         data = memoryview(run.data)
         for end, length, full in zip(ends, compressed, inflated, strict=True):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from sleeper.engine.scan.page_sizes import page_sizes
+from sleeper.engine.scan.page_sizes import all_small, inflated_size
 from sleeper.lookup.column_reader import fetch
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import Leaf
 from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
-from sleeper.lookup.parquet.pages import INFLATED_BYTES_FREE, Buffer, check_inflated
+from sleeper.lookup.parquet.pages import Buffer, check_inflated, is_bomb
 from sleeper.lookup.parquet_index import ParquetIndex
 
 READ_BYTES = 8 << 20
@@ -84,15 +84,12 @@ class RunPages:
         dictionary: The dictionary page of the chunk; empty if it has none.
         data: The pages, one after the other.
         heads: Where each page starts in `data`.
-        sizes: Bytes of each page's body when decompressed, and in the file; None if a header has a
-            rare form.
     """
 
     run: PageRun
     dictionary: Buffer
     data: Buffer
     heads: list[int]
-    sizes: tuple[list[int], list[int]] | None
 
 
 def read_checked_runs(
@@ -125,11 +122,13 @@ def _run_pages(
     if dictionary_size and not run.first:
         dictionary, data = data[:dictionary_size], data[dictionary_size:]
         heads = [head - dictionary_size for head in heads[1:]]
-    sizes = page_sizes(data, heads)
-    small = sizes is not None and sum(sizes[0]) < INFLATED_BYTES_FREE
+    small = all_small(data, heads)
     unknown = span.heads[: len(span.heads) - len(heads)] if small else span.heads
     _check_span(index, span, found, whole, unknown)
-    return RunPages(run, dictionary, data, heads, sizes)
+    if not small and is_bomb(inflated_size(data, heads), chunk.size):
+        place = place_of(run.group, index.footer.leaves[run.leaf])
+        raise ValueError(f"{place}: its pages would become more in memory than is accepted")
+    return RunPages(run, dictionary, data, heads)
 
 
 def _spans(

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 
+from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.pages import Buffer
+
+
+def all_small(data: Buffer, heads: Sequence[int]) -> bool:
+    """Return whether pages surely become less than 256 MiB together when decompressed.
+
+    So it is if each becomes less than 1 MiB, and they are few.
+    """
+    return len(heads) <= _FEW and all(map(partial(_SMALL_PAGE.match, data), heads))
+
+
+_FEW = 256
+_SMALL_PAGE = re.compile(
+    rb"\x15.\x15(?:[\x00-\x7f]|[\x80-\xff][\x00-\x7f]|[\x80-\xff]{2}[\x00-\x7f])", re.DOTALL
+)
+"""A page header whose second field, the size when decompressed, has at most three bytes."""
+
+
+def inflated_size(data: Buffer, heads: Sequence[int]) -> int:
+    """Return how many bytes pages become together when decompressed."""
+    return sum(read_struct(bytes(data[head : head + _HEAD_BYTES]))[0][2] for head in heads)
+
+
+_HEAD_BYTES = 16 << 10
+"""More than a page header has, unless it carries statistics of long values."""
 
 
 def page_sizes(data: Buffer, heads: Sequence[int]) -> tuple[list[int], list[int]] | None:

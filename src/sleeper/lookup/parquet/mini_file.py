@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +74,7 @@ def decode_columns(columns: Sequence[TopColumn], groups: Sequence[GroupPages]) -
         ValueError, OSError: pyarrow cannot decode them, or they have another number of rows.
     """
     parts: list[Buffer] = [MAGIC]
-    groups_fields = []
+    group_parts = []
     at = len(MAGIC)
     for group in groups:
         chunks, start = [], at
@@ -84,9 +83,9 @@ def decode_columns(columns: Sequence[TopColumn], groups: Sequence[GroupPages]) -
             chunks.append(_chunk_bytes(pages, at, data_size))
             parts += [pages.dictionary, *pages.data]
             at += len(pages.dictionary) + data_size
-        groups_fields.append(_group_fields(chunks, at - start, group.row_count))
+        group_parts.append(_group_bytes(chunks, at - start, group.row_count))
     row_count = sum(group.row_count for group in groups)
-    footer = _footer(columns, groups_fields, row_count)
+    footer = _footer(columns, group_parts, row_count)
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
     return _decoded(pa.BufferReader(b"".join(parts)), row_count, len(columns))
 
@@ -134,8 +133,8 @@ def decode_byte_arrays_from(fill: Callable[[memoryview], int], size: int, count:
         (7, I64, len(header) + size),
         (9, I64, len(MAGIC)),
     ]
-    chunks = [[(2, I64, 0), (3, STRUCT, chunk)]]
-    footer = _footer([_VALUES], [_group_fields(chunks, len(header) + size, count)], count)
+    chunks = [struct_bytes([(2, I64, 0), (3, STRUCT, chunk)])]
+    footer = _footer([_VALUES], [_group_bytes(chunks, len(header) + size, count)], count)
     start, end = MAGIC + header, footer + len(footer).to_bytes(4, "little") + MAGIC
     file = pa.allocate_buffer(len(start) + size + len(end))
     view = memoryview(file).cast("B")
@@ -204,11 +203,11 @@ def _chunk_start(
     return chunk[:-1]
 
 
-def _group_fields(chunks: Sequence[Any], size: int, row_count: int) -> list[Field]:
-    return [(1, LIST, (STRUCT, chunks)), (2, I64, size), (3, I64, row_count)]
+def _group_bytes(chunks: Sequence[bytes], size: int, row_count: int) -> bytes:
+    return struct_bytes([(1, LIST, (STRUCT, chunks)), (2, I64, size), (3, I64, row_count)])
 
 
-def _footer(columns: Sequence[TopColumn], groups: list[list[Field]], row_count: int) -> bytes:
+def _footer(columns: Sequence[TopColumn], groups: Sequence[bytes], row_count: int) -> bytes:
     root = struct_bytes([(4, BINARY, b"schema"), (5, I32, len(columns))])
     elements = [element for column in columns for element in column.schema_bytes]
     return struct_bytes(
