@@ -7,11 +7,11 @@ some rows of its partition are asked for. Source: rule QRY-21.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ memory, unlike DataFusion's threads, and decodes a column at the same cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -20,6 +19,7 @@ from sleeper.lookup.parquet.mini_file import GroupPages, LeafPages, decode_colum
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import BoundColumn, as_type
 from sleeper.lookup.values import Ints, positions
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import itemgetter
 from typing import Any
@@ -27,6 +26,7 @@ from sleeper.lookup.values import Ints
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 
 def choose_rows(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from sleeper.lookup.parquet.footer import Leaf
 from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
 from sleeper.lookup.parquet.pages import Buffer, check_inflated, is_bomb
 from sleeper.lookup.parquet_index import ParquetIndex
+from sleeper.value_classes import dataclass
 
 READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read."""
