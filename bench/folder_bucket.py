@@ -174,6 +174,16 @@ def folder_bucket(root: Path, delay_s: float = 0.0) -> Iterator[FolderBucket]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         server.close()
+        loop.run_until_complete(_end_connections(loop))
+        loop.close()
+
+
+async def _end_connections(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still waits for a request of a client that is gone."""
+    waiting = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def _response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
