@@ -1,9 +1,9 @@
 """A bucket of the files in a folder: S3's GET, HEAD, LIST, PUT and DELETE, counted, with latency.
 
 It runs in a thread of a process that does nothing else, so it takes little of the measured
-process's time. A PUT may ask that the name is free; there are no uploads in parts. `/_taken` returns what was asked since it was last asked:
-requests, round trips (the longest chain of requests of which each began when the one before had
-ended), and bytes. That is not counted itself.
+process's time. A PUT may ask that the name is free; there are no uploads in parts. `/_taken`
+returns what was asked since it was last asked: requests, round trips (the longest chain of
+requests of which each began when the one before had ended), and bytes. That is not counted itself.
 """
 
 from __future__ import annotations
