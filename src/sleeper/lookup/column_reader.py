@@ -169,7 +169,7 @@ def _decode(index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]) 
         pages = [page for blob in blobs for page in read_pages(blob, chunk, leaf)]
         _check_rows(index, request, pages)
         index.note_checksums(pages)
-        found = plain_values(pages, chunk, leaf)
+        found = plain_values(pages, chunk, leaf, int(request.cover.ends[-1]))
         if found is not None:
             return _plain_values(found, column, leaf.physical_type)
     return ArrowValues(as_type(_decode_by_pyarrow(index, request, blobs), column.arrow_type))

@@ -301,10 +301,13 @@ class PlainPages:
     lengths: int | Ints | None
 
 
-def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> PlainPages | None:
+def plain_values(
+    pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf, needed: int | None = None
+) -> PlainPages | None:
     """Decompress pages and read their levels; None if a page has an encoding of pyarrow's alone.
 
-    The value counts of pages must be compared with the offset index before.
+    Of a single page the values after the first `needed` rows may be left out. The value counts of
+    pages must be compared with the offset index before.
 
     Raises:
         ValueError, OSError: a page is damaged.
@@ -319,7 +322,7 @@ def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> Plain
     if not own or any(page.encoding != encoding for page in pages):
         return None
     if len(pages) == 1:
-        return _plain_page(pages[0], chunk.codec, leaf)
+        return _plain_page(pages[0], chunk.codec, leaf, needed)
     parts = [_plain_page(page, chunk.codec, leaf) for page in pages]
     present = None
     if any(part.present is not None for part in parts):
@@ -353,7 +356,7 @@ def _all_lengths(parts: Sequence[PlainPages]) -> int | Ints | None:
     return whole
 
 
-def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
+def _plain_page(page: Page, codec: int, leaf: Leaf, needed: int | None = None) -> PlainPages:
     levels, values = _levels_and_values(page, decompressed(page, codec), leaf)
     present, count = None, page.value_count
     if leaf.definition_max:
@@ -365,15 +368,19 @@ def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
     if page.null_count not in (None, page.value_count - count):
         raise ValueError("a page has another number of nulls than its header says")
     lengths: int | Ints | None = None
+    width = _WIDTHS.get(leaf.physical_type, 0)
     if page.encoding == DELTA_LENGTH_BYTE_ARRAY:
         if leaf.physical_type != _BYTE_ARRAY:
             raise ValueError("a page's numbers are encoded as byte arrays")
         lengths, at = read_lengths(values, count)
         values = values[at:]
     elif page.encoding == DELTA_BINARY_PACKED:
-        values = read_numbers(values, count, _WHOLE_WIDTHS.get(leaf.physical_type, 0))
-    width = _WIDTHS.get(leaf.physical_type)
-    if width is not None and len(values) != count * width:
+        encoded = count
+        if needed is not None and needed < page.value_count:
+            present = None if present is None else present[:needed]
+            count = needed if present is None else int(np.count_nonzero(present))
+        values = read_numbers(values, encoded, width, count)
+    if width and len(values) != count * width:
         raise ValueError("a page holds another number of values than its header says")
     return PlainPages(values, count, present, lengths)
 
@@ -394,6 +401,5 @@ def _levels_and_values(page: Page, values: bytes, leaf: Leaf) -> tuple[bytes, by
 
 
 _BYTE_ARRAY = 6
-_WHOLE_WIDTHS = {1: 4, 2: 8}
-_WIDTHS = {**_WHOLE_WIDTHS, 4: 4, 5: 8}
-"""Bytes of a value, by physical type; of whole numbers."""
+_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
+"""Bytes of a value, by physical type."""
