@@ -56,32 +56,43 @@ def read_numbers(data: bytes, count: int, width: int, needed: int | None = None)
     return values[:wanted].astype(f"<u{width}").tobytes()
 
 
-def read_lengths(data: bytes, count: int) -> tuple[int | Ints, int]:
+def read_lengths(
+    data: bytes, count: int, start: int = 0, end: int | None = None
+) -> tuple[int | Ints, int]:
     """Return the lengths of byte arrays, and where their bytes begin; one number if all are equal.
 
+    Args:
+        data: Has the values of a page from `start` to `end`, or to its own end.
+        count: How many there are.
+        start: Where they start.
+        end: Where they end.
+
     Raises:
-        ValueError: they are damaged, or do not add up to the rest of `data`.
+        ValueError: they are damaged, or do not add up to the rest of the page.
     """
-    found, end = _read(data, count, 4, count)
+    end = len(data) if end is None else end
+    found, at = _read(data, count, 4, count, start) if count else (0, end)
     if isinstance(found, int):
-        if found < 0 or found * count != len(data) - end:
+        if found < 0 or found * count != end - at:
             raise ValueError("a page's byte arrays do not fill it")
-        return found, end
+        return found, at
     lengths = found.astype(np.uint32).view(np.int32).astype(np.int64)
-    if int(lengths.min()) < 0 or int(lengths.sum()) != len(data) - end:
+    if int(lengths.min()) < 0 or int(lengths.sum()) != end - at:
         raise ValueError("a page's byte arrays do not fill it")
-    return lengths, end
+    return lengths, at
 
 
-def _read(data: bytes, count: int, width: int, needed: int) -> tuple[int | _Words, int]:
-    """Read numbers modulo 2 ** 64, and where they end; one number if all are equal.
+def _read(
+    data: bytes, count: int, width: int, needed: int, at: int = 0
+) -> tuple[int | _Words, int]:
+    """Read numbers modulo 2 ** 64 from `at` on, and where they end; one number if all are equal.
 
     Of `count` numbers at least the first `needed` are read.
     """
     if count == 0:
         return 0, len(data)
     try:
-        size, at = read_varint(data, 0)
+        size, at = read_varint(data, at)
         parts, at = read_varint(data, at)
         found, at = read_varint(data, at)
         first, at = read_varint(data, at)
