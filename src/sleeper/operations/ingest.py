@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +71,8 @@ class IngestSettings:
     """Settings of an ingest, from the table's properties.
 
     Attributes:
-        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
-            that all these leaves reference (rules ING-5, ING-6).
+        file_writing: How rows are divided into files: the table's property
+            `ingest.file.writing.strategy` (rules ING-5, ING-6).
         sort: Memory and temp folder of the sort.
         write: Settings of data files.
         processing: The table's filters and aggregations.
@@ -79,7 +80,7 @@ class IngestSettings:
         orphan_age: The age from which on a sweep deletes files that no transaction names.
     """
 
-    one_file_per_leaf: bool
+    file_writing: str
     sort: SortSettings
     write: WriteSettings
     processing: Processing
@@ -187,10 +188,7 @@ def _write(
         now_ms=int(started.timestamp() * 1000),
     )
     with closing(groups):
-        if settings.one_file_per_leaf:
-            leaf_files.write_one_file_per_leaf(groups)
-        else:
-            leaf_files.write_one_file(state.tree.root_id, groups)
+        leaf_files.write(settings.file_writing, state.tree.root_id, groups)
 
 
 def _commit(

@@ -8,7 +8,6 @@ compared with its checksum. Rows of several files are sorted together in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -29,6 +28,7 @@ from sleeper.lookup.values import comparable_array
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 FEW_ROWS = 8_192
 FEW_BYTES = 4 << 20

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from threading import Lock
@@ -26,6 +25,7 @@ from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.ranges import Region
+from sleeper.value_classes import dataclass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -171,6 +171,23 @@ class VerifiedPages:
         if not runs:
             return None
         return UncheckedPages(index.filename, tuple(runs), tuple(sizes), tuple(minimums))
+
+
+def verify_region(
+    lookup: LookupReader, filename: str, region: Region, arrow_schema: pa.Schema
+) -> None:
+    """Compare the pages of a file that may have rows of a region with their checksums.
+
+    Pages that were checked before are checked again.
+
+    Raises:
+        DataDamaged: the file is missing or damaged; names the file, row group and column.
+        StorageFailed: the file cannot be read.
+    """
+    pages = VerifiedPages(lookup, arrow_schema)
+    wanted = pages.unchecked(filename, [region], arrow_schema.names)
+    if wanted is not None:
+        pages.check_file(wanted)
 
 
 _ENTRY_BYTES = 250  # overhead of the flags of a column chunk

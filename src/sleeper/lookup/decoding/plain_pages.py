@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from sleeper.lookup.parquet.pages import (
     decompress,
     decompressed,
 )
+from sleeper.value_classes import dataclass
 
 _DELTAS = frozenset((DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY))
 """Encodings that this module reads of version 2 pages, beside PLAIN of all; some writers pad the

@@ -6,7 +6,6 @@ An instance may set another default for most of them, as `sleeper.default.table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -29,6 +28,7 @@ from sleeper.model.known_properties.maintenance import (
 )
 from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
+from sleeper.value_classes import dataclass
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
 INGEST_QUEUE: Final = one_of(
@@ -223,9 +223,11 @@ class IngestProperties:
     )
     file_writing_strategy: str = setting(
         "table.ingest.file.writing.strategy",
-        "one_file_per_leaf",
-        one_of("one_file_per_leaf", "one_reference_per_leaf"),
-        "A file in each leaf that gets rows, or one file that all of them reference.",
+        "by_size",
+        one_of("by_size", "one_file_per_leaf", "one_reference_per_leaf"),
+        "A file in each leaf that gets rows, or one file that all of them reference. by_size, "
+        "which is ours, writes one file for four leaves or more that get at most 64 KiB each on "
+        "average and 8 MiB together, in memory, and a file in each leaf otherwise.",
     )
 
 

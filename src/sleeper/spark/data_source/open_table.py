@@ -7,7 +7,7 @@ rows, have its files only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
+from sleeper.value_classes import dataclass
 
 _TABLES_KEPT = 8
 
@@ -56,8 +57,7 @@ class OpenTable:
         log: Its transactions, one by one; None if its state store keeps none.
         write: How data files are written.
         memory_bytes: What a task's sort may hold.
-        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file that
-            all these leaves reference.
+        file_writing: How rows are divided into files, as the table's property says.
         job_id_kept: How long a job id is remembered.
         orphan_age: How old a file must be that a sweep deletes.
         now: The clock (aware, UTC).
@@ -71,7 +71,7 @@ class OpenTable:
     log: TransactionLog | None
     write: WriteSettings
     memory_bytes: int
-    one_file_per_leaf: bool
+    file_writing: str
     job_id_kept: timedelta
     orphan_age: timedelta
     now: Callable[[], datetime]

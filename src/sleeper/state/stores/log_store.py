@@ -7,7 +7,7 @@ that is not used makes no requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from threading import Lock
@@ -24,6 +24,7 @@ from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.value_classes import dataclass
 
 _UNSEEN_MAX = timedelta(hours=1)
 
