@@ -16,6 +16,7 @@ from sleeper.engine.file_rows.file_rows import FileRows
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.scan.few_rows import read_few_rows
 from sleeper.engine.scan.read_windows import cut_regions, read_windows
 from sleeper.engine.scan.verified_pages import UncheckedPages, VerifiedPages
 from sleeper.lookup.reader import LookupReader
@@ -180,11 +181,18 @@ def _rows_in_order(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files in key order, with the columns that processing needs."""
-    if len(regions_by_file) == 1:
+    needed = columns_to_read(reading, columns)
+    reading.lookup.check(regions_by_file)
+    few = read_few_rows(
+        reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
+    )
+    if few is not None:
+        yield from few.to_batches()
+    elif len(regions_by_file) == 1:
         needed = columns_to_read(reading, columns, keys=False)
         yield from _rows_of_files(reading, regions_by_file, needed)
-        return
-    yield from _merged(reading, regions_by_file, columns_to_read(reading, columns))
+    else:
+        yield from _merged(reading, regions_by_file, needed)
 
 
 def _rows_of_files(
