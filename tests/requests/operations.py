@@ -297,20 +297,20 @@ OPERATIONS: Final = (
     Operation(
         name="key that is there, in one of 20 files",
         prepare=_look_up(9_000, kind="20 files"),
-        requests=4,
+        requests=3,
         round_trips=3,
     ),
     Operation(
         name="range of 100 rows, the first of its file",
         prepare=_range("one leaf", 500, 600),
-        requests=8,
-        round_trips=8,
+        requests=3,
+        round_trips=3,
     ),
     Operation(
         name="range of 100 rows",
         prepare=_again(_range("one leaf", 500, 600)),
-        requests=5,
-        round_trips=5,
+        requests=3,
+        round_trips=3,
     ),
     Operation(
         name="first range over a file of 128 row groups",
