@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sleeper.value_classes import dataclass
 with late_imports():
     from sleeper.engine import read
     from sleeper.engine.processing import decimal_sums, process
-    from sleeper.engine.scan import read_windows, verified_pages
+    from sleeper.engine.scan import few_rows, read_windows, verified_pages
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,12 @@ class TableReader:
     @cached_property
     def scanner(self) -> read.Scanner:
         """Reads ranges; reuses a DataFusion context."""
-        return read.Scanner(self.schema, temp_folder=self.temp_folder, stores=self.stores)
+        return read.Scanner(
+            self.schema,
+            temp_folder=self.temp_folder,
+            stores=self.stores,
+            at_once=self.lookup.at_once,
+        )
 
     @cached_property
     def pages(self) -> verified_pages.VerifiedPages:
@@ -105,10 +110,9 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    reading.lookup.check(dict.fromkeys(name for leaf in group for name in leaf.filenames))
-    merged = _merged(reading, _regions_by_file(reading, group), columns_to_read(reading, columns))
+    in_order = _rows_in_order(reading, _regions_by_file(reading, group), columns)
     rows = process.process(
-        merged,
+        in_order,
         reading.processing,
         reading.schema,
         now_ms=now_ms,
@@ -125,6 +129,21 @@ def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
         return [*schema.names]
     needed = {*columns, *schema.key_names, *processing.needed_fields}
     return [name for name in schema.names if name in needed]
+
+
+def _rows_in_order(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files in key order, with the columns that processing needs."""
+    reading.lookup.check(regions_by_file)
+    needed = columns_to_read(reading, columns)
+    few = few_rows.read_few_rows(
+        reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
+    )
+    if few is not None:
+        yield from few.to_batches()
+        return
+    yield from _merged(reading, regions_by_file, needed)
 
 
 def _merged(
@@ -152,8 +171,11 @@ def _merged(
 def _unchecked(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> list[verified_pages.UncheckedPages]:
-    found = (
-        reading.pages.unchecked(name, regions, columns) for name, regions in regions_by_file.items()
+    found = reading.lookup.at_once(
+        [
+            partial(reading.pages.unchecked, name, regions, columns)
+            for name, regions in regions_by_file.items()
+        ]
     )
     return [each for each in found if each is not None]
 

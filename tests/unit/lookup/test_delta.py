@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.byte_arrays import joined_byte_arrays
+from sleeper.lookup.decoding.byte_arrays import joined_byte_arrays
+from sleeper.lookup.decoding.plain_pages import PlainPages
 from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 
@@ -80,7 +81,7 @@ def test_byte_arrays_are_cut_by_their_lengths(values, data):
     end = data.draw(st.integers(start + 1, len(values)))
 
     lengths, at = read_lengths(body, len(values))
-    view = joined_byte_arrays(body[at:], lengths, len(values), pa.binary())
+    view = joined_byte_arrays(PlainPages(body[at:], len(values), None, lengths), pa.binary())
     one = view.rows(np.array([start]), np.array([end]))
     two = view.rows(np.array([0, start]), np.array([1, end]))
 
@@ -98,7 +99,7 @@ def test_a_key_is_found_among_joined_byte_arrays(values, data):
     key = data.draw(st.sampled_from(values) | st.binary(max_size=9))
 
     lengths, at = read_lengths(body, len(values))
-    view = joined_byte_arrays(body[at:], lengths, len(values), pa.binary())
+    view = joined_byte_arrays(PlainPages(body[at:], len(values), None, lengths), pa.binary())
     low, high = view.find(key, 0, len(values))
 
     assert [place for place, value in enumerate(values) if value == key] == [*range(low, high)]

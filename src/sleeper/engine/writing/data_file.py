@@ -189,11 +189,10 @@ class DataFileWriter:
         """
         self._write_groups(all_rows=True)
         parquet = self._opened(group_rows=1)
-        sketch, offset = self._sketch.to_bytes(), self._output.tell()
-        self._stream.write(sketch)
+        sketch_place = self._write_sketch()
         self._output.hold()
         parquet.close()
-        footer = self._output.seal(sketch_place_bytes(offset, len(sketch)))
+        footer = self._output.seal(sketch_place)
         assert footer is not None, "a file was sealed before it was held"
         _check_sizes(footer)
         return WrittenFile(
@@ -216,6 +215,14 @@ class DataFileWriter:
         if self._parquet is not None:
             with suppress(Exception):  # buffered data is discarded
                 self._parquet.close()
+
+    def _write_sketch(self) -> bytes:
+        """Write the sketch, if one is needed, and return the bytes that name its place."""
+        if self._sketch.has_every_row:
+            return b""
+        sketch, offset = self._sketch.to_bytes(), self._output.tell()
+        self._stream.write(sketch)
+        return sketch_place_bytes(offset, len(sketch))
 
     def _check_order(self, rows: pa.Table) -> None:
         names, before = self._schema.key_names, self._last_key
