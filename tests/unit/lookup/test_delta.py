@@ -148,3 +148,32 @@ def test_numbers_of_other_widths_are_refused():
     """Only whole numbers of four and eight bytes are encoded so."""
     with pytest.raises(ValueError, match="type"):
         read_numbers(b"", 0, 0)
+
+
+@given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=2, max_size=5), st.data())
+def test_values_of_several_pages_are_joined(pages, data):
+    """Pages lie apart in the bytes; ranges of rows go over their borders."""
+    if data.draw(st.booleans()):
+        pages = [[value.ljust(9) for value in page_values] for page_values in pages]
+    values = [value for page_values in pages for value in page_values]
+    whole, starts, lengths = b"", [], []
+    for page_values in pages:
+        body = page(page_values, pa.binary(), "DELTA_LENGTH_BYTE_ARRAY")
+        each, at = read_lengths(whole + body, len(page_values), len(whole))
+        starts.append(at)
+        lengths += [each] * len(page_values) if isinstance(each, int) else each.tolist()
+        whole += body
+    joined = lengths[0] if len({*lengths}) == 1 else np.array(lengths)
+    counts = np.array([len(page_values) for page_values in pages])
+    found = PlainPages(whole, len(values), None, joined, np.array(starts), counts)
+    view = joined_byte_arrays(found, pa.binary())
+    start = data.draw(st.integers(0, len(values) - 1))
+    end = data.draw(st.integers(start, len(values)))
+
+    one = view.rows(np.array([start]), np.array([end]))
+    two = view.rows(np.array([0, start]), np.array([1, end]))
+
+    for array in (one, two):
+        array.validate(full=True)
+    assert one.to_pylist() == values[start:end]
+    assert two.to_pylist() == [values[0], *values[start:end]]

@@ -172,6 +172,8 @@ class JoinedByteArrays:
 
     def rows(self, starts: Ints, ends: Ints) -> pa.Array:
         """As `Values.rows`."""
+        if len(starts) == 1:
+            return self._one_range(int(starts[0]), int(ends[0]))
         chosen = positions(starts, ends)
         if not len(chosen):
             return pa.nulls(0, self._type)
@@ -186,6 +188,25 @@ class JoinedByteArrays:
         kind = pa.binary() if pa.types.is_binary(self._type) else pa.string()
         values = every.take(pa.array(np.arange(0, 2 * len(firsts), 2)))
         return values.cast(pa.binary()).view(kind)
+
+    def _one_range(self, start: int, end: int) -> pa.Array:
+        """Join the bytes of consecutive values, which are together in each page."""
+        if start == end:
+            return pa.nulls(0, self._type)
+        first, last = self._firsts.searchsorted((start, end - 1), "right").tolist()
+        lows = np.maximum(self._firsts[first - 1 : last], start)
+        highs = np.append(lows[1:], end)
+        from_bytes, _ = self._places(lows)
+        _, to_bytes = self._places(highs - 1)
+        runs = zip(from_bytes.tolist(), to_bytes.tolist(), strict=True)
+        data = b"".join([self._data[low:high] for low, high in runs])
+        offsets = np.zeros(end - start + 1, np.int32)
+        lengths = self._lengths
+        some = lengths if isinstance(lengths, int) else lengths[start:end]
+        offsets[1:] = some
+        np.cumsum(offsets, out=offsets)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self._type, end - start, buffers, 0)
 
 
 def joined_byte_arrays(
