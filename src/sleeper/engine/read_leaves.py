@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.file_rows.file_rows import FileRows
-from sleeper.engine.processing.decimal_sums import Overflow
-from sleeper.engine.processing.process import process
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.few_rows import read_few_rows
-from sleeper.engine.scan.read_windows import cut_regions, read_windows
-from sleeper.engine.scan.verified_pages import UncheckedPages, VerifiedPages
+from sleeper.late_imports import late_imports
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
@@ -28,11 +22,17 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.value_classes import dataclass
 
+with late_imports():
+    from sleeper.engine import read
+    from sleeper.engine.file_rows import file_rows as single_files
+    from sleeper.engine.processing import decimal_sums, process
+    from sleeper.engine.scan import few_rows, read_windows, verified_pages
+
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableReader:
     """The readers of a table, which all reads share: its files, schema and processing.
 
@@ -41,20 +41,40 @@ class TableReader:
         schema: The table's schema.
         arrow_schema: The table's Arrow schema.
         lookup: Finds exact keys, and checks footers; caches page indexes.
-        file_rows: Reads rows of single files.
-        scanner: Merges rows of several files; reuses a DataFusion context.
-        pages: Records which pages were compared with their checksums.
         processing: The table's filters, aggregations and function.
+        temp_folder: Where merges of very many files spill; None for the system's temp folder.
+        stores: How DataFusion connects to buckets.
     """
 
     files: Objects
     schema: Schema
     arrow_schema: pa.Schema
     lookup: LookupReader
-    file_rows: FileRows
-    scanner: Scanner
-    pages: VerifiedPages
     processing: Processing
+    temp_folder: Path | None
+    stores: ObjectStoreSettings | None
+
+    @cached_property
+    def file_rows(self) -> single_files.FileRows:
+        """Reads rows of single files."""
+        remote = self.files.is_remote
+        threads = _PARTS_AT_ONCE if remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
+        return single_files.FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
+
+    @cached_property
+    def scanner(self) -> read.Scanner:
+        """Reads ranges; reuses a DataFusion context."""
+        return read.Scanner(
+            self.schema,
+            temp_folder=self.temp_folder,
+            stores=self.stores,
+            at_once=self.lookup.at_once,
+        )
+
+    @cached_property
+    def pages(self) -> verified_pages.VerifiedPages:
+        """Records which pages were compared with their checksums."""
+        return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
 
 def open_table_reader(
@@ -74,7 +94,6 @@ def open_table_reader(
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
         stores: How DataFusion connects to buckets.
     """
-    threads = _PARTS_AT_ONCE if files.is_remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
     arrow_schema = to_arrow(schema)
     lookup = LookupReader(files, ordered_by=(arrow_schema, schema.key_names))
     return TableReader(
@@ -82,10 +101,9 @@ def open_table_reader(
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
-        file_rows=FileRows(lookup, schema, arrow_schema, threads=threads),
-        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores, at_once=lookup.at_once),
-        pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
+        temp_folder=temp_folder,
+        stores=stores,
     )
 
 
@@ -107,7 +125,13 @@ def read_leaves(
     regions_by_file = _regions_by_file(reading, group)
     processing = reading.processing
     in_order = _rows_in_order(reading, regions_by_file, columns)
-    rows = process(in_order, processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT)
+    rows = process.process(
+        in_order,
+        processing,
+        reading.schema,
+        now_ms=now_ms,
+        overflow=decimal_sums.Overflow.LIMIT,
+    )
     for batch in rows:
         yield batch.select(columns)
 
@@ -133,7 +157,7 @@ def read_leaves_unordered(
     every_leaf = [leaf for group in groups for leaf in group]
     regions_by_file = _regions_by_file(reading, every_leaf)
     needed = columns_to_read(reading, columns, keys=False)
-    rows = process(
+    rows = process.process(
         _rows_of_files(reading, regions_by_file, needed), processing, reading.schema, now_ms=now_ms
     )
     for batch in rows:
@@ -183,7 +207,7 @@ def _rows_in_order(
     """Yield rows of files in key order, with the columns that processing needs."""
     needed = columns_to_read(reading, columns)
     reading.lookup.check(regions_by_file)
-    few = read_few_rows(
+    few = few_rows.read_few_rows(
         reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
     )
     if few is not None:
@@ -211,7 +235,7 @@ def _merged(
     """Yield the rows of files in key order; pages are checked before they are read."""
     reading.lookup.check(regions_by_file)
     unchecked = _unchecked(reading, regions_by_file, columns)
-    windows = read_windows(unchecked, reading.schema) if unchecked else ()
+    windows = read_windows.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
         yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
@@ -220,7 +244,7 @@ def _merged(
         cut = {
             name: inside
             for name, regions in regions_by_file.items()
-            if (inside := cut_regions(regions, window, reading.schema))
+            if (inside := read_windows.cut_regions(regions, window, reading.schema))
         }
         reading.pages.check(_unchecked(reading, cut, columns))
         rows: Any = reading.scanner.merge(_slices(reading, cut), columns)
@@ -230,7 +254,7 @@ def _merged(
 
 def _unchecked(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
-) -> list[UncheckedPages]:
+) -> list[verified_pages.UncheckedPages]:
     found = reading.lookup.at_once(
         [
             partial(reading.pages.unchecked, name, regions, columns)
@@ -257,7 +281,8 @@ def _regions_by_file(
 
 def _slices(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
-) -> list[FileSlice]:
+) -> list[read.FileSlice]:
     return [
-        FileSlice(reading.files.url(name), regions) for name, regions in regions_by_file.items()
+        read.FileSlice(reading.files.url(name), regions)
+        for name, regions in regions_by_file.items()
     ]

@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
@@ -162,6 +161,8 @@ _VALUES = TopColumn(
 
 
 def _decoded(source: pa.BufferReader, row_count: int, column_count: int) -> list[pa.Array]:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and seldom needed
+
     file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=False)
     table = file.read(use_threads=False)
     if table.num_rows != row_count or table.num_columns != column_count:
