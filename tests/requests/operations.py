@@ -233,8 +233,8 @@ OPERATIONS: Final = (
     Operation(
         name="open an instance, a table and the first key",
         prepare=_open("one leaf"),
-        requests=12,
-        round_trips=10,
+        requests=11,
+        round_trips=9,
         writes=2,
     ),
     Operation(
@@ -290,8 +290,8 @@ OPERATIONS: Final = (
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=25,
-        round_trips=23,
+        requests=23,
+        round_trips=19,
         writes=3,
     ),
 )

@@ -8,7 +8,7 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,14 @@ FAN_IN_MAX: Final = 100
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
 
 
+AtOnce = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+"""Makes some calls, and returns their results in order."""
+
+
+def _in_turn(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
+
+
 @dataclass(frozen=True, slots=True)
 class FileSlice:
     """The rows to read of one sorted data file.
@@ -72,6 +80,7 @@ class Scanner:
         batch_rows: Maximum number of rows of a batch.
         fan_in_max: Maximum number of files in one merge.
         stores: How to connect to buckets; None if there are none.
+        at_once: Makes calls that take a request or two each; one after the other by default.
     """
 
     def __init__(
@@ -84,7 +93,9 @@ class Scanner:
         batch_rows: int = 8192,
         fan_in_max: int = FAN_IN_MAX,
         stores: ObjectStoreSettings | None = None,
+        at_once: AtOnce = _in_turn,
     ) -> None:
+        self._at_once = at_once
         self._schema = schema
         self._arrow_schema = to_arrow(schema)
         self._temp_folder = temp_folder
@@ -204,13 +215,15 @@ class Scanner:
         return resource_error(error, len(slices))
 
     def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
-        session, frames = self._opened(), []
+        session = self._opened()
+        opened = self._at_once([partial(session.frame, part.url) for part in slices])
+        frames = []
         predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
-        for part in slices:
+        for part, frame in zip(slices, opened, strict=True):
             if part.regions not in predicates:
                 predicate = regions_predicate(part.regions, self._schema, self._arrow_schema)
                 predicates[part.regions] = predicate
-            predicate, frame = predicates[part.regions], session.frame(part.url)
+            predicate = predicates[part.regions]
             frames.append(frame if predicate is None else frame.filter(predicate))
         return frames
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def open_table_reader(
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
-        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
+        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores, at_once=lookup.at_once),
         pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
     )
@@ -136,8 +137,11 @@ def _merged(
 def _unchecked(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> list[UncheckedPages]:
-    found = (
-        reading.pages.unchecked(name, regions, columns) for name, regions in regions_by_file.items()
+    found = reading.lookup.at_once(
+        [
+            partial(reading.pages.unchecked, name, regions, columns)
+            for name, regions in regions_by_file.items()
+        ]
     )
     return [each for each in found if each is not None]
 

@@ -96,6 +96,16 @@ class TestRoundTrips:
         assert found.to_pylist() == rows([123]).to_pylist()
         assert len(remote.reads) == 1
 
+    def test_a_file_of_unknown_size_takes_no_more(self, remote):
+        """As one in an old state: its end is read together with its size."""
+        name = write(remote, "one.parquet", rows(range(ROWS)))
+        reader = LookupReader(remote)
+
+        (found,) = reader.look_up([name], keys(23_456), SCHEMA)
+
+        assert found.to_pylist() == rows([23_456]).to_pylist()
+        assert len(remote.reads) == 2
+
     def test_an_absent_key_is_known_without_a_read(self, remote, opened):
         """Once its row group's filter is in memory."""
         reader, name = opened
@@ -140,6 +150,7 @@ class TestRoundTrips:
         ]
         reader = LookupReader(remote)
         sizes = [remote.size(name) for name in names]
+        reader.note_sizes(dict(zip(names, sizes, strict=True)))
 
         found = reader.look_up(names, keys(10_007), SCHEMA)
 

@@ -44,6 +44,10 @@ class ReadAhead:
         """The parts of the file that are in memory, by their offsets."""
         return self._held
 
+    def keep(self, offset: int, data: bytes) -> None:
+        """Keep a part of the file that was read otherwise."""
+        self._held.append((offset, data))
+
     def hold(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read ranges, all at once, and keep them."""
         blobs = self._read(ranges)
