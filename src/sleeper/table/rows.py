@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sleeper.engine.rows import Rows
-from sleeper.errors import BadRequest
+from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.late_imports import late_imports
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.queries import (
@@ -102,6 +102,7 @@ def query(
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
+    ordered: bool = True,
 ) -> Rows:
     """Read rows by key or key range, in key order; all rows without either.
 
@@ -116,6 +117,9 @@ def query(
         regions: Several such ranges; a row in two of them is returned once.
         columns: The columns to return, in this order; all without it.
         as_of: A transaction number: reads the table as it was after that transaction.
+        ordered: False to read a range, or all rows, in any order. For sums, counts and other
+            analytics: files are read in parallel and not merged, and keys only if they are asked
+            for.
 
     Returns:
         Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
@@ -127,8 +131,10 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: rules QRY-1 to QRY-6.
+    Source: rules QRY-1 to QRY-6, QRY-21.
     """
+    if not isinstance(ordered, bool):
+        raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked = asked_by(key=key, keys=keys, range=range, regions=regions)
     number = checked_as_of(as_of)
     opened = self._current()
@@ -141,10 +147,35 @@ def query(
         answer = partial(query_keys, reader, state, keys, columns, now_ms)
     else:
         found = asked_regions(self.schema, range, regions)
-        answer = partial(query_regions, reader, state, found, columns, now_ms)
+        answer = partial(query_regions, reader, state, found, columns, now_ms, ordered=ordered)
     if number is None:
         return answer()
     return old_versions.read_version(answer, state, store=opened.store, files=opened.files)
+
+
+def count(
+    self: TableHandle,
+    *,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    as_of: int | None = None,
+) -> int:
+    """Return the exact number of rows that `query` returns for the same arguments.
+
+    Without a filter, an aggregation or a function this reads no rows: the table's state knows how
+    many rows whole leaves have, and page indexes and a few keys tell the rest.
+
+    Args and Raises: as `query`.
+
+    Source: rule QRY-21.
+    """
+    columns = [self.schema.names[0]]
+    asked = {"key": key, "keys": keys, "range": range, "regions": regions}
+    given = {name: value for name, value in asked.items() if value is not NOT_GIVEN}
+    with query(self, **given, columns=columns, as_of=as_of) as rows:
+        return rows.count()
 
 
 def path_aside(set_aside: object) -> Path | None:
