@@ -97,6 +97,10 @@ class StateStore(Protocol):
         """Seconds that this store's last commit took, with lost races; None before the first."""
         ...
 
+    def known(self) -> TableState | None:
+        """Return the cached state, which may be old; None before the first read. Reads nothing."""
+        ...
+
     def state(self) -> TableState:
         """Return the cached state, which may be old. Reads storage only at the first call."""
         ...

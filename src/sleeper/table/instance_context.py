@@ -12,6 +12,7 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.own_changes import NotedTableIndex, OwnChanges
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import commit_checks, table_index_of
@@ -88,12 +89,13 @@ def open_context(
         ahead_max=timedelta(minutes=properties.clocks.skew_max_minutes),
     )
     checks = commit_checks(objects, properties.commits.read_back, new_id)
+    index = table_index_of(
+        objects, properties.id, inputs.settings, new_id=new_id, pause=pause, checks=checks
+    )
     return InstanceContext(
         url=url,
         objects=objects,
-        index=table_index_of(
-            objects, properties.id, inputs.settings, new_id=new_id, pause=pause, checks=checks
-        ),
+        index=NotedTableIndex(index, OwnChanges(url)),
         commit_checks=checks,
         properties=properties,
         temp_folder=None,

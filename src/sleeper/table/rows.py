@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -21,14 +21,16 @@ from sleeper.model.queries import (
     asked_by,
     asked_regions,
     checked_as_of,
+    checked_max_age,
 )
 from sleeper.model.schema import Schema
 from sleeper.operations import ingest as standard_ingest
 from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
 from sleeper.operations.old_versions import read_version
 from sleeper.operations.query import query_key, query_keys, query_regions
+from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
-from sleeper.table.handle import TableHandle
+from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.instance_context import InstanceContext
 
 
@@ -100,6 +102,7 @@ def query(
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
+    max_age: float | timedelta | None = None,
 ) -> Rows:
     """Read rows by key or key range, in key order; all rows without either.
 
@@ -114,6 +117,11 @@ def query(
         regions: Several such ranges; a row in two of them is returned once.
         columns: The columns to return, in this order; all without it.
         as_of: A transaction number: reads the table as it was after that transaction.
+        max_age: Seconds, or a `timedelta`: how old the answer may be. If this handle looked for
+            newer commits so recently, it does not look again, which saves two requests in a bucket:
+            what others committed, and their changes of properties, names or tables, may be missed
+            for so long. What this process has changed is never missed. 0 always looks; None takes
+            the property sleeper.table.statestore.transactionlog.time.between.transaction.checks.ms.
 
     Returns:
         Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
@@ -128,21 +136,26 @@ def query(
     Source: rules QRY-1 to QRY-6.
     """
     asked = asked_by(key=key, keys=keys, range=range, regions=regions)
-    number = checked_as_of(as_of)
-    opened = self._current()
-    state = opened.store.refresh() if number is None else opened.store.at(number)
+    number, age_s = checked_as_of(as_of), checked_max_age(max_age)
     now_ms = int(self._context.now().timestamp() * 1000)
-    reader = opened.reader
-    if asked == "key":
-        answer = partial(query_key, reader, state, key, columns, now_ms)
-    elif asked == "keys":
-        answer = partial(query_keys, reader, state, keys, columns, now_ms)
-    else:
-        found = asked_regions(self.schema, range, regions)
-        answer = partial(query_regions, reader, state, found, columns, now_ms)
+    of_keys = asked in ("key", "keys")
+    found = [] if of_keys else asked_regions(self.schema, range, regions)
+    many = list(keys) if isinstance(keys, Iterator) else keys
+
+    def answer(opened: OpenedTable, state: TableState) -> Rows:
+        reader = opened.reader
+        if asked == "key":
+            return query_key(reader, state, key, columns, now_ms)
+        if asked == "keys":
+            return query_keys(reader, state, many, columns, now_ms)
+        return query_regions(reader, state, found, columns, now_ms)
+
     if number is None:
-        return answer()
-    return read_version(answer, state, store=opened.store, files=opened.files)
+        return self._answered(answer, age_s)
+    opened = self._current()
+    version = opened.store.at(number)
+    answered = partial(answer, opened, version)
+    return read_version(answered, version, store=opened.store, files=opened.files)
 
 
 def path_aside(set_aside: object) -> Path | None:

@@ -17,6 +17,7 @@ from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, Tab
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
@@ -44,6 +45,7 @@ class _Place:
     Attributes:
         state_id: The id of the state, for items outside of the folder: the table's id, and that of
             the state's last move.
+        changes: Counts the commits of this process to the table.
         files: The folder of the state: the table's, or one inside it after a move.
         here: The move to this place; None for the place where the table was made.
         schema: The table's schema.
@@ -53,6 +55,7 @@ class _Place:
     """
 
     state_id: str
+    changes: OwnChanges
     files: Objects
     here: StateMove | None
     schema: Schema
@@ -87,6 +90,7 @@ def open_state_store(
     here = properties.state_move
     place = _Place(
         state_id=table_id if here is None else f"{table_id}-{here.move_id}",
+        changes=OwnChanges(context.url, table_id),
         files=files if here is None else files.under(paths.moved_state(here.move_id)),
         here=here,
         schema=schema,
@@ -179,6 +183,7 @@ def _store_on_log(
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
+        note_commit=place.changes.note,
     )
 
 
@@ -226,6 +231,7 @@ def _of_revisions(
         pause=lambda attempt: context.pause(attempt + slow_attempts),
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
+        note_commit=place.changes.note,
     )
 
 

@@ -13,8 +13,9 @@ class Table(TableHandle):
 
     A handle is cheap: files and state are opened at first use, and an idle handle makes no
     requests. It is safe in threads and may be pickled. A forked process may look up keys; it may
-    read ranges and ingest only if its parent has not. Every call first checks for new properties
-    and commits (in a local folder these are two calls of the file system).
+    read ranges and ingest only if its parent has not. Every call checks for new properties and
+    commits (in a local folder these are two calls of the file system), but a query that may be
+    older (`max_age`).
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")

@@ -63,6 +63,8 @@ class TransactionLogStateStore:
         snapshot_rule: When to write snapshots.
         here: The move of the table's state to this store; None if it is the table's first. The log
             begins with it, after a snapshot of the state that was moved.
+        note_commit: Called after each commit, and after one of which nothing is known.
+        note_commit: Called after each commit, and after one that may have been made.
 
     Attributes:
         log: The table's log. It refuses to read entries from before the state was moved here.
@@ -89,6 +91,7 @@ class TransactionLogStateStore:
         storage_time: Callable[[], datetime] | None = None,
         ticks_s: Callable[[], float] | None = None,
         here: StateMove | None = None,
+        note_commit: Callable[[], object] = lambda: None,
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
@@ -101,6 +104,7 @@ class TransactionLogStateStore:
         self._new_id = new_id
         self._pause = pause
         self._attempts = attempts
+        self._note_commit = note_commit
         self._rule = snapshot_rule or SnapshotRule()
         self.snapshot_failure: Exception | None = None
         self._held: TableState | None = None
@@ -109,6 +113,10 @@ class TransactionLogStateStore:
         # Guarded by _committing: how much has changed since the last snapshot.
         self._snapshot_number, self._changed = 0, 0
         self._measured = TableState.empty()
+
+    def known(self) -> TableState | None:
+        """Return the cached state, if there is one."""
+        return self._held
 
     def state(self) -> TableState:
         """Return the cached state without reading storage."""
@@ -192,6 +200,8 @@ class TransactionLogStateStore:
                 done = self._commit_after(known, transactions)
             except DataDamaged:
                 done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
+            finally:
+                self._note_commit()
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)
             self.commit_s = self._ticks_s() - begun_s

@@ -1,0 +1,63 @@
+"""Bugs in how old an answer may be."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+MAX_AGE = ("tests/stories/test_max_age.py",)
+
+BUGS = (
+    Bug(
+        name="old-answer-returned",
+        breaks="An answer that was begun before a look is returned although the look found a newer "
+        "state.",
+        module="table/handle.py",
+        right="        and state.number == before_state.number\n",
+        wrong="",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="old-properties-used",
+        breaks="An answer that was begun with other properties is returned.",
+        module="table/handle.py",
+        right="        opened.reader is before.reader\n        and ",
+        wrong="        ",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="own-commit-missed",
+        breaks="Within the allowed age a process does not see its own commit.",
+        module="table/state_stores.py",
+        right="        note_commit=place.changes.note,\n    )\n\n\ndef _items_in_dynamodb",
+        wrong="    )\n\n\ndef _items_in_dynamodb",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="own-change-of-the-index-missed",
+        breaks="Within the allowed age a process does not see properties that it has set.",
+        module="table/instance_context.py",
+        right="index=NotedTableIndex(index, OwnChanges(url))",
+        wrong="index=index",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="age-counts-from-the-last-query",
+        breaks="A reader that asks often never looks again.",
+        module="table/handle.py",
+        right="        if is_young:\n            return found\n",
+        wrong="        if is_young:\n            looked = self._looked\n"
+        "            self._looked = replace(looked, begun_s=self._context.ticks_s())\n"
+        "            return found\n",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="gap-in-entries-read-at-once",
+        breaks="Of entries that are read at once, those after a missing one are used.",
+        module="storage/object_log.py",
+        right="                if body is None:\n                    break\n"
+        "                number += 1\n",
+        wrong="                number += 1\n                if body is None:\n"
+        "                    continue\n",
+        tests=("tests/unit/storage/test_reading_ahead.py",),
+    ),
+)
