@@ -13,7 +13,7 @@ VENV40 := .venv-spark40
 PIP40 := $(VENV40)/bin/python $(INSTALL)
 READY40 := $(VENV40)/.package-installed
 
-# The systems that `make bench ARGS=peers` measures Sleeper beside.
+# The systems that `make bench` measures Sleeper beside.
 VENVPEERS := .venv-peers
 PIPPEERS := $(VENVPEERS)/bin/python $(INSTALL)
 READYPEERS := $(VENVPEERS)/.package-installed
@@ -83,7 +83,7 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
 
-bench: $(READY) $(if $(filter peers,$(ARGS)),$(READYPEERS)) ## Measure speed here. ARGS=peers: beside others.
+bench: $(READY) $(if $(ARGS),$(if $(filter all anchors peers,$(ARGS)),$(READYPEERS)),$(READYPEERS)) ## Measure speed beside other systems. ARGS=all: everything.
 	@$(BIN)/python -m bench $(ARGS)
 
 mutants: $(READY) ## Put bugs into copies of the code: do tests catch them? ARGS names some.

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import sleeper
+from bench.instance_copy import copy_instance
 from bench.random_rows import SCHEMA, rows
+from sleeper.engine.arrow_schema import from_arrow
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.data_file import WriteSettings
 
 VARIANTS = ("floor", "ours")
@@ -102,19 +104,6 @@ def started(name: str, instance: Path, arguments: argparse.Namespace) -> Any:
     return usage
 
 
-def copy_instance(inputs: Path, copy: Path) -> None:
-    """Copy an instance anew; data files never change, so links to them will do."""
-
-    def link_or_copy(source: str, target: str) -> None:
-        if source.endswith(".parquet"):
-            os.link(source, target)
-        else:
-            shutil.copy2(source, target)
-
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(inputs, copy, copy_function=link_or_copy)
-
-
 def run_inputs(instance: Path, asked: argparse.Namespace) -> None:
     """Ingest as often as there are files. One job may take them all."""
     table = sleeper.connect(instance, create=True).create_table(
@@ -138,6 +127,7 @@ def run_ours(instance: Path, asked: argparse.Namespace) -> None:
 
 def run_floor(instance: Path, asked: argparse.Namespace) -> None:
     settings = WriteSettings()
+    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
     context = datafusion.SessionContext(
         datafusion.SessionConfig()
         .with_target_partitions(1)
@@ -154,8 +144,7 @@ def run_floor(instance: Path, asked: argparse.Namespace) -> None:
     with pq.ParquetWriter(
         instance / "merged.parquet",
         SCHEMA,
-        compression=settings.codec,
-        compression_level=settings.level,
+        **pyarrow_options(column_layouts(schema, SCHEMA, codec=None)),
         data_page_size=settings.page_bytes,
         max_rows_per_page=settings.page_rows,
         write_batch_size=settings.page_rows,

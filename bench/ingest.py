@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.sort import SortSettings, sort_into_groups
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.model.schema import Field, Primitive, Schema
 
@@ -105,8 +106,7 @@ def run(arguments: argparse.Namespace) -> None:
 def run_floor(inputs: Path, folder: Path, rows_per_file: int) -> None:
     settings = WriteSettings()
     options = {
-        "compression": settings.codec,
-        "compression_level": settings.level,
+        **pyarrow_options(column_layouts(SCHEMA, ARROW, codec=None)),
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "write_batch_size": settings.page_rows,

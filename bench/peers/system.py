@@ -50,3 +50,7 @@ class System(ABC):
     @abstractmethod
     def count_and_sum(self) -> tuple[int, int]:
         """Return how many rows there are, and the sum of n."""
+
+    def count(self) -> int:
+        """Return how many rows there are, by the shortest way."""
+        return self.count_and_sum()[0]

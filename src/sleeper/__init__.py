@@ -6,8 +6,10 @@
 >>> table.query(key="N14228").to_pandas()
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from sleeper import spark
-from sleeper.engine.rows import Rows
 from sleeper.errors import (
     AlreadyExists,
     BadRequest,
@@ -20,10 +22,13 @@ from sleeper.errors import (
     SleeperError,
     StorageFailed,
 )
-from sleeper.instance import Instance, connect, create_instance
-from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
-from sleeper.operations.ingest import IngestResult
-from sleeper.table.table import Table
+
+if TYPE_CHECKING:  # see __getattr__
+    from sleeper.engine.rows import Rows
+    from sleeper.instance import Instance, connect, create_instance
+    from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+    from sleeper.operations.ingest import IngestResult
+    from sleeper.table.table import Table
 
 __all__ = [
     "AlreadyExists",
@@ -50,3 +55,32 @@ __all__ = [
     "create_instance",
     "spark",
 ]
+
+_LOADED_AT_FIRST_USE = {
+    "DecimalType": "sleeper.model.schema",
+    "Field": "sleeper.model.schema",
+    "IngestResult": "sleeper.operations.ingest",
+    "Instance": "sleeper.instance",
+    "ListType": "sleeper.model.schema",
+    "MapType": "sleeper.model.schema",
+    "Primitive": "sleeper.model.schema",
+    "Rows": "sleeper.engine.rows",
+    "Schema": "sleeper.model.schema",
+    "Table": "sleeper.table.table",
+    "connect": "sleeper.instance",
+    "create_instance": "sleeper.instance",
+}
+"""The modules of the public names that `import sleeper` does not load."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, whose module is loaded when it is first used."""
+    if name not in _LOADED_AT_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_LOADED_AT_FIRST_USE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

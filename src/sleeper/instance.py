@@ -23,15 +23,13 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
-from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.jobs.open_jobs import open_jobs
+from sleeper.late_imports import late_imports
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
 from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord, no_such_table
-from sleeper.operations.destroy_instance import Removal, plan_removal
 from sleeper.operations.instance_properties import (
     StoredProperties,
     log_mistakes,
@@ -39,23 +37,21 @@ from sleeper.operations.instance_properties import (
     properties_at,
     unchecked_properties_at,
 )
-from sleeper.operations.pause_switch import PauseSwitch
-from sleeper.operations.tables.create_table import (
-    create_table,
-    named_split_points,
-    new_table_record,
-)
-from sleeper.operations.tables.delete_table import delete_table
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.spark.submit.submitted_jobs import SubmittedJobs
-from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import Place, place_of
-from sleeper.table.backup import Backup, backup_instance
 from sleeper.table.instance_context import open_context
 from sleeper.table.state_stores import delete_states, store_of
 from sleeper.table.table import Table
+
+with late_imports():
+    from sleeper.jobs import instance_jobs, open_jobs
+    from sleeper.operations import destroy_instance, pause_switch
+    from sleeper.operations.tables import create_table, delete_table
+    from sleeper.spark.submit import submitted_jobs
+    from sleeper.storage import memory
+    from sleeper.table import backup
 
 _NO_SETTINGS = ObjectStoreSettings()
 
@@ -150,10 +146,12 @@ def create_instance(
     return _opened(place, values, allowed_functions(None, os.environ))
 
 
-def removal_of(url: str | os.PathLike[str]) -> Removal:
+def removal_of(url: str | os.PathLike[str]) -> destroy_instance.Removal:
     """List what belongs to the instance at a URL; its `carry_out` removes that, and only that."""
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    return plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
+    return destroy_instance.plan_removal(
+        place, unchecked_properties_at(place), pause=_pause, new_id=_new_id
+    )
 
 
 def input_store() -> BucketInputs:
@@ -208,7 +206,7 @@ class Instance:
             reopen=(_reopen_table, (self,)),
         )
         self._adopt(values)
-        self._jobs: InstanceJobs | None = None
+        self._jobs: instance_jobs.InstanceJobs | None = None
 
     def _adopt(self, values: Mapping[str, str]) -> None:
         """Use properties for all that is opened from now on."""
@@ -283,11 +281,11 @@ class Instance:
         ours = schema_of(schema, row_keys, sort_keys)
         context = self._context
         given, table_id = properties or {}, context.new_id()[:8]
-        record = new_table_record(name, ours, given, table_id, context.properties)
+        record = create_table.new_table_record(name, ours, given, table_id, context.properties)
         table = Table(record, context)
         if split_points is None:
-            split_points = named_split_points(table.properties.definition, ours)
-        create_table(
+            split_points = create_table.named_split_points(table.properties.definition, ours)
+        create_table.create_table(
             record,
             ours,
             split_points,
@@ -305,7 +303,7 @@ class Instance:
         """
         context = self._context
         record = self._record(name)
-        delete_table(
+        delete_table.delete_table(
             record.table_id,
             index=context.index,
             delete_states=partial(delete_states, record, context),
@@ -313,7 +311,7 @@ class Instance:
         )
 
     @property
-    def jobs(self) -> InstanceJobs:
+    def jobs(self) -> instance_jobs.InstanceJobs:
         """The instance's jobs: what workers are asked to do, and what became of it.
 
         Raises:
@@ -321,28 +319,30 @@ class Instance:
                 queues are.
         """
         if self._jobs is None:
-            self._jobs = open_jobs(self._context, sleep=time.sleep)
+            self._jobs = open_jobs.open_jobs(self._context, sleep=time.sleep)
         return self._jobs
 
-    def backup(self, target: str | os.PathLike[str]) -> Backup:
+    def backup(self, target: str | os.PathLike[str]) -> backup.Backup:
         """Copy the instance to a URL or folder while it is used, each table at one transaction.
 
         Raises:
             AlreadyExists: an instance is there already, or something else.
             CommitContended: files were collected faster than they could be copied.
         """
-        return backup_instance(self._context, place_of(target, self._context.inputs.settings, _now))
+        return backup.backup_instance(
+            self._context, place_of(target, self._context.inputs.settings, _now)
+        )
 
     @property
-    def pause_switch(self) -> PauseSwitch:
+    def pause_switch(self) -> pause_switch.PauseSwitch:
         """Stops all services and workers of the instance for a while."""
-        return PauseSwitch(self._context.objects, self._context.now)
+        return pause_switch.PauseSwitch(self._context.objects, self._context.now)
 
     @property
-    def submitted_jobs(self) -> SubmittedJobs:
+    def submitted_jobs(self) -> submitted_jobs.SubmittedJobs:
         """Bulk import jobs for clusters: saved here, sent to the cluster, and read there."""
         context = self._context
-        return SubmittedJobs(
+        return submitted_jobs.SubmittedJobs(
             objects=context.objects,
             index=context.index,
             properties=self.properties,
@@ -363,8 +363,9 @@ class Instance:
         """Close what is open. A `memory://` instance ends here."""
         if self._jobs is not None:
             self._jobs.stores.close()
-        if isinstance(self._context.objects, MemoryObjects):
-            self._context.objects.close()
+        objects = self._context.objects
+        if self.url.startswith("memory:") and isinstance(objects, memory.MemoryObjects):
+            objects.close()
 
     def __enter__(self) -> Self:
         return self

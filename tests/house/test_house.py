@@ -22,9 +22,7 @@ VAGUE = {
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 ROOM_ENTRIES_MAX = 13
-ROOMS_MAX = (
-    17  # the package itself: the rooms that docs/design.md draws, errors, and deploy to come
-)
+ROOMS_MAX = 18  # the package itself: what docs/design.md draws, and deploy to come
 PUBLIC_NAMES_MAX = 25
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -212,10 +210,11 @@ class TestThePublicDoor:
     def test_lists_exactly_what_can_be_imported(self):
         """Every listed name is there, and no other public name but the rooms themselves."""
         listed = {name: getattr(sleeper, name) for name in sleeper.__all__}
+        not_names = {"annotations", "import_module", "Any", "TYPE_CHECKING"}
         rooms_and_modules = {
             name for name, value in vars(sleeper).items() if isinstance(value, types.ModuleType)
         }
 
         others = {name for name in vars(sleeper) if is_public(name)} - rooms_and_modules
 
-        assert others - set(listed) - {"annotations", "TYPE_CHECKING"} == set()
+        assert others - set(listed) - not_names == set()

@@ -34,7 +34,9 @@ class DuckDBFile(System):
         db.close()
 
     def open(self) -> None:
-        self.db = duckdb.connect(self.folder / "sorted.duckdb", read_only=True)
+        names = (self.folder / name for name in ("sorted.duckdb", "raw.duckdb"))
+        kept = next(path for path in names if path.exists())
+        self.db = duckdb.connect(kept, read_only=True)
         self.db.execute("set TimeZone='UTC'")
 
     def one(self, key: str) -> pa.Table:

@@ -1,8 +1,10 @@
-"""PLAIN byte arrays: values of any length, each preceded by its length, read without decoding.
+"""Byte arrays: values of any length, read without decoding.
 
-The start of a value depends on all lengths before it. For values of one length it is computed. For
-others, lengths are found by their zero bytes, which text does not contain. This guess is verified:
-each value must end where the next one starts. If the guess fails, pyarrow decodes the page.
+DELTA_LENGTH_BYTE_ARRAY has all lengths first, then the bytes of all values. In PLAIN each value is
+preceded by its length, so the start of a value depends on all lengths before it. For values of one
+length it is computed. For others, lengths are found by their zero bytes, which text does not
+contain. This guess is verified: each value must end where the next one starts. If the guess fails,
+pyarrow decodes the page.
 """
 
 from __future__ import annotations
@@ -68,42 +70,45 @@ class PlainByteArrays:
 
 
 class EvenByteArrays:
-    """Byte arrays of one width, each preceded by its length."""
+    """Byte arrays of one width, each after a prefix of some bytes, usually its length."""
 
-    __slots__ = ("_data", "_stride", "_type", "count")
+    __slots__ = ("_data", "_prefix", "_stride", "_type", "count")
 
-    def __init__(self, data: bytes, count: int, arrow_type: pa.DataType) -> None:
+    def __init__(
+        self, data: bytes, count: int, arrow_type: pa.DataType, prefix: int = _PREFIX_BYTES
+    ) -> None:
         self._data = data
+        self._prefix = prefix
         self._stride = len(data) // count
         self._type = arrow_type
         self.count = count
 
     def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
-        data, stride = self._data, self._stride
+        data, stride, prefix = self._data, self._stride, self._prefix
         return bisect_values(
-            lambda row: data[row * stride + _PREFIX_BYTES : (row + 1) * stride], key, start, end
+            lambda row: data[row * stride + prefix : (row + 1) * stride], key, start, end
         )
 
     def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
         """As `Values.find_many`."""
-        width = self._stride - _PREFIX_BYTES
+        width = self._stride - self._prefix
         if not 0 < width <= BOUND_WIDTH_MAX:
             return None
         wanted, places = keys.firsts_of_width(width)
         part = slice(*places.searchsorted((first, end)))
         strides = (self._stride,)
-        values = np.ndarray((self.count,), f"S{width}", self._data, _PREFIX_BYTES, strides)
+        values = np.ndarray((self.count,), f"S{width}", self._data, self._prefix, strides)
         return find_sorted(np.ascontiguousarray(values), wanted[part], places[part])
 
     def rows(self, starts: Ints, ends: Ints) -> pa.Array:
         """As `Values.rows`."""
-        width = self._stride - _PREFIX_BYTES
+        width = self._stride - self._prefix
         square = np.frombuffer(self._data, np.uint8).reshape(self.count, self._stride)
         if len(starts) == 1:
-            chosen = square[starts[0] : ends[0], _PREFIX_BYTES:]
+            chosen = square[starts[0] : ends[0], self._prefix :]
         else:
-            chosen = square[positions(starts, ends), _PREFIX_BYTES:]
+            chosen = square[positions(starts, ends), self._prefix :]
         if width == 0:
             offsets = np.zeros(len(chosen) + 1, np.int32)
         else:
@@ -111,6 +116,59 @@ class EvenByteArrays:
         data = pa.py_buffer(np.ascontiguousarray(chosen))
         buffers = [None, pa.py_buffer(offsets), data]
         return pa.Array.from_buffers(self._type, len(chosen), buffers, 0)
+
+
+class JoinedByteArrays:
+    """Byte arrays of many lengths, one after the other.
+
+    Args:
+        data: Their bytes.
+        lengths: The length of each; they add up to those of `data`.
+        arrow_type: string or binary.
+    """
+
+    __slots__ = ("_data", "_ends", "_type", "count")
+
+    def __init__(self, data: bytes, lengths: Ints, arrow_type: pa.DataType) -> None:
+        self._data = data
+        self._ends = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=self._ends[1:])
+        self._type = arrow_type
+        self.count = len(lengths)
+
+    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """As `Values.find`."""
+        data, ends = self._data, self._ends
+        return bisect_values(lambda row: data[ends[row] : ends[row + 1]], key, start, end)
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """As `Values.find_many`: numpy has no fast search for values of different lengths."""
+        return None
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """As `Values.rows`."""
+        if len(starts) == 1:
+            start, end = int(starts[0]), int(ends[0])
+            first, last = int(self._ends[start]), int(self._ends[end])
+            offsets = (self._ends[start : end + 1] - first).astype(np.int32)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._data[first:last])]
+            return pa.Array.from_buffers(self._type, end - start, buffers, 0)
+        # Offsets of 64 bits, because all pages together may have more than 2 GiB.
+        buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._data)]
+        every = pa.Array.from_buffers(pa.large_binary(), self.count, buffers, 0)
+        kind = pa.binary() if pa.types.is_binary(self._type) else pa.string()
+        return every.take(pa.array(positions(starts, ends))).cast(pa.binary()).view(kind)
+
+
+def joined_byte_arrays(
+    data: bytes, lengths: int | Ints, count: int, arrow_type: pa.DataType
+) -> EvenByteArrays | JoinedByteArrays:
+    """View byte arrays without lengths between them; `lengths` is a number if all are equal."""
+    if isinstance(lengths, int):
+        if lengths and count:
+            return EvenByteArrays(data, count, arrow_type, prefix=0)
+        lengths = np.zeros(count, np.int64)
+    return JoinedByteArrays(data, lengths, arrow_type)
 
 
 class ByteArrayView:

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from sleeper.lookup.byte_arrays import PlainByteArrays
+from sleeper.lookup.byte_arrays import PlainByteArrays, joined_byte_arrays
 from sleeper.lookup.page_ranges import Cover, cover_rows, cover_span
 from sleeper.lookup.parquet import mini_file
 from sleeper.lookup.parquet.file_end import ReadRanges
@@ -179,8 +179,10 @@ def _plain_values(found: PlainPages, column: BoundColumn, physical_type: int) ->
     values: Values
     if column.plain is DecodePath.FIXED_WIDTH:
         values = FixedWidthValues(found.data, physical_type, column.arrow_type, found.value_count)
-    else:
+    elif found.lengths is None:
         values = PlainByteArrays(found.data, found.value_count, column.arrow_type)
+    else:
+        values = joined_byte_arrays(found.data, found.lengths, found.value_count, column.arrow_type)
     return values if found.present is None else OptionalValues(values, found.present)
 
 

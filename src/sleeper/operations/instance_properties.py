@@ -26,6 +26,7 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
+from sleeper.late_imports import late_imports
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -49,11 +50,13 @@ from sleeper.model.known_properties.typed import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
-from sleeper.storage.aws.deployment.deployment import Deployment
 from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.storage.objectstore.conditions import check_conditions
 from sleeper.storage.places import Place, bucket_of
+
+with late_imports():
+    from sleeper.storage.aws.deployment import deployment
+    from sleeper.storage.objectstore import conditions
 
 _ATTEMPTS: Final = 20
 _JOBS_URL: Final = "sleeper.jobs.url"
@@ -274,21 +277,23 @@ def make_instance(
         settings = {name: queue_settings(known, name) for name in QueueName}
         values |= place.deployment.make(settings, now=now, sleep=sleep, pause=pause, new_id=new_id)
     if (bucket := bucket_of(place.objects)) is not None:
-        check_conditions(bucket, new_id)
+        conditions.check_conditions(bucket, new_id)
     return values if StoredProperties(place.objects, place.url).create(values) else None
 
 
-def _check_not_deployed(given: Mapping[str, PropertyValue | None], deployment: Deployment) -> None:
+def _check_not_deployed(
+    given: Mapping[str, PropertyValue | None], place: deployment.Deployment
+) -> None:
     """Check that nobody sets what follows from the id of an instance in AWS."""
     taken = {name: value for name, value in given.items() if value is not None}
     failures = {
-        each.name: f"{each.name} cannot be set: Sleeper names the resources of {deployment.url}."
+        each.name: f"{each.name} cannot be set: Sleeper names the resources of {place.url}."
         for each in DEPLOYMENT_PROPERTIES
         if each.name in taken
     }
-    wanted = deployment.names.instance_id
+    wanted = place.names.instance_id
     if str(taken.get("sleeper.id", wanted)) != wanted:
-        failures["sleeper.id"] = f"sleeper.id cannot be set: it is {wanted!r} at {deployment.url}."
+        failures["sleeper.id"] = f"sleeper.id cannot be set: it is {wanted!r} at {place.url}."
     if failures:
         raise PropertiesInvalid(failures)
 

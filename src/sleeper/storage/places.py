@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
+from sleeper.late_imports import late_imports
 from sleeper.model import paths
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (
@@ -28,26 +29,24 @@ from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
 from sleeper.ports.results_queue import ResultsQueue
 from sleeper.ports.table_index import TableIndex
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.deployment.belongings import AwsBelongings
-from sleeper.storage.aws.deployment.deployment import Deployment, instance_tables
-from sleeper.storage.aws.deployment.identity import aws_identity
-from sleeper.storage.aws.deployment.instance_names import instance_id_of
-from sleeper.storage.aws.deployment.table_index import DynamoTableIndex
-from sleeper.storage.aws.jobs.job_stores import AwsJobStores
-from sleeper.storage.aws.jobs.sqs_results import SqsResultsQueue
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.local.jobs.job_stores import SqliteJobStores
-from sleeper.storage.local.jobs.owner import Owner
 from sleeper.storage.local.unfinished import remove_hidden_folder
-from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
 from sleeper.storage.object_index import object_table_index
-from sleeper.storage.objectstore.client import Client
-from sleeper.storage.objectstore.conditions import check_conditions_once
-from sleeper.storage.objectstore.objects import BucketObjects
-from sleeper.storage.objectstore.routed_objects import Route, RoutedObjects
+
+with late_imports():
+    from sleeper.storage import memory
+    from sleeper.storage.aws import clients
+    from sleeper.storage.aws.deployment import belongings, instance_names, table_index
+    from sleeper.storage.aws.deployment import deployment as aws_deployment
+    from sleeper.storage.aws.deployment import identity as aws_identity
+    from sleeper.storage.aws.jobs import job_stores as aws_job_stores
+    from sleeper.storage.aws.jobs import sqs_results
+    from sleeper.storage.local.jobs import job_stores as sqlite_job_stores
+    from sleeper.storage.local.jobs import owner as sqlite_owner
+    from sleeper.storage.memory_jobs import job_stores as memory_job_stores
+    from sleeper.storage.objectstore import client, conditions, routed_objects
+    from sleeper.storage.objectstore import objects as bucket_objects
 
 _CONFIGURATION = (
     paths.INSTANCE_PROPERTIES,
@@ -74,7 +73,7 @@ class Place:
     url: str
     objects: Objects
     stores: ObjectStoreSettings
-    deployment: Deployment | None = None
+    deployment: aws_deployment.Deployment | None = None
 
     @property
     def default_id(self) -> str:
@@ -93,12 +92,12 @@ class Place:
             for parent in Path(self.url).resolve().parents:
                 if (parent / paths.INSTANCE_PROPERTIES).is_file():
                     return str(parent)
-        elif isinstance(self.objects, BucketObjects):
+        elif isinstance(self.objects, bucket_objects.BucketObjects):
             bucket, folder = split_url(self.url)
             parts = folder.split("/")
             for length in range(len(parts)):
                 parent_key = "/".join(parts[:length])
-                above = BucketObjects(self.objects.client).under(parent_key)
+                above = bucket_objects.BucketObjects(self.objects.client).under(parent_key)
                 with suppress(StorageFailed):
                     if above.read(paths.INSTANCE_PROPERTIES) is not None:
                         return bucket.named(parent_key).rstrip("/")
@@ -134,9 +133,9 @@ def place_of(
     if scheme == "file":
         return _folder(Path(unquote(urlsplit(text).path)), stores, now)
     if scheme == "memory":
-        return Place("memory", "memory://", MemoryObjects(now=now), stores)
+        return Place("memory", "memory://", memory.MemoryObjects(now=now), stores)
     if scheme == "aws":
-        return _in_aws(instance_id_of(text), stores)
+        return _in_aws(instance_names.instance_id_of(text), stores)
     if is_bucket_url(text):
         return _bucket(text, stores)
     raise UrlInvalid(
@@ -171,13 +170,15 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
     if isinstance(folder, Path):
         return FolderObjects(folder)
     bucket, key = split_url(folder)
-    return BucketObjects(Client(bucket, stores)).under(key)
+    return bucket_objects.BucketObjects(client.Client(bucket, stores)).under(key)
 
 
-def bucket_of(objects: Objects) -> BucketObjects | None:
+def bucket_of(objects: Objects) -> bucket_objects.BucketObjects | None:
     """Return the bucket of an instance's tables; None for an instance that is in no bucket."""
-    found = objects.rest if isinstance(objects, RoutedObjects) else objects
-    return found if isinstance(found, BucketObjects) else None
+    if isinstance(objects, FolderObjects):
+        return None
+    found = objects.rest if isinstance(objects, routed_objects.RoutedObjects) else objects
+    return found if isinstance(found, bucket_objects.BucketObjects) else None
 
 
 def table_index_of(
@@ -199,9 +200,11 @@ def table_index_of(
         pause: Waits after a lost race; called with the number of races lost before.
         checks: The checks when a change is committed to objects.
     """
-    if isinstance(objects, RoutedObjects):
-        tables = instance_tables(instance_id, stores.region, pause=pause, new_id=new_id)
-        return DynamoTableIndex(tables, objects, pause=pause)
+    if not isinstance(objects, FolderObjects) and isinstance(objects, routed_objects.RoutedObjects):
+        tables = aws_deployment.instance_tables(
+            instance_id, stores.region, pause=pause, new_id=new_id
+        )
+        return table_index.DynamoTableIndex(tables, objects, pause=pause)
     return object_table_index(objects, new_id=new_id, pause=pause, checks=checks)
 
 
@@ -217,7 +220,7 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
     if bucket is None or bucket.client.is_amazon:
         return CommitChecks(read_back=read_back == "always")
     return CommitChecks(
-        before_append=partial(check_conditions_once, bucket, new_id),
+        before_append=partial(conditions.check_conditions_once, bucket, new_id),
         read_back=read_back != "never",
     )
 
@@ -233,7 +236,7 @@ def aws_belongings(
         region: The region of AWS; None for the one that boto3 finds.
         pause: Waits before another attempt, given how many there were.
     """
-    aws = AwsBelongings(values["sleeper.id"], url, region=region, pause=pause)
+    aws = belongings.AwsBelongings(values["sleeper.id"], url, region=region, pause=pause)
     return [*aws.queues(), *aws.tables()]
 
 
@@ -245,7 +248,9 @@ def remove_empty_folder(objects: Objects) -> None:
 
 def jobs_url_of(objects: Objects, url: str | None) -> str | None:
     """Return where jobs are kept, if `sleeper.jobs.url` is `url`: `sqs` by default in AWS."""
-    return "sqs" if url is None and isinstance(objects, RoutedObjects) else url
+    if url is not None or isinstance(objects, FolderObjects):
+        return url
+    return "sqs" if isinstance(objects, routed_objects.RoutedObjects) else None
 
 
 def job_stores_of(
@@ -281,11 +286,16 @@ def job_stores_of(
             and another instance's; or names in AWS cannot have the id.
     """
     if url == "sqs":
-        aws = partial(AwsJobStores, instance_id, instance_url, settings, region=region)
+        aws = partial(
+            aws_job_stores.AwsJobStores, instance_id, instance_url, settings, region=region
+        )
         return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
+    is_folder = isinstance(objects, FolderObjects)
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
-    elif isinstance(objects, BucketObjects):
+    elif is_folder:
+        path = Path(instance_url) / paths.JOBS
+    elif isinstance(objects, bucket_objects.BucketObjects):
         raise PropertiesInvalid(
             {
                 "sleeper.jobs.url": f"{instance_url} is in a bucket, which cannot hold queues: set "
@@ -293,13 +303,14 @@ def job_stores_of(
                 "runs jobs."
             }
         )
-    elif isinstance(objects, FolderObjects):
-        path = Path(instance_url) / paths.JOBS
     else:
-        return MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
-    is_folder = isinstance(objects, FolderObjects)
-    owner = Owner(instance_id, os.path.realpath(instance_url) if is_folder else instance_url)
-    stores = SqliteJobStores(path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner)
+        return memory_job_stores.MemoryJobStores(settings, now=now, sleep=sleep, new_id=new_id)
+    owner = sqlite_owner.Owner(
+        instance_id, os.path.realpath(instance_url) if is_folder else instance_url
+    )
+    stores = sqlite_job_stores.SqliteJobStores(
+        path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner
+    )
     stores.check_owner()
     return stores
 
@@ -310,7 +321,7 @@ def results_queue(region: str | None) -> ResultsQueue:
     Args:
         region: The region of queues whose URLs name none; None for the one that boto3 finds.
     """
-    return SqsResultsQueue(lambda named: aws_client("sqs", named or region))
+    return sqs_results.SqsResultsQueue(lambda named: clients.aws_client("sqs", named or region))
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:
@@ -320,25 +331,25 @@ def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]
 
 def _bucket(text: str, stores: ObjectStoreSettings) -> Place:
     bucket, folder = split_url(text)
-    objects = BucketObjects(Client(bucket, stores)).under(folder)
+    objects = bucket_objects.BucketObjects(client.Client(bucket, stores)).under(folder)
     return Place(bucket.scheme, bucket.named(folder).rstrip("/"), objects, stores)
 
 
 def _in_aws(instance_id: str, stores: ObjectStoreSettings) -> Place:
-    identity = aws_identity(stores.region)
+    identity = aws_identity.aws_identity(stores.region)
     here = replace(stores, region=identity.region)
-    deployment = Deployment.of(instance_id, identity, here.endpoint)
+    deployment = aws_deployment.Deployment.of(instance_id, identity, here.endpoint)
     names = deployment.names
 
-    def objects(bucket: str) -> BucketObjects:
-        return BucketObjects(Client(Bucket("s3", bucket), here))
+    def objects(bucket: str) -> bucket_objects.BucketObjects:
+        return bucket_objects.BucketObjects(client.Client(Bucket("s3", bucket), here))
 
     config = objects(names.config_bucket)
     routes = (
-        *(Route(start, config, start) for start in _CONFIGURATION),
-        Route("query_results/", objects(names.query_results_bucket), ""),
-        Route("bulk_export/", objects(names.bulk_export_bucket), ""),
-        Route("bulk_import/", objects(names.bulk_import_bucket), "bulk_import/"),
+        *(routed_objects.Route(start, config, start) for start in _CONFIGURATION),
+        routed_objects.Route("query_results/", objects(names.query_results_bucket), ""),
+        routed_objects.Route("bulk_export/", objects(names.bulk_export_bucket), ""),
+        routed_objects.Route("bulk_import/", objects(names.bulk_import_bucket), "bulk_import/"),
     )
-    data = RoutedObjects(objects(names.data_bucket), routes)
+    data = routed_objects.RoutedObjects(objects(names.data_bucket), routes)
     return Place("aws", deployment.url, data, here, deployment)

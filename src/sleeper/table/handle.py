@@ -16,17 +16,20 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
+from sleeper.late_imports import late_imports
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
-from sleeper.operations.tables.delete_table import delete_objects
 from sleeper.ports.objects import Objects
-from sleeper.state.added_files import SweepGuard
 from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import delete_states, store_of
+
+with late_imports():
+    from sleeper.operations.tables import delete_table
+    from sleeper.state import added_files
 
 _log = logging.getLogger(__name__)
 
@@ -55,9 +58,9 @@ class OpenedTable:
     open_reader: Callable[[], TableReader]
     max_age_s: float
 
-    def sweep_guard(self) -> SweepGuard:
+    def sweep_guard(self) -> added_files.SweepGuard:
         """Return the guard that checks files of a job that begins now, before their commit."""
-        return SweepGuard(
+        return added_files.SweepGuard(
             files=self.files,
             started=self.store.time(),
             orphan_age=timedelta(minutes=self.properties.gc.orphan_age_minutes),
@@ -279,7 +282,7 @@ class TableHandle:
         except TableNotFound:
             try:
                 delete_states(self._record, self._context)
-                delete_objects(self.table_id, self._context.objects)
+                delete_table.delete_objects(self.table_id, self._context.objects)
             except StorageFailed as failure:
                 _log.warning("files of deleted table %s are left behind: %s", self.name, failure)
             raise

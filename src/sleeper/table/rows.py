@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.sort import SortSettings
-from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
+from sleeper.late_imports import late_imports
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.queries import (
     NOT_GIVEN,
@@ -24,14 +23,17 @@ from sleeper.model.queries import (
     checked_max_age,
 )
 from sleeper.model.schema import Schema
-from sleeper.operations import ingest as standard_ingest
-from sleeper.operations.ingest import IngestRequest, IngestResult, IngestSettings
-from sleeper.operations.old_versions import read_version
 from sleeper.operations.query import query_key, query_keys, query_regions
 from sleeper.state.table_state import TableState
-from sleeper.state.transactions.files import AddFiles
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.instance_context import InstanceContext
+
+with late_imports():
+    from sleeper.engine import sort
+    from sleeper.engine.writing import data_file
+    from sleeper.operations import ingest as standard_ingest
+    from sleeper.operations import old_versions
+    from sleeper.state.transactions import files
 
 
 def ingest(
@@ -42,8 +44,8 @@ def ingest(
     ignore_extra_columns: bool = False,
     set_aside: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int | None], None] = lambda done, total: None,
-    send_commit: Callable[[AddFiles], None] | None = None,
-) -> IngestResult:
+    send_commit: Callable[[files.AddFiles], None] | None = None,
+) -> standard_ingest.IngestResult:
     """Add rows, all in one commit.
 
     Args:
@@ -71,7 +73,7 @@ def ingest(
     Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
     """
     opened = self._current()
-    request = IngestRequest(
+    request = standard_ingest.IngestRequest(
         job_id=job_id,
         ignore_extra_columns=ignore_extra_columns,
         set_aside=path_aside(set_aside),
@@ -155,7 +157,7 @@ def query(
     opened = self._current()
     version = opened.store.at(number)
     answered = partial(answer, opened, version)
-    return read_version(answered, version, store=opened.store, files=opened.files)
+    return old_versions.read_version(answered, version, store=opened.store, files=opened.files)
 
 
 def path_aside(set_aside: object) -> Path | None:
@@ -173,13 +175,13 @@ def path_aside(set_aside: object) -> Path | None:
 
 def _ingest_settings(
     properties: TableProperties, schema: Schema, context: InstanceContext
-) -> IngestSettings:
-    return IngestSettings(
+) -> standard_ingest.IngestSettings:
+    return standard_ingest.IngestSettings(
         one_file_per_leaf=properties.ingest.file_writing_strategy == "one_file_per_leaf",
-        sort=SortSettings(
+        sort=sort.SortSettings(
             memory_bytes=properties.ingest.memory_bytes, temp_folder=context.temp_folder
         ),
-        write=write_settings(properties.parquet),
+        write=data_file.write_settings(properties.parquet),
         processing=properties.processing(schema).allowing(context.allow_functions),
         job_id_kept=timedelta(days=properties.statestore.job_id_retention_days),
         orphan_age=timedelta(minutes=properties.gc.orphan_age_minutes),

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from sleeper.errors import SleeperError
+from sleeper.late_imports import late_imports
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
@@ -21,17 +22,14 @@ from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
-from sleeper.state.stores.revision_store import RevisionStateStore
-from sleeper.state.stores.revisions import StateRevisions
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.dynamo_tables import DynamoTables
-from sleeper.storage.aws.names import resource_prefix
-from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog
-from sleeper.storage.aws.state.dynamo_revisions import DynamoStateRevisions
-from sleeper.storage.aws.state.s3_revisions import S3StateRevisions
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
+
+with late_imports():
+    from sleeper.state.stores import revision_store, revisions
+    from sleeper.storage.aws import clients, dynamo_tables, names
+    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, s3_revisions
 
 _log = logging.getLogger(__name__)
 _SLOW_ATTEMPTS: Final = 5
@@ -155,8 +153,8 @@ def _log_in_dynamo_alone(place: _Place) -> StateStore:
     return _store_on_log(place, _dynamo_log(place), snapshots, never)
 
 
-def _dynamo_log(place: _Place) -> DynamoTransactionLog:
-    return DynamoTransactionLog(
+def _dynamo_log(place: _Place) -> dynamo_log.DynamoTransactionLog:
+    return dynamo_log.DynamoTransactionLog(
         _dynamo_tables(place.context),
         place.state_id,
         place.files,
@@ -189,7 +187,7 @@ def _store_on_log(
 
 def _items_in_dynamodb(place: _Place) -> StateStore:
     tables = _dynamo_tables(place.context)
-    revisions = DynamoStateRevisions(
+    revisions = dynamo_revisions.DynamoStateRevisions(
         tables,
         place.state_id,
         place.schema,
@@ -201,7 +199,7 @@ def _items_in_dynamodb(place: _Place) -> StateStore:
 
 
 def _parts_in_s3(place: _Place) -> StateStore:
-    revisions = S3StateRevisions(
+    revisions = s3_revisions.S3StateRevisions(
         _dynamo_tables(place.context),
         place.state_id,
         place.files,
@@ -212,7 +210,7 @@ def _parts_in_s3(place: _Place) -> StateStore:
 
 
 def _of_revisions(
-    place: _Place, revisions: StateRevisions, *, slow_attempts: int = 0
+    place: _Place, revisions: revisions.StateRevisions, *, slow_attempts: int = 0
 ) -> StateStore:
     """Open a store on revisions.
 
@@ -222,7 +220,7 @@ def _of_revisions(
         slow_attempts: A writer that lost a race waits as if it had lost so many more.
     """
     context = place.context
-    return RevisionStateStore(
+    return revision_store.RevisionStateStore(
         revisions,
         place.schema,
         storage_time=context.storage_time,
@@ -235,10 +233,10 @@ def _of_revisions(
     )
 
 
-def _dynamo_tables(context: InstanceContext) -> DynamoTables:
-    return DynamoTables(
-        partial(aws_client, "dynamodb", context.inputs.settings.region),
-        resource_prefix(context.properties.id),
+def _dynamo_tables(context: InstanceContext) -> dynamo_tables.DynamoTables:
+    return dynamo_tables.DynamoTables(
+        partial(clients.aws_client, "dynamodb", context.inputs.settings.region),
+        names.resource_prefix(context.properties.id),
         pause=context.pause,
         new_id=context.new_id,
         owner=context.url,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from sleeper.table import commits, compaction, definition, maintenance, rows, spark
-from sleeper.table import export as _export
-from sleeper.table.bulk_imports import bulk_import as _bulk_import
+from sleeper.late_imports import LateMethod, late_imports
+from sleeper.table import rows
 from sleeper.table.handle import TableHandle
+
+with late_imports():
+    from sleeper.table import commits, compaction, definition, maintenance, spark
+    from sleeper.table import export as _export
+    from sleeper.table.bulk_imports import bulk_import as _bulk_import
 
 
 class Table(TableHandle):
@@ -29,36 +33,36 @@ class Table(TableHandle):
 
     # Rows.
     ingest = rows.ingest
-    bulk_import = _bulk_import.bulk_import
-    request_commit = commits.request_commit
-    commit_requests = commits.commit_requests
-    delete_requests = commits.delete_requests
+    bulk_import = LateMethod(lambda: _bulk_import.bulk_import)
+    request_commit = LateMethod(lambda: commits.request_commit)
+    commit_requests = LateMethod(lambda: commits.commit_requests)
+    delete_requests = LateMethod(lambda: commits.delete_requests)
     query = rows.query
-    export = _export.export
-    to_spark = spark.to_spark
-    open_for_spark = spark.open_for_spark
+    export = LateMethod(lambda: _export.export)
+    to_spark = LateMethod(lambda: spark.to_spark)
+    open_for_spark = LateMethod(lambda: spark.open_for_spark)
 
     # Definition.
-    split_points = definition.split_points
-    report_partitions = definition.report_partitions
-    report_files = definition.report_files
-    references = definition.references
-    rename = definition.rename
-    set_online = definition.set_online
-    set_properties = definition.set_properties
-    reinitialise = definition.reinitialise
-    migrate_state = definition.migrate_state
+    split_points = LateMethod(lambda: definition.split_points)
+    report_partitions = LateMethod(lambda: definition.report_partitions)
+    report_files = LateMethod(lambda: definition.report_files)
+    references = LateMethod(lambda: definition.references)
+    rename = LateMethod(lambda: definition.rename)
+    set_online = LateMethod(lambda: definition.set_online)
+    set_properties = LateMethod(lambda: definition.set_properties)
+    reinitialise = LateMethod(lambda: definition.reinitialise)
+    migrate_state = LateMethod(lambda: definition.migrate_state)
 
     # Maintenance.
-    plan_compaction = compaction.plan_compaction
-    compact = compaction.compact
-    claims = compaction.claims
-    release_claims = compaction.release_claims
-    leaf_sizes = maintenance.leaf_sizes
-    split_partitions = maintenance.split_partitions
-    small_siblings = maintenance.small_siblings
-    merge_partitions = maintenance.merge_partitions
-    garbage = maintenance.garbage
-    collect_garbage = maintenance.collect_garbage
-    orphans = maintenance.orphans
-    sweep_orphans = maintenance.sweep_orphans
+    plan_compaction = LateMethod(lambda: compaction.plan_compaction)
+    compact = LateMethod(lambda: compaction.compact)
+    claims = LateMethod(lambda: compaction.claims)
+    release_claims = LateMethod(lambda: compaction.release_claims)
+    leaf_sizes = LateMethod(lambda: maintenance.leaf_sizes)
+    split_partitions = LateMethod(lambda: maintenance.split_partitions)
+    small_siblings = LateMethod(lambda: maintenance.small_siblings)
+    merge_partitions = LateMethod(lambda: maintenance.merge_partitions)
+    garbage = LateMethod(lambda: maintenance.garbage)
+    collect_garbage = LateMethod(lambda: maintenance.collect_garbage)
+    orphans = LateMethod(lambda: maintenance.orphans)
+    sweep_orphans = LateMethod(lambda: maintenance.sweep_orphans)

@@ -46,7 +46,6 @@ UPSTREAM_DEFAULTS = {
     "partition.splitting.commit.async": "true",
     "parquet.rowgroup.size": "8388608",
     "parquet.page.size": "131072",
-    "parquet.compression.codec": "zstd",
     "parquet.dictionary.encoding.rowkey.fields": "false",
     "parquet.dictionary.encoding.sortkey.fields": "false",
     "parquet.dictionary.encoding.value.fields": "false",
@@ -101,7 +100,12 @@ UPSTREAM_DEFAULTS = {
 WITHOUT_DEFAULT = (
     *("name", "id", "schema", "iterator.class.name", "iterator.config"),
     *("filters", "aggregations", "function"),
-    *("splits.file", "fs.s3a.readahead.range", "statestore.commit.async.enabled"),
+    *(
+        "parquet.compression.codec",
+        "splits.file",
+        "fs.s3a.readahead.range",
+        "statestore.commit.async.enabled",
+    ),
 )
 OUR_DEFAULTS = {
     "bulk.import.emr.release.label": "emr-spark-8.0.0",

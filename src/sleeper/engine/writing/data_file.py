@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
+from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.sketch_bytes import SketchBuilder
 from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
@@ -43,8 +44,9 @@ class WriteSettings:
     """The layout of data files.
 
     Attributes:
-        codec: Compression of pages, by pyarrow's name; "none" for none.
-        level: Level of the codec; None is the codec's default.
+        codec: Compression of the pages of all columns, by pyarrow's name, "none" for none; None for
+            a codec by column.
+        level: Level of that codec; None is the codec's default.
         page_rows: Maximum number of rows of a page, which affects look-ups most.
         page_bytes: Approximate bytes of a page, before compression.
         row_group_rows: Maximum number of rows of a row group.
@@ -57,8 +59,8 @@ class WriteSettings:
             and column, and are in memory until the file is closed.
     """
 
-    codec: str = "zstd"
-    level: int | None = 3
+    codec: str | None = None
+    level: int | None = None
     page_rows: int = 1_000
     page_bytes: int = 128 << 10
     row_group_rows: int = 32_768
@@ -277,14 +279,21 @@ def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:
 def _parquet_options(
     schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
 ) -> dict[str, Any]:
+    dictionaries = _dictionary_columns(schema, arrow_schema, settings)
+    layouts = column_layouts(
+        schema,
+        arrow_schema,
+        codec=settings.codec,
+        level=settings.level,
+        delta_encodings=settings.page_version == "2.0",
+    )
     return {
-        "compression": settings.codec,
-        "compression_level": settings.level,
+        **pyarrow_options(layouts, dictionaries),
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "write_batch_size": min(1024, settings.page_rows),
         "data_page_version": settings.page_version,
-        "use_dictionary": _dictionary_columns(schema, arrow_schema, settings) or False,
+        "use_dictionary": dictionaries or False,
         "dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX,
         "write_statistics": columns_with_statistics(arrow_schema),
         "write_page_index": True,

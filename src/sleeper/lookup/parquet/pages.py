@@ -21,11 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.lookup.parquet.compact_protocol import read_struct, read_varint
+from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 from sleeper.lookup.parquet.footer import CODECS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.levels import Flags, levels_fill, present_rows
+from sleeper.lookup.parquet.page_index import Ints
 
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
+DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY = 5, 6
 
 
 Buffer = bytes | memoryview
@@ -241,8 +244,9 @@ def decompress(codec: str, body: memoryview, size: int) -> bytes:
     """Decompress `body` to exactly `size` bytes.
 
     pyarrow does not return the decompressed size. zstd refuses a different size, snappy stores its
-    size at the start, and gzip is decompressed by `zlib`. Other codecs are left to pyarrow's page
-    reader, which checks the size.
+    size at the start, and gzip is decompressed by `zlib`. Of lz4 a size that is too large is not
+    noticed here: the end of the bytes is then arbitrary, and whoever reads values of them checks
+    that they fill the page. Other codecs are left to pyarrow's page reader, which checks the size.
     """
     if codec == "gzip":
         stream = zlib.decompressobj(47)
@@ -261,8 +265,12 @@ def decompress(codec: str, body: memoryview, size: int) -> bytes:
     return data
 
 
-OWN_CODECS = frozenset((0, 1, 2, 6))
-"""Codecs whose pages this module decompresses: none, snappy, gzip, zstd."""
+OWN_CODECS = frozenset((0, 1, 2, 6, 7))
+"""Codecs whose pages this module decompresses: none, snappy, gzip, zstd, lz4 (raw blocks)."""
+
+_DELTAS = frozenset((DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY))
+"""Encodings that this module reads of version 2 pages, beside PLAIN of all; some writers pad the
+levels of version 1 pages in their own way."""
 
 _of_thread = threading.local()
 
@@ -278,21 +286,23 @@ def _codec(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PlainPages:
-    """The concatenated content of PLAIN pages of a flat column.
+    """The concatenated content of pages of a flat column, as PLAIN has it or nearly so.
 
     Attributes:
-        data: The encoded values that are not null.
+        data: The values that are not null: as PLAIN encodes them, or byte arrays without lengths.
         value_count: Their number.
         present: Which rows have a value; None if all have one.
+        lengths: Of byte arrays without lengths, a number if all are equal; None if `data` is PLAIN.
     """
 
     data: bytes
     value_count: int
     present: Flags | None
+    lengths: int | Ints | None
 
 
 def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> PlainPages | None:
-    """Decompress PLAIN pages and read their levels; None if a page has another encoding.
+    """Decompress pages and read their levels; None if a page has an encoding of pyarrow's alone.
 
     The value counts of pages must be compared with the offset index before.
 
@@ -302,7 +312,11 @@ def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> Plain
     if chunk.codec not in OWN_CODECS or leaf.repetition_max or leaf.definition_max > 1:
         return None
     pages = [page for page in pages if page.kind != DICTIONARY_PAGE]
-    if any(page.encoding != PLAIN for page in pages):
+    if not pages:
+        return None
+    encoding = pages[0].encoding
+    own = encoding == PLAIN or (encoding in _DELTAS and all(p.kind == DATA_PAGE_V2 for p in pages))
+    if not own or any(page.encoding != encoding for page in pages):
         return None
     if len(pages) == 1:
         return _plain_page(pages[0], chunk.codec, leaf)
@@ -314,24 +328,34 @@ def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> Plain
             for part in parts
         ]
         present = np.concatenate(flags)
-    data = b"".join(part.data for part in parts)
-    return PlainPages(data, sum(part.value_count for part in parts), present)
+    data = b"".join([part.data for part in parts])
+    return PlainPages(data, sum(part.value_count for part in parts), present, _all_lengths(parts))
+
+
+def _all_lengths(parts: Sequence[PlainPages]) -> int | Ints | None:
+    """Return the lengths of the byte arrays of several pages."""
+    first = parts[0].lengths
+    if first is None:
+        return None
+    if isinstance(first, int) and all(
+        isinstance(part.lengths, int) and part.lengths == first for part in parts
+    ):
+        return first
+    whole: Ints = np.concatenate(
+        [
+            np.full(part.value_count, part.lengths)
+            if isinstance(part.lengths, int)
+            else part.lengths
+            for part in parts
+            if part.lengths is not None
+        ]
+    )
+    return whole
 
 
 def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
-    values, count = decompressed(page, codec), page.value_count
-    present = None
-    if page.kind == DATA_PAGE_V2:
-        levels = bytes(page.body[: page.levels_sizes[1]])
-        if page.levels_sizes[0]:
-            raise ValueError("a page has repetition levels, but its column is no list")
-    elif leaf.definition_max:
-        length = int.from_bytes(values[:4], "little")
-        levels, values = values[4 : 4 + length], values[4 + length :]
-        if len(levels) != length:
-            raise ValueError("a page's levels are longer than the page")
-    else:
-        levels = b""
+    levels, values = _levels_and_values(page, decompressed(page, codec), leaf)
+    present, count = None, page.value_count
     if leaf.definition_max:
         present = present_rows(levels, count)
     elif levels:
@@ -340,11 +364,36 @@ def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
         count = int(np.count_nonzero(present))
     if page.null_count not in (None, page.value_count - count):
         raise ValueError("a page has another number of nulls than its header says")
+    lengths: int | Ints | None = None
+    if page.encoding == DELTA_LENGTH_BYTE_ARRAY:
+        if leaf.physical_type != _BYTE_ARRAY:
+            raise ValueError("a page's numbers are encoded as byte arrays")
+        lengths, at = read_lengths(values, count)
+        values = values[at:]
+    elif page.encoding == DELTA_BINARY_PACKED:
+        values = read_numbers(values, count, _WHOLE_WIDTHS.get(leaf.physical_type, 0))
     width = _WIDTHS.get(leaf.physical_type)
     if width is not None and len(values) != count * width:
         raise ValueError("a page holds another number of values than its header says")
-    return PlainPages(values, count, present)
+    return PlainPages(values, count, present, lengths)
 
 
-_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
-"""Bytes of a value, by physical type."""
+def _levels_and_values(page: Page, values: bytes, leaf: Leaf) -> tuple[bytes, bytes]:
+    """Return the definition levels of a page and its values."""
+    if page.kind == DATA_PAGE_V2:
+        if page.levels_sizes[0]:
+            raise ValueError("a page has repetition levels, but its column is no list")
+        return bytes(page.body[: page.levels_sizes[1]]), values
+    if not leaf.definition_max:
+        return b"", values
+    length = int.from_bytes(values[:4], "little")
+    levels, values = values[4 : 4 + length], values[4 + length :]
+    if len(levels) != length:
+        raise ValueError("a page's levels are longer than the page")
+    return levels, values
+
+
+_BYTE_ARRAY = 6
+_WHOLE_WIDTHS = {1: 4, 2: 8}
+_WIDTHS = {**_WHOLE_WIDTHS, 4: 4, 5: 8}
+"""Bytes of a value, by physical type; of whole numbers."""

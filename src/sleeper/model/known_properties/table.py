@@ -127,8 +127,12 @@ class ParquetProperties:
         "Rows in a page, at most. Small pages make look-ups by key quick.",
         since="ours",
     )
-    compression: str = setting(
-        "table.parquet.compression.codec", "zstd", CODEC, "How pages are compressed."
+    compression: str | None = setting(
+        "table.parquet.compression.codec",
+        None,
+        CODEC,
+        "How the pages of all columns are compressed. Without it each column has a codec by its "
+        "type: whole numbers that are no row keys lz4 (raw blocks), others zstd.",
     )
     dictionary_row_keys: bool = setting(
         "table.parquet.dictionary.encoding.rowkey.fields",

@@ -1,0 +1,1 @@
+"""The table of what Sleeper is measured by: before, now, and the best of the peers."""

@@ -1,0 +1,1 @@
+"""What runs in the measured processes, under this checkout or an earlier one: public names only."""

@@ -1,0 +1,109 @@
+"""Runs a measured process: what it printed last, its CPU and wall seconds, and its peak memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A clone of the project at some commit, with a virtual environment of its own.
+
+    Attributes:
+        name: `now` or `before`.
+        root: Its folder.
+    """
+
+    name: str
+    root: Path
+
+    @property
+    def python(self) -> str:
+        """Its interpreter; where it has none, the one that runs this."""
+        own = self.root / ".venv" / "bin" / "python"
+        return str(own) if own.exists() else sys.executable
+
+    @property
+    def command_line(self) -> str:
+        """The `sleeper` that is installed in it."""
+        return str(Path(self.python).parent / "sleeper")
+
+    @property
+    def commit(self) -> str:
+        """The commit that is checked out."""
+        asked = ["git", "-C", str(self.root), "log", "-1", "--format=%h"]
+        return subprocess.run(asked, capture_output=True, text=True).stdout.strip() or "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process used, and what it printed in its last line.
+
+    Attributes:
+        cpu_s: User and system time of all its threads and of the children that it waited for.
+        wall_s: From its start to its end.
+        peak_mb: Largest resident size of it, or of one of those children.
+        said: Its last line, where that is an object of JSON; or empty.
+        text: All that it printed.
+    """
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+    said: dict[str, Any]
+    text: str
+
+
+class ProcessFailed(Exception):
+    """A measured process failed; the message has the end of what it printed."""
+
+
+def run(
+    command: Sequence[str], *, root: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> Used:
+    """Run a command in a folder, and wait for its end.
+
+    This process must stay small: the kernel counts its size at the fork as the child's.
+    """
+    with tempfile.TemporaryFile("w+") as errors:
+        begun = perf_counter()
+        process = subprocess.Popen(
+            list(command),
+            cwd=root,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+        text = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = perf_counter() - begun
+        if process.returncode:
+            errors.seek(0)
+            raise ProcessFailed(f"{' '.join(command)[:300]}\n{(text + errors.read())[-2000:]}")
+    last = (text.strip().splitlines() or [""])[-1]
+    return Used(
+        usage.ru_utime + usage.ru_stime,
+        wall,
+        usage.ru_maxrss / 1024,
+        json.loads(last) if last.startswith("{") else {},
+        text,
+    )
+
+
+def inside(python: str, task: str, *arguments: object) -> Used:
+    """Run a module of bench.anchors.inside, or another of ours, by an interpreter."""
+    module = task if task.startswith("bench.") else f"bench.anchors.inside.{task}"
+    return run([python, "-m", module, *map(str, arguments)])

@@ -1,0 +1,109 @@
+"""Prints the table: before, now, the best of the peers, and whether what is wanted was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from bench.anchors.rows import EMBEDDED, NO_PEERS, ROWS, Row
+from bench.anchors.run import BEFORE, NOW, Run
+
+HEADS = ("work", "before", "now", "best peer", "now / best", "wanted", "reached", "peak MB")
+
+
+def table(asked: Run, keys: Iterable[str]) -> list[str]:
+    """Return the lines of a Markdown table of those rows that have figures."""
+    chosen = set(keys)
+    cells = [line(asked, row) for row in ROWS if row.key in chosen and asked.figures.get(row.key)]
+    widths = [max(len(head), *(len(each[n]) for each in cells)) for n, head in enumerate(HEADS)]
+    ruled = [HEADS, tuple("-" * width for width in widths), *cells]
+    return [
+        "| " + " | ".join(text.ljust(w) for text, w in zip(each, widths, strict=True)) + " |"
+        for each in ruled
+    ]
+
+
+def line(asked: Run, row: Row) -> tuple[str, ...]:
+    """The cells of a row."""
+    before, now = asked.middle(row.key, BEFORE), asked.middle(row.key, NOW)
+    against, figure = compared(asked, row)
+    ratio = "" if now is None or not figure else number(now / figure)
+    return (
+        row.work.format(**{name: f"{size:,}" for name, size in asked.sizes.items()}),
+        told(before, row.unit),
+        told(now, row.unit),
+        (f"{against} {told(figure, row.unit)}" if figure is not None else "-")
+        + in_brackets(asked, row),
+        ratio,
+        row.wanted,
+        verdict(asked, row, now),
+        memory(asked, row),
+    )
+
+
+def compared(asked: Run, row: Row) -> tuple[str, float | None]:
+    """The peer that a row is compared with, and its figure."""
+    if row.against and row.against != "best":
+        return row.against, asked.middle(row.key, row.against)
+    ours = {BEFORE, NOW, *EMBEDDED, *NO_PEERS}
+    found = {
+        name: asked.middle(row.key, name) or 0.0
+        for name in asked.figures[row.key]
+        if name not in ours
+    }
+    if not found:
+        return "", None
+    best = (max if row.more_is_better else min)(found, key=found.__getitem__)
+    return best, found[best]
+
+
+def in_brackets(asked: Run, row: Row) -> str:
+    """The best of the stores that give no Arrow."""
+    found = {
+        name: asked.middle(row.key, name) or 0.0
+        for name in asked.figures[row.key]
+        if name in EMBEDDED
+    }
+    if not found:
+        return ""
+    best = min(found, key=found.__getitem__)
+    return f" ({best} {told(found[best], row.unit)})"
+
+
+def verdict(asked: Run, row: Row, now: float | None) -> str:
+    """Whether what is wanted was reached at these sizes."""
+    if now is None or row.limit is None:
+        return ""
+    limit = row.limit
+    if row.against:
+        _, figure = compared(asked, row)
+        if figure is None:
+            return "not measured"
+        limit *= figure
+    reached = now >= limit if row.more_is_better else now <= limit
+    return "yes" if reached else "no"
+
+
+def memory(asked: Run, row: Row) -> str:
+    """Peak MB of before and now."""
+    found = [asked.memory.get(row.key, {}).get(name) for name in (BEFORE, NOW)]
+    if not any(found):
+        return ""
+    return ", ".join(f"{median(each):,.0f}" if each else "-" for each in found)
+
+
+def told(value: float | None, unit: str) -> str:
+    """A figure with its unit."""
+    return "-" if value is None else f"{number(value)} {unit}".strip()
+
+
+def number(value: float) -> str:
+    """Three digits that count.
+
+    >>> [number(value) for value in (0.01234, 1.5, 12.34, 1234.5)]
+    ['0.0123', '1.50', '12.3', '1,234']
+    """
+    if value == int(value) and value < 1000:
+        return str(int(value))
+    digits = next((d for limit, d in ((0.1, 4), (1, 3), (10, 2), (100, 1)) if value < limit), 0)
+    return f"{value:,.{digits}f}"
