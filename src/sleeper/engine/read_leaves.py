@@ -24,8 +24,6 @@ from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
-_FILES_AT_ONCE = 16  # read in parallel from a bucket, which is mostly latency
-
 
 @dataclass(frozen=True, slots=True)
 class TableReader:
@@ -67,18 +65,15 @@ def open_table_reader(
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
         stores: How DataFusion connects to buckets.
     """
-    at_once = _FILES_AT_ONCE if "://" in files.url("any") else 1
     arrow_schema = to_arrow(schema)
-    lookup = LookupReader(
-        files, concurrent_files=at_once, ordered_by=(arrow_schema, schema.key_names)
-    )
+    lookup = LookupReader(files, ordered_by=(arrow_schema, schema.key_names))
     return TableReader(
         files=files,
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
         scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
-        pages=VerifiedPages(lookup, arrow_schema, files_at_once=at_once),
+        pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
     )
 

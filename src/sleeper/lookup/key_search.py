@@ -60,18 +60,10 @@ def find_rows(
 
     The indexes of every wanted column are loaded with those of the keys, in one round.
     """
-    key_leaves = wanted.key_leaves
-    bounds = index.group_bounds(key_leaves[0])
-    if keys.count == 1:
-        low, high = pages_of_keys(bounds, keys.first_bounds[0])
-        groups: Any = range(int(low[0]), int(high[0]))
-    else:
-        low, high = pages_of_keys(bounds, keys.distinct_bounds[0])
-        groups = covered(low, high, len(index.footer.row_counts)).tolist()
+    groups = groups_of_keys(index, keys, wanted)
     if not groups:
         return []
-    groups = [group for group in groups if index.footer.row_counts[group]]
-    index.load(groups, wanted.leaves, key_leaves, read)
+    index.load(groups, wanted.leaves, wanted.key_leaves, read)
     if keys.count == 1:
         return [
             found
@@ -79,6 +71,20 @@ def find_rows(
             if (found := _find_one(index, group, keys, wanted, read)) is not None
         ]
     return _find_many(index, groups, keys, wanted, read)
+
+
+def groups_of_keys(index: ParquetIndex, keys: LookupKeys, wanted: WantedColumns) -> list[int]:
+    """Return the row groups that may have some of the keys, by their bounds."""
+    bounds = index.group_bounds(wanted.key_leaves[0])
+    row_counts = index.footer.row_counts
+    groups: Any
+    if keys.count == 1:
+        low, high = pages_of_keys(bounds, keys.first_bounds[0])
+        groups = range(int(low[0]), int(high[0]))
+    else:
+        low, high = pages_of_keys(bounds, keys.distinct_bounds[0])
+        groups = covered(low, high, len(row_counts)).tolist()
+    return [group for group in groups if row_counts[group]]
 
 
 def _find_one(
@@ -91,34 +97,59 @@ def _find_one(
     """Find one key by bisection: first of pages by their bounds, then of values in them."""
     start, end = 0, index.footer.row_counts[group]
     for number, column in enumerate(columns.keys):
-        locations = index.locations(group, column.leaf)
-        bounds = index.bounds(group, column.leaf)
-        wanted = keys.first_bounds[number]
+        rows = narrowed_rows(index, group, column, number, keys, (start, end))
+        if rows is None:
+            return None
         if number == 0:
-            low, high = (int(places[0]) for places in pages_of_keys(bounds, wanted))
-        else:
-            pages = pages_with_any(bounds, wanted)
-            first_rows = locations.first_rows
-            pages = pages[(first_rows[pages] < end) & (first_rows[pages + 1] > start)]
-            low, high = (int(pages[0]), int(pages[-1]) + 1) if len(pages) else (0, 0)
-        if low >= high:
-            return None
-        if number == 0 and not _may_hold(index, group, keys, columns.key_leaves, read):
-            return None
-        start = max(start, int(locations.first_rows[low]))
-        end = min(end, int(locations.first_rows[high]))
-        start, end = _find_between(index, group, column, keys.first[number], (start, end), read)
+            index.load_filters((group,), columns.key_leaves, read)
+            if not may_hold(index, group, keys, columns.key_leaves):
+                return None
+        start, end = _find_between(index, group, column, keys.first[number], rows, read)
         if start == end:
             return None
     one = np.zeros(1, np.int64)
     return Found(group, one + start, one + end, one)
 
 
-def _may_hold(
-    index: ParquetIndex, group: int, keys: LookupKeys, key_leaves: tuple[int, ...], read: ReadRanges
+def narrowed_rows(
+    index: ParquetIndex,
+    group: int,
+    column: BoundColumn,
+    number: int,
+    keys: LookupKeys,
+    rows: tuple[int, int],
+) -> tuple[int, int] | None:
+    """Return those of some rows that may have the one key's value of a column, by page bounds.
+
+    Args:
+        index: The file's, with the bounds of the row group.
+        group: The row group.
+        column: A key column.
+        number: Which key column it is.
+        keys: The key.
+        rows: Rows with the key's values of the columns before.
+
+    Returns:
+        The first row and the end; None if there is no such row.
+    """
+    first_rows = index.locations(group, column.leaf).first_rows
+    bounds = index.bounds(group, column.leaf)
+    start, end = rows
+    if number == 0:
+        low, high = (int(place[0]) for place in pages_of_keys(bounds, keys.first_bounds[0]))
+    else:
+        pages = pages_with_any(bounds, keys.first_bounds[number])
+        pages = pages[(first_rows[pages] < end) & (first_rows[pages + 1] > start)]
+        low, high = (int(pages[0]), int(pages[-1]) + 1) if len(pages) else (0, 0)
+    if low >= high:
+        return None
+    return max(start, int(first_rows[low])), min(end, int(first_rows[high]))
+
+
+def may_hold(
+    index: ParquetIndex, group: int, keys: LookupKeys, key_leaves: tuple[int, ...]
 ) -> bool:
-    """Return whether a row group may contain the one key, by its Bloom filters."""
-    index.load_filters((group,), key_leaves, read)
+    """Return whether a row group may have the one key, by its Bloom filters, which are loaded."""
     filters = index.filters(group, key_leaves)
     return not filters or all(
         bloom_filter is None or bloom_filter.may_hold(key)

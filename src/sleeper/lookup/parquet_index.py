@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
-from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, read_file_end
+from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk
 from sleeper.lookup.parquet.page_index import (
     Ints,
@@ -150,6 +150,32 @@ class ParquetIndex:
         """
         return self._filters[group, leaves]
 
+    def has_filters(self, group: int, leaves: tuple[int, ...]) -> bool:
+        """Return whether `load_filters` was called for a row group."""
+        return (group, leaves) in self._filters
+
+    @property
+    def filtered_groups(self) -> int:
+        """The number of row groups whose filters are loaded."""
+        return len(self._filters)
+
+    def filter_places(
+        self, groups: Iterable[int], leaves: tuple[int, ...]
+    ) -> list[tuple[int, int]]:
+        """Return where the filters of key columns are that `load_filters` reads."""
+        places = (self.chunk(*each).bloom_filter for each in self._filtered_chunks(groups, leaves))
+        return [place for place in places if place is not None]
+
+    def _filtered_chunks(
+        self, groups: Iterable[int], leaves: tuple[int, ...]
+    ) -> list[tuple[int, int]]:
+        return [
+            (group, leaf)
+            for group in groups
+            for leaf in leaves
+            if (group, leaf) in self._filter_sums and leaf not in self._converted_leaves
+        ]
+
     def load_filters(
         self, groups: Iterable[int], leaves: tuple[int, ...], read: ReadRanges
     ) -> None:
@@ -158,16 +184,11 @@ class ParquetIndex:
         Raises:
             ValueError: a filter is damaged.
         """
-        missing = [group for group in groups if (group, leaves) not in self._filters]
+        missing = [group for group in groups if not self.has_filters(group, leaves)]
         if not missing:
             return
-        chunks = [
-            (group, leaf)
-            for group in missing
-            for leaf in leaves
-            if (group, leaf) in self._filter_sums and leaf not in self._converted_leaves
-        ]
-        places = [place for each in chunks if (place := self.chunk(*each).bloom_filter)]
+        chunks = self._filtered_chunks(missing, leaves)
+        places = self.filter_places(missing, leaves)
         blobs = read(places) if places else []
         found = {each: self._checked_filter(each, d) for each, d in zip(chunks, blobs, strict=True)}
         for group in missing:
@@ -282,7 +303,8 @@ class ParquetIndex:
                 indexed.append((group, leaf))
                 indexes.append((data, row_count))
         for place, found in zip(indexed, read_offset_indexes(indexes), strict=True):
-            _check_tiles(found, self.chunk(*place))
+            chunk = self.chunk(*place)
+            found.check_tiles(chunk.first_data_page, chunk.end)
             self._remember_locations(place, found)
 
     def _remember_locations(self, place: tuple[int, int], locations: PageLocations) -> None:
@@ -369,26 +391,6 @@ class ParquetIndex:
     def _check_seal(self, data: bytes, group: int, leaf: int, which: int) -> None:
         if self._seal is not None:
             self._seal.check_index(data, group, leaf, which, len(self.footer.leaves))
-
-
-def open_file(filename: str, file_size: int, read: ReadRanges) -> ParquetIndex:
-    """Read and check a file's footer, its seal, and its page indexes if they are small.
-
-    Raises:
-        ValueError: the file is not a Parquet file, or is damaged.
-    """
-    return ParquetIndex(filename, read_file_end(file_size, read))
-
-
-def _check_tiles(locations: PageLocations, chunk: ColumnChunk) -> None:
-    """Check that pages are adjacent from the first data page to the end of the chunk."""
-    ends = locations.offsets + locations.sizes
-    if (
-        locations.offsets[0] < chunk.first_data_page
-        or ends[-1] != chunk.end
-        or not np.array_equal(ends[:-1], locations.offsets[1:])
-    ):
-        raise ValueError("an offset index does not fit its column chunk")
 
 
 def _same(one: pa.Schema, other: pa.Schema) -> bool:

@@ -16,12 +16,19 @@ import pyarrow as pa
 
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
 from sleeper.lookup.column_reader import DECODING_ERRORS
-from sleeper.lookup.index_cache import IndexCache
+from sleeper.lookup.fetching.index_cache import IndexCache
+from sleeper.lookup.fetching.read_ahead import (
+    PAGES_BYTES_MAX,
+    ReadAhead,
+    is_absent,
+    read_key_ahead,
+)
+from sleeper.lookup.fetching.single_flight import SingleFlight
 from sleeper.lookup.key_order import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
-from sleeper.lookup.parquet.file_end import ReadRanges, range_reader
-from sleeper.lookup.parquet_index import ParquetIndex, open_file
+from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
+from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
 
@@ -41,6 +48,7 @@ class _Call:
     result: pa.Schema
     names: tuple[str, ...]
     nothing: pa.Table
+    file_count: int
 
 
 class LookupReader:
@@ -50,11 +58,13 @@ class LookupReader:
     `cache_bytes`. In addition a call needs, for each file that it reads, memory for about 8 MiB of
     compressed pages, their decoded values, and the found rows.
 
+    If the files are remote, requests that do not depend on each other are made at once: for all
+    files of a call, and for all that one key needs of a file. Threads that read the same at the
+    same time share one request. No lock is held during a request.
+
     Args:
         files: The folder of the files.
         cache_bytes: Bound for footers, page indexes and Bloom filters together.
-        concurrent_files: Number of files that one call reads in parallel. Leave it at 1 if a read
-            takes microseconds; for an object store use about the number of files of a look-up.
         ordered_by: The table's schema and its key fields. A file without our seal is read once to
             check that its rows have this order. None to trust every file.
     """
@@ -64,13 +74,13 @@ class LookupReader:
         files: Objects,
         *,
         cache_bytes: int = 256 << 20,
-        concurrent_files: int = 1,
         ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
     ) -> None:
         self._files = files
+        self._remote = files.is_remote
         self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
-        self._concurrent_files = concurrent_files
+        self._flights = SingleFlight()
         self._sizes: dict[str, int] = {}  # of files that are not open yet
         self._last_result: tuple[pa.Schema, tuple[str, ...] | None, pa.Schema, pa.Table] | None = (
             None
@@ -83,7 +93,7 @@ class LookupReader:
 
     def unopened(self, filenames: Sequence[str]) -> list[str]:
         """Return the files that are not cached: opening them needs their size."""
-        return [name for name in filenames if self._cache.get(name) is None]
+        return [name for name in filenames if self._cache.get(name, scan=True) is None]
 
     def note_sizes(self, sizes: Mapping[str, int]) -> None:
         """Store sizes of files, in bytes, which saves requests for them."""
@@ -116,14 +126,46 @@ class LookupReader:
         result, nothing = self._result_of(schema, columns)
         if keys.num_rows == 0:
             return [nothing for _ in filenames]
-        call = _Call(LookupKeys(keys), schema, result, tuple(result.names), nothing)
-        at_once = self._concurrent_files
-        if keys.num_rows >= MANY_KEYS:
-            at_once = max(at_once, min(4, os.cpu_count() or 1))
+        call = _Call(LookupKeys(keys), schema, result, tuple(result.names), nothing, len(filenames))
+        if self._remote:
+            return self._look_up_at_once(call, filenames)
+        at_once = min(4, os.cpu_count() or 1) if keys.num_rows >= MANY_KEYS else 1
         if at_once == 1 or len(filenames) < 2:
             return [self._in_file(call, filename) for filename in filenames]
         with ThreadPoolExecutor(min(at_once, len(filenames))) as pool:
             return list(pool.map(partial(self._in_file, call), filenames))
+
+    def _look_up_at_once(self, call: _Call, filenames: Sequence[str]) -> list[pa.Table]:
+        """Look up in remote files, at once in all of them that must be read."""
+        tables = [call.nothing] * len(filenames)
+        places = [n for n, name in enumerate(filenames) if not self._is_absent(call, name)]
+        found = self.at_once([partial(self._in_file, call, filenames[n]) for n in places])
+        for place, table in zip(places, found, strict=True):
+            tables[place] = table
+        return tables
+
+    def _is_absent(self, call: _Call, filename: str) -> bool:
+        """Return whether a file cannot have the only key of a call, if that needs no read."""
+        index = self._cache.get(filename) if call.keys.count == 1 else None
+        if index is None:
+            return False
+
+        def look(_: str) -> bool:
+            wanted = index.wanted(call.schema, call.keys.column_count, call.names)
+            return is_absent(index, call.keys, wanted)
+
+        return self._guarded(look, filename)
+
+    def at_once(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        """Make calls that read files, and return their results: at once if the files are remote.
+
+        Threads are those of the storage, a bounded number in a process; this thread makes the first
+        call. What a call raises is raised.
+        """
+        if not self._remote or len(calls) < 2:
+            return [call() for call in calls]
+        others = [self._files.beside(call) for call in calls[1:]]
+        return [calls[0](), *[wait() for wait in others]]
 
     def check(self, filenames: Iterable[str]) -> None:
         """Check footers and page indexes of files against their seals.
@@ -135,8 +177,7 @@ class LookupReader:
             DataDamaged: a file is missing, or its footer or an index is damaged.
             StorageFailed: a file cannot be read.
         """
-        for filename in filenames:
-            self._guarded(self._check_file, filename)
+        self.at_once([partial(self._guarded, self._check_file, name) for name in filenames])
 
     def inspect(
         self, filename: str, look: Callable[[ParquetIndex, ReadRanges], T], *, anew: bool = False
@@ -156,12 +197,11 @@ class LookupReader:
         def look_at(filename: str) -> T:
             if anew:
                 self._cache.drop(filename)
-            read = range_reader(self._files.read_ranges, filename)
-            index = self._index_of(filename, read)
+            index, read = self._opened(filename, scan=True)
             size = index.size_bytes
             found = look(index, read)
             if index.size_bytes != size:
-                self._cache.put(index)
+                self._cache.put(index, scan=True)
             return found
 
         return self._guarded(look_at, filename)
@@ -207,26 +247,48 @@ class LookupReader:
             ) from error
 
     def _check_file(self, filename: str) -> None:
-        read = range_reader(self._files.read_ranges, filename)
-        self._index_of(filename, read).check_indexes(read)
+        index, read = self._opened(filename, scan=True)
+        index.check_indexes(read)
 
-    def _index_of(self, filename: str, read: ReadRanges) -> ParquetIndex:
-        index = self._cache.get(filename)
-        if index is None:
-            size_bytes = self._sizes.pop(filename, None)
-            if size_bytes is None:
-                size_bytes = self._files.size(filename)
-            index = open_file(filename, size_bytes, read)
-            if self._ordered_by is not None and not index.is_sealed:
-                check_key_order(index, *self._ordered_by, read)
-            self._cache.put(index)
+    def _opened(self, filename: str, *, scan: bool = False) -> tuple[ParquetIndex, ReadRanges]:
+        """Return a file's index, and a function that reads the file during one call."""
+        read = range_reader(self._files.read_ranges, filename)
+        index = self._cache.get(filename, scan=scan)
+        if not self._remote:
+            return index or self._open(filename, read, read, scan=scan), read
+
+        def share(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+            return self._flights.run((filename, *ranges), lambda: read(ranges))
+
+        if index is not None:
+            return index, ReadAhead(share)
+
+        def open_once() -> tuple[ParquetIndex, Sequence[tuple[int, bytes]]]:
+            ahead = ReadAhead(read)
+            return self._open(filename, ahead.hold, read, scan=scan), ahead.held
+
+        index, held = self._flights.run(filename, open_once)
+        return index, ReadAhead(share, held)
+
+    def _open(
+        self, filename: str, read_end: ReadRanges, read: ReadRanges, *, scan: bool
+    ) -> ParquetIndex:
+        size_bytes = self._sizes.pop(filename, None)
+        if size_bytes is None:
+            size_bytes = self._files.size(filename)
+        index = ParquetIndex(filename, read_file_end(size_bytes, read_end, remote=self._remote))
+        if self._ordered_by is not None and not index.is_sealed:
+            check_key_order(index, *self._ordered_by, read)
+        self._cache.put(index, scan=scan)
         return index
 
     def _look_up_file(self, call: _Call, filename: str) -> pa.Table:
-        read = range_reader(self._files.read_ranges, filename)
-        index = self._index_of(filename, read)
+        index, read = self._opened(filename)
         wanted = index.wanted(call.schema, call.keys.column_count, call.names)
         size = index.size_bytes
+        if isinstance(read, ReadAhead) and call.keys.count == 1:
+            share = PAGES_BYTES_MAX // call.file_count
+            read_key_ahead(index, call.keys, wanted, read, share)
         found = find_rows(index, call.keys, wanted, read)
         if index.size_bytes != size:
             self._cache.put(index)

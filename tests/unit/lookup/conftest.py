@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from sleeper.storage.objectstore.beside import at_once
+
+T = TypeVar("T")
+
 
 class CountedFolder:
-    """Files in a folder. `reads` has the ranges of each call."""
+    """Files in a folder. `reads` has the ranges of each call.
 
-    def __init__(self, path: Path) -> None:
+    If it is remote, independent calls are made at once, as for a bucket.
+    """
+
+    def __init__(self, path: Path, *, is_remote: bool = False) -> None:
         self.path = path
+        self.is_remote = is_remote
         self.reads: list[list[tuple[int, int]]] = []
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -28,6 +37,9 @@ class CountedFolder:
     def size(self, key: str) -> int:
         return (self.path / key).stat().st_size
 
+    def beside(self, work: Callable[[], T]) -> Callable[[], T]:
+        return at_once(work)
+
     def bytes_read(self) -> int:
         return sum(length for ranges in self.reads for _, length in ranges)
 
@@ -35,3 +47,9 @@ class CountedFolder:
 @pytest.fixture
 def folder(tmp_path):
     return CountedFolder(tmp_path)
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """The same folder, where each call takes a round trip."""
+    return CountedFolder(tmp_path, is_remote=True)

@@ -335,6 +335,8 @@ def _as_bytes(row):
 class _Folder:
     """Files in a folder, for examples of which each needs its own."""
 
+    is_remote = False
+
     def __init__(self, path):
         self.path = path
 

@@ -12,7 +12,7 @@ import pytest
 from sleeper.lookup.parquet import file_end
 from sleeper.lookup.parquet.page_sums import PAGE_SUMS_MAGIC, sum_at
 from sleeper.lookup.parquet.sealed_output import SealedOutput
-from sleeper.lookup.parquet_index import open_file
+from sleeper.lookup.parquet_index import ParquetIndex
 
 TABLE = pa.table(
     {
@@ -77,7 +77,7 @@ def opened(body):
     def read(ranges):
         return [body[offset : offset + length] for offset, length in ranges]
 
-    return open_file("f", len(body), read), read
+    return ParquetIndex("f", file_end.read_file_end(len(body), read)), read
 
 
 @pytest.mark.parametrize("held", [1 << 20, 0], ids=["in memory", "read when they are needed"])

@@ -19,6 +19,7 @@ from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 from tests.soak import tries
+from tests.unit.lookup.conftest import CountedFolder
 
 TEXTS = ("", "a", "a\0", "a\0\0", "b", "é", "￿", "\U0001f600", "k" * 300, "zz", "z\x7f")
 EPOCH = dt.datetime(2024, 1, 1)
@@ -156,11 +157,14 @@ def write_filtered(folder, table, name="file.parquet"):
 
 
 def assert_found(folder, name, table, key_count, rows, absent=(), columns=None):
-    """Look up the keys of `rows`: all at once, and the first of them alone."""
+    """Look up the keys of `rows`: all at once, and single ones; in a bucket too."""
     keys = keys_of(table, key_count, rows, absent)
+    one, other = keys.slice(0, 1), keys.slice(keys.num_rows // 2, 1)
     reader = LookupReader(folder)
-    for asked in (keys, keys.slice(0, 1), keys.slice(keys.num_rows // 2, 1)):
-        (found,) = reader.look_up([name], asked, table.schema, columns)
+    in_bucket = LookupReader(CountedFolder(folder.path, is_remote=True))
+    askings = [(keys, reader), (one, reader), (other, reader), (one, in_bucket), (other, in_bucket)]
+    for asked, asked_of in askings:
+        (found,) = asked_of.look_up([name], asked, table.schema, columns)
         expected = expected_rows(table, asked)
         expected = expected if columns is None else expected.select(columns)
         assert found.schema == expected.schema
@@ -450,9 +454,11 @@ class TestFiles:
         names = [write(folder, table, f"{i}.parquet") for i, table in enumerate(tables)]
         keys = keys_of(tables[0], 1, range(900))
 
+        remote = CountedFolder(folder.path, is_remote=True)
+
         for count in (1, 5, keys.num_rows):
             asked = keys.slice(0, count)
-            for reader in (LookupReader(folder), LookupReader(folder, concurrent_files=5)):
+            for reader in (LookupReader(folder), LookupReader(remote)):
                 found = reader.look_up(names, asked, tables[0].schema)
                 expected = [expected_rows(table, asked).to_pylist() for table in tables]
                 assert [table.to_pylist() for table in found] == expected
@@ -574,6 +580,7 @@ class TestErrors:
         schema = pa.schema([pa.field("k", pa.int64())])
 
         class Emptied:
+            is_remote = False
             files = folder
 
             def size(self, key):
@@ -602,6 +609,8 @@ class TestErrors:
         name = write(folder, pa.table({"k": pa.array([1], pa.int64())}))
 
         class Broken:
+            is_remote = False
+
             def size(self, key):
                 return folder.size(key)
 

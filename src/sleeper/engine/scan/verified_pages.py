@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -61,7 +60,6 @@ class VerifiedPages:
         arrow_schema: The table's schema.
         bytes_max: Approximate maximum size of all flags. The least recently used files are dropped
             first, and then checked again.
-        files_at_once: Number of files read in parallel; 1 if a read takes microseconds.
     """
 
     def __init__(
@@ -70,10 +68,8 @@ class VerifiedPages:
         arrow_schema: pa.Schema,
         *,
         bytes_max: int = 32 << 20,
-        files_at_once: int = 1,
     ) -> None:
         self._lookup = lookup
-        self._files_at_once = files_at_once
         self._arrow_schema = arrow_schema
         self._bytes_max = bytes_max
         self._lock = Lock()
@@ -104,12 +100,7 @@ class VerifiedPages:
 
         Raises: as `check_file`.
         """
-        if self._files_at_once == 1 or len(wanted) < 2:
-            for each in wanted:
-                self.check_file(each)
-            return
-        with ThreadPoolExecutor(min(self._files_at_once, len(wanted))) as pool:
-            list(pool.map(self.check_file, wanted))
+        self._lookup.at_once([partial(self.check_file, each) for each in wanted])
 
     def check_file(self, wanted: UncheckedPages) -> None:
         """Compare pages with their checksums, and record them as checked.

@@ -24,6 +24,15 @@ HELD_BYTES_MAX = 1 << 20
 """If the index area is at most this large, all of it is read when the file is opened; otherwise
 parts are read at their use."""
 
+REMOTE_READ_BYTES = 128 << 10
+REMOTE_READ_BYTES_MAX = 2 << 20
+_INDEX_SHARE = 128
+"""Where a request takes long, the first read of a file is meant to have its indexes: a 128th of the
+file, between these numbers of bytes. Indexes of files of this package take a 150th to a 300th."""
+
+REMOTE_HELD_BYTES_MAX = 4 << 20
+"""`HELD_BYTES_MAX`, where a request takes long."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileEnd:
@@ -67,13 +76,22 @@ def range_reader(
     return read
 
 
-def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
-    """Read the end of a file in one request, or in two if it is long, and check it.
+def read_file_end(file_size: int, read: ReadRanges, *, remote: bool = False) -> FileEnd:
+    """Read the end of a file in one request, or in a few if it is long, and check it.
+
+    Args:
+        file_size: The file's size.
+        read: Reads the file.
+        remote: Whether a request takes long, so that a few bytes in vain cost less.
 
     Raises:
         ValueError: the file is not a Parquet file, or is damaged.
     """
-    first = min(FIRST_READ_BYTES, file_size)
+    first, held_max = FIRST_READ_BYTES, HELD_BYTES_MAX
+    if remote:
+        share = min(file_size // _INDEX_SHARE, REMOTE_READ_BYTES_MAX)
+        first, held_max = max(share, REMOTE_READ_BYTES), REMOTE_HELD_BYTES_MAX
+    first = min(first, file_size)
     (tail,) = read([(file_size - first, first)]) if first else (b"",)
     length = footer_length(tail, file_size)
     tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
@@ -95,7 +113,7 @@ def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
         at = len(tail) - tail_bytes
         sums = read_page_sums(tail[max(0, at - sums_length) : at], file_size - tail_bytes, footer)
     index_start = _index_start(footer, footer_start)
-    if file_size - index_start <= HELD_BYTES_MAX:
+    if file_size - index_start <= held_max:
         tail = _extended(tail, file_size - index_start, file_size, read)
     held_at = max(index_start, file_size - len(tail))
     held = tail[held_at - (file_size - len(tail)) : -tail_bytes]
@@ -103,10 +121,13 @@ def read_file_end(file_size: int, read: ReadRanges) -> FileEnd:
 
 
 def _extended(tail: bytes, wanted: int, file_size: int, read: ReadRanges) -> bytes:
-    """Return at least the last `wanted` bytes of the file; read the bytes that `tail` lacks."""
-    lacking = min(wanted, file_size) - len(tail)
-    if lacking <= 0:
+    """Return at least the last `wanted` bytes of the file; read the bytes that `tail` lacks.
+
+    A tail that is too short at least doubles, so that few reads are needed for a long one.
+    """
+    if min(wanted, file_size) <= len(tail):
         return tail
+    lacking = min(max(wanted, 2 * len(tail)), file_size) - len(tail)
     (more,) = read([(file_size - len(tail) - lacking, lacking)])
     return more + tail
 

@@ -66,6 +66,20 @@ class PageLocations:
         """About what it takes in memory."""
         return 3 * self.offsets.nbytes + 400
 
+    def check_tiles(self, first_page: int, end: int) -> None:
+        """Check that pages are adjacent from the first data page, or later, to the chunk's end.
+
+        Raises:
+            ValueError: they are not.
+        """
+        ends = self.offsets + self.sizes
+        if (
+            self.offsets[0] < first_page
+            or ends[-1] != end
+            or not np.array_equal(ends[:-1], self.offsets[1:])
+        ):
+            raise ValueError("an offset index does not fit its column chunk")
+
 
 @dataclass(frozen=True, slots=True)
 class PageBounds:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import partial
 from typing import Any
 
+from sleeper.storage.objectstore.beside import at_once
 from sleeper.storage.objectstore.client import Client, obstore
 from sleeper.storage.objectstore.joined_ranges import Run
 
@@ -15,9 +15,6 @@ _RUNS_A_CALL = 10
 
 _CALLS_AT_ONCE = 4
 """Number of such calls for one read; with the number above, `RUNS_AT_ONCE`."""
-
-_THREADS = 16
-"""Threads of this process for all reads. A read needs none of them for its first call."""
 
 
 def get_runs(client: Client, name: str, runs: Sequence[Run]) -> list[memoryview]:
@@ -30,10 +27,10 @@ def get_runs(client: Client, name: str, runs: Sequence[Run]) -> list[memoryview]
     if calls == 1:
         return _get(client, name, runs)
     parts = [runs[len(runs) * n // calls : len(runs) * (n + 1) // calls] for n in range(calls)]
-    others = [_threads().submit(_get, client, name, part) for part in parts[1:]]
+    others = [at_once(partial(_get, client, name, part)) for part in parts[1:]]
     found = _get(client, name, parts[0])
     for other in others:
-        found += other.result()
+        found += other()
     return found
 
 
@@ -44,9 +41,3 @@ def _get(client: Client, name: str, runs: Sequence[Run]) -> list[memoryview]:
         return obstore().get_ranges(store, name, starts=starts, ends=ends, coalesce=0)
 
     return [memoryview(body) for body in client.call(request)]
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    """Return this process's threads. A forked child has none, but may not use obstore either."""
-    return ThreadPoolExecutor(_THREADS, "sleeper-ranges")

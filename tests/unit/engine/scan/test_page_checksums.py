@@ -68,6 +68,8 @@ def written(**settings):
 class OneFile:
     """A file in memory; `largest` is the size of the largest read."""
 
+    is_remote = False
+
     def __init__(self, body):
         self.body = body
         self.largest = 0

@@ -23,6 +23,7 @@ from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import canonical_range, region_of, whole_region
 from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.objectstore.beside import at_once
 
 EPOCH = datetime(1970, 1, 1)
 KEYS = {  # the n-th key of each type, ascending
@@ -51,6 +52,17 @@ class Counted:
     def read_ranges(self, key, ranges):
         self.bytes_read += sum(length for _, length in ranges)
         return self.folder.read_ranges(key, ranges)
+
+
+class RemoteFolder(FolderObjects):
+    """A folder whose requests are made at once."""
+
+    @property
+    def is_remote(self):
+        return True
+
+    def beside(self, work):
+        return at_once(work)
 
 
 def schema_of(kind):
@@ -171,7 +183,8 @@ def test_what_is_remembered_is_bounded(tmp_path):
 def test_threads_share_what_they_checked(tmp_path):
     """Files of a bucket are looked at side by side."""
     reader, _ = reader_of(tmp_path, Primitive.LONG)
-    pages = VerifiedPages(reader.lookup, reader.arrow_schema, files_at_once=3)
+    remote = LookupReader(RemoteFolder(tmp_path))
+    pages = VerifiedPages(remote, reader.arrow_schema)
     left = partial(pages.unchecked, regions=(), columns=("key", "n"))
 
     pages.check([left(name) for name in FILES])

@@ -308,6 +308,8 @@ def filters_of(body: bytes):
 class FileInMemory:
     """One file, as the look-up reader wants it. Keeps what is read of it."""
 
+    is_remote = False
+
     def __init__(self, body: bytes):
         self.body = body
         self.reads = []

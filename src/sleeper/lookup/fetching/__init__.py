@@ -1,0 +1,1 @@
+"""How look-ups get the bytes of files: caches, what is read ahead, what threads share."""
