@@ -1,7 +1,7 @@
 """A day of writing: many small ingests, compaction and garbage collection every so often.
 
-Each ingest writes one small file into every leaf. What is counted after each step: files in a leaf,
-bytes of data files and sketches that lie there, and bytes written so far. The log is not counted.
+Each ingest writes few rows into every leaf. What is counted after each step: files in a leaf,
+bytes of data files that lie there, and bytes written so far. The log is not counted.
 
 - Write amplification: bytes written by ingest and compaction, of those written by ingest.
 - Space amplification: the most bytes that ever lay there, of those of a copy that is compacted into
@@ -28,7 +28,6 @@ import pyarrow as pa
 import sleeper
 from bench.line_chart import Line, line_chart
 from bench.random_rows import SCHEMA, rows, split_points
-from sleeper.model import paths
 
 LINES = 10
 
@@ -60,7 +59,7 @@ class Costs:
 
 
 class Files:
-    """The data files and sketches of a table that were seen being written and deleted."""
+    """The data files of a table that were seen being written and deleted."""
 
     def __init__(self, table: sleeper.Table) -> None:
         self.root = Path(table._context.objects.url(table.table_id))
@@ -68,8 +67,8 @@ class Files:
         self.written_bytes = self.stored_bytes = self.most_bytes = 0
 
     def add(self, names: Sequence[str]) -> int:
-        """Count new data files with their sketches, and return their bytes."""
-        new = {name: with_sketch(self.root, name) for name in names}
+        """Count new data files, and return their bytes."""
+        new = {name: (self.root / name).stat().st_size for name in names}
         size = sum(new.values())
         self.sizes |= new
         self.written_bytes += size
@@ -125,7 +124,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=2_000, help="in each ingest")
     parser.add_argument("--leaves", type=int, default=16)
     parser.add_argument("--every", type=int, default=25, help="ingests between compactions")
-    parser.add_argument("--delay", type=int, default=0, help="minutes that garbage waits")
+    parser.add_argument("--delay", type=int, default=1, help="minutes that garbage waits")
     parser.add_argument("--folder", default=None, help="for the instance")
     parser.add_argument("--picture", type=Path, default=None, help="an SVG file to make")
     return parser.parse_args()
@@ -161,11 +160,6 @@ def step(table: sleeper.Table, number: int, files: Files) -> Step:
     return Step(number, fmean(counts), max(counts), files.stored_bytes, files.written_bytes)
 
 
-def with_sketch(root: Path, name: str) -> int:
-    """Bytes of a data file and its sketch."""
-    return sum((root / each).stat().st_size for each in (name, paths.sketch_file(name)))
-
-
 def compacted_bytes(instance: Path, copy: Path) -> int:
     """The bytes of a copy in which every leaf has one file."""
     shutil.copytree(instance, copy)
@@ -173,7 +167,7 @@ def compacted_bytes(instance: Path, copy: Path) -> int:
     while any(len(leaf) > 1 for leaf in live_files(table)):
         assert not table.compact(all_files=True).failed
     root = Path(table._context.objects.url(table.table_id))
-    return sum(with_sketch(root, name) for leaf in live_files(table) for name in leaf)
+    return sum((root / name).stat().st_size for leaf in live_files(table) for name in leaf)
 
 
 def live_files(table: sleeper.Table) -> list[list[str]]:

@@ -8,7 +8,7 @@ Meanwhile this process looks at the table, every second, as a reader does:
 
 - Files in a leaf; so many files are looked at for a key, as all of them have keys from all of it.
 - Latency: from the submission of a file to when its rows can be read, of each file.
-- Write amplification: bytes of all data files and sketches ever seen in the table's folder, of
+- Write amplification: bytes of all data files ever seen in the table's folder, of
   those of the input, and of those that ingests wrote. Garbage counts.
 
 In the end every row must be there exactly once.
@@ -242,12 +242,7 @@ def totals(
     """Return lines of the whole day."""
     looks = observer.looks
     input_bytes = sum(path.stat().st_size for path in inputs)
-    by_ingest = sum(
-        observer.sizes[str(Path(name).with_suffix(suffix))]
-        for names in observer.ingested
-        for name in names
-        for suffix in (".parquet", ".sketches")
-    )
+    by_ingest = sum(observer.sizes[name] for names in observer.ingested for name in set(names))
     written = looks[-1].written_bytes
     cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
     return [

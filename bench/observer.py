@@ -27,7 +27,7 @@ class Look:
         ingests: Jobs that were committed.
         waiting: Files that were submitted and are in no job yet.
         queued: Jobs in the ingest queue, or at work.
-        stored_bytes: Bytes of data files and sketches.
+        stored_bytes: Bytes of data files.
         written_bytes: Those of all that were ever there.
         lookup_s: How long a look-up of a key took.
     """

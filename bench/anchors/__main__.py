@@ -4,7 +4,7 @@
     python -m bench.anchors --before ../before               the same beside another checkout
     python -m bench.anchors --large                          the sizes of docs/performance.md: hours
     python -m bench.anchors --rows-only hit miss compaction  some rows, or all of some sections
-    python -m bench.anchors --from figures.json              print what an earlier run found
+    python -m bench.anchors --from figures.json              print what earlier runs found
 
 `--before` names a clone of this repository at another commit, with its own .venv; this checkout's
 benchmarks measure both, one after the other in turn. `--upstream` names a program that drives
@@ -61,9 +61,7 @@ def main() -> int:
     """Measure what is asked for, and print the table; 1 where something failed."""
     asked = _arguments()
     if asked.figures:
-        run = _run(asked, Path())
-        _load(run, Path(asked.figures))
-        print("\n".join(table(run, [row.key for row in ROWS])))
+        _print_again(asked)
         return 0
     chosen = [
         row for row in ROWS if not asked.rows_only or {row.key, row.section} & asked.rows_only
@@ -142,14 +140,20 @@ def _save(run: Run, path: Path) -> None:
     path.write_text(json.dumps(told, indent=1))
 
 
-def _load(run: Run, path: Path) -> None:
-    said = json.loads(path.read_text())
-    print(f"{said['title']}\n")
-    run.sizes = said["sizes"]
-    for kind, found in (("figures", run.figures), ("memory", run.memory)):
-        for row, subjects in said[kind].items():
-            for name, values in subjects.items():
-                found[row][name] += values
+def _print_again(asked: argparse.Namespace) -> None:
+    """Print a table for each size that the files have; files of one size are put together."""
+    runs: dict[str, Run] = {}
+    for path in map(Path, asked.figures):
+        said = json.loads(path.read_text())
+        run = runs.setdefault(json.dumps(said["sizes"]), _run(asked, Path()))
+        run.sizes = said["sizes"]
+        print(said["title"])
+        for kind, found in (("figures", run.figures), ("memory", run.memory)):
+            for row, subjects in said[kind].items():
+                for name, values in subjects.items():
+                    found[row][name] += values
+    for run in runs.values():
+        print("\n".join(["", *table(run, [row.key for row in ROWS])]))
 
 
 def _arguments() -> argparse.Namespace:
@@ -167,7 +171,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--large", action="store_true", help="the sizes of docs/performance.md")
     parser.add_argument("--folder", help="for all data, instead of the folder of temp files")
     parser.add_argument("--out", help="a file for all figures, as JSON")
-    parser.add_argument("--from", dest="figures", help="such a file: print its table")
+    parser.add_argument("--from", dest="figures", nargs="+", help="such files: print their tables")
     for name, (small, large) in SIZES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=int, help=f"{small:,}, or {large:,} if --large"

@@ -8,7 +8,10 @@ from statistics import median
 from bench.anchors.rows import EMBEDDED, NO_PEERS, ROWS, Row
 from bench.anchors.run import BEFORE, NOW, Run
 
-HEADS = ("work", "before", "now", "best peer", "now / best", "wanted", "reached", "peak MB")
+HEADS = (
+    *("work", "before", "now", "now / before", "best peer", "now / best"),
+    *("wanted", "reached", "peak MB"),
+)
 
 
 def table(asked: Run, keys: Iterable[str]) -> list[str]:
@@ -27,14 +30,14 @@ def line(asked: Run, row: Row) -> tuple[str, ...]:
     """The cells of a row."""
     before, now = asked.middle(row.key, BEFORE), asked.middle(row.key, NOW)
     against, figure = compared(asked, row)
-    ratio = "" if now is None or not figure else number(now / figure)
     return (
         row.work.format(**{name: f"{size:,}" for name, size in asked.sizes.items()}),
         told(before, row.unit),
         told(now, row.unit),
+        ratio(now, before),
         (f"{against} {told(figure, row.unit)}" if figure is not None else "-")
         + in_brackets(asked, row),
-        ratio,
+        ratio(now, figure),
         row.wanted,
         verdict(asked, row, now),
         memory(asked, row),
@@ -90,6 +93,11 @@ def memory(asked: Run, row: Row) -> str:
     if not any(found):
         return ""
     return ", ".join(f"{median(each):,.0f}" if each else "-" for each in found)
+
+
+def ratio(value: float | None, of: float | None) -> str:
+    """One figure divided by another, where both are there."""
+    return number(value / of) if value is not None and of else ""
 
 
 def told(value: float | None, unit: str) -> str:

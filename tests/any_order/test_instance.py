@@ -61,7 +61,7 @@ THRESHOLD = "sleeper.table.partition.splitting.threshold"
 BATCH = "sleeper.table.compaction.files.batch.size"
 CLASS_NAME = "sleeper.table.statestore.classname"
 SETTINGS = {
-    STRATEGY: ["one_file_per_leaf", "one_reference_per_leaf"],
+    STRATEGY: ["by_size", "one_file_per_leaf", "one_reference_per_leaf"],
     MEMORY: ["1G", "300"],  # 300 bytes: every batch becomes a run on disk
     PAGE_ROWS: ["1000", "2"],
     THRESHOLD: ["4", "1000"],

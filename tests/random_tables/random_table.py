@@ -216,7 +216,7 @@ def _layout(pick: Random) -> dict[str, str]:
         "parquet.bloom.filter": pick.choice(("true", "false")),
         "partition.splitting.threshold": pick.choice(("50", "120")),
         "ingest.file.writing.strategy": pick.choice(
-            ("one_file_per_leaf", "one_reference_per_leaf")
+            ("by_size", "one_file_per_leaf", "one_reference_per_leaf")
         ),
     }
     for kind in ("rowkey", "sortkey", "value"):

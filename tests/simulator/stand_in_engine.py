@@ -158,6 +158,11 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "DataFileWriter", StandInWriter),
     (data_file, "DataFileWriter", StandInWriter),
     (compaction_output, "verify_pages", verify_pages),
+    (
+        compaction_output,
+        "verify_region",
+        lambda reader, filename, *_: read_file(reader._files, filename),
+    ),
     (push_down_references, "read_stored_sketch", read_stored_sketch),
     (split_leaf, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),

@@ -70,8 +70,8 @@ class IngestSettings:
     """Settings of an ingest, from the table's properties.
 
     Attributes:
-        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file
-            that all these leaves reference (rules ING-5, ING-6).
+        file_writing: How rows are divided into files: the table's property
+            `ingest.file.writing.strategy` (rules ING-5, ING-6).
         sort: Memory and temp folder of the sort.
         write: Settings of data files.
         processing: The table's filters and aggregations.
@@ -79,7 +79,7 @@ class IngestSettings:
         orphan_age: The age from which on a sweep deletes files that no transaction names.
     """
 
-    one_file_per_leaf: bool
+    file_writing: str
     sort: SortSettings
     write: WriteSettings
     processing: Processing
@@ -187,10 +187,7 @@ def _write(
         now_ms=int(started.timestamp() * 1000),
     )
     with closing(groups):
-        if settings.one_file_per_leaf:
-            leaf_files.write_one_file_per_leaf(groups)
-        else:
-            leaf_files.write_one_file(state.tree.root_id, groups)
+        leaf_files.write(settings.file_writing, state.tree.root_id, groups)
 
 
 def _commit(

@@ -177,7 +177,7 @@ def _ingest_settings(
     properties: TableProperties, schema: Schema, context: InstanceContext
 ) -> standard_ingest.IngestSettings:
     return standard_ingest.IngestSettings(
-        one_file_per_leaf=properties.ingest.file_writing_strategy == "one_file_per_leaf",
+        file_writing=properties.ingest.file_writing_strategy,
         sort=sort.SortSettings(
             memory_bytes=properties.ingest.memory_bytes, temp_folder=context.temp_folder
         ),

@@ -113,7 +113,7 @@ def open_for_spark(self: TableHandle) -> OpenTable:
         log=opened.store.log,
         write=write_settings(opened.properties.parquet),
         memory_bytes=ingest_properties.memory_bytes,
-        one_file_per_leaf=ingest_properties.file_writing_strategy == "one_file_per_leaf",
+        file_writing=ingest_properties.file_writing_strategy,
         job_id_kept=timedelta(days=opened.properties.statestore.job_id_retention_days),
         orphan_age=timedelta(minutes=opened.properties.gc.orphan_age_minutes),
         now=context.now,

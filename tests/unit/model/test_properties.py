@@ -110,7 +110,7 @@ WITHOUT_DEFAULT = (
 OUR_DEFAULTS = {
     "bulk.import.emr.release.label": "emr-spark-8.0.0",
     "statestore.classname": "TransactionLogStateStore",
-    "ingest.file.writing.strategy": "one_file_per_leaf",
+    "ingest.file.writing.strategy": "by_size",
     "ingest.partition.file.writer.type": "direct",
     "parquet.page.rows": "1000",
     "parquet.rowgroup.rows.max": "32768",

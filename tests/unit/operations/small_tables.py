@@ -71,8 +71,16 @@ class SmallTable:
         )
         self.store.commit(SplitPartition(parent=parent, children=tuple(children)))
 
-    def ingest(self, rows: Any, *, one_file_per_leaf: bool = True, **more: Any) -> IngestResult:
+    def ingest(
+        self,
+        rows: Any,
+        *,
+        one_file_per_leaf: bool = True,
+        file_writing: str | None = None,
+        **more: Any,
+    ) -> IngestResult:
         """Ingest rows, dicts or (a, b) pairs."""
+        by_leaf = "one_file_per_leaf" if one_file_per_leaf else "one_reference_per_leaf"
         dicts = [
             row if isinstance(row, dict) else {"a": row[0], "b": row[1], "v": 0} for row in rows
         ]
@@ -80,7 +88,7 @@ class SmallTable:
             dicts,
             IngestRequest(**more),
             IngestSettings(
-                one_file_per_leaf=one_file_per_leaf,
+                file_writing=file_writing or by_leaf,
                 sort=SortSettings(memory_bytes=64 << 20),
                 write=WriteSettings(),
                 processing=Processing(),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.engine.writing import leaf_files
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import CommitContended, CommitOverwritten, CommitUnknown, NullKeys
+from sleeper.lookup.parquet.file_end import range_reader, read_file_end
+from sleeper.lookup.parquet.page_index import read_offset_index
 from sleeper.model.keys import Key
 from tests.unit.operations.small_tables import PAIRS, SmallTable, small_table
 
@@ -142,6 +145,65 @@ class TestOneReferencePerLeaf:
             [(2, False, False)],
         ]
         assert keys_in(table) == [sorted(ROWS)]
+
+
+class TestBySize:
+    """ING-16: many leaves with few rows share a file; others have one each."""
+
+    def test_four_leaves_with_few_rows_share_a_file(self):
+        """Each with an exact count."""
+        table = small_table([2, 4, 6])
+
+        result = table.ingest(ROWS, file_writing="by_size")
+
+        assert len(table.keys()) == 1
+        assert [reference.row_count for reference in result.files] == [2, 1, 1, 1]
+        assert not any(reference.row_count_estimated for reference in result.files)
+
+    def test_three_leaves_have_a_file_each(self):
+        """Three files are few, and reading one alone is cheaper."""
+        table = small_table([2, 4, 6])
+
+        table.ingest([row for row in ROWS if row[0] > 2], file_writing="by_size")
+
+        assert len(table.keys()) == 3
+
+    @pytest.mark.parametrize("limit", ["SHARED_LEAF_BYTES_MAX", "SHARED_BYTES_MAX"])
+    def test_leaves_with_many_rows_have_a_file_each(self, monkeypatch, limit):
+        """More than a mean for each leaf, or more than what may wait in memory for the decision."""
+        monkeypatch.setattr(leaf_files, limit, 40)
+        table = small_table([2, 4, 6])
+
+        table.ingest([(n, "a" * 100) for n in range(20)], file_writing="by_size")
+
+        assert len(table.keys()) == 4
+        assert sorted(len(keys) for keys in keys_in(table)) == [2, 2, 2, 14]
+
+    def test_pages_of_a_shared_file_are_as_small_as_its_parts(self):
+        """A reader of one leaf decodes whole pages."""
+        table = small_table(range(1, 20))
+
+        table.ingest([(n % 20, f"{n}") for n in range(4_000)], file_writing="by_size")
+
+        (name,) = {reference.filename for reference in table.store.refresh().references()}
+        size = len(table.files.read(name))
+        footer = read_file_end(size, range_reader(table.files.read_ranges, name)).footer
+        (index,) = table.files.read_ranges(name, [footer.chunks[0][0].offset_index])
+        assert len(read_offset_index(index, 4_000).offsets) == 40
+
+    def test_leaves_that_interleave_share_it(self):
+        """The file is in key order over them all."""
+        table = small_table([2, 4])
+        root = table.store.refresh().tree.root_id
+        for leaf in [each.partition_id for each in table.store.refresh().tree.leaves()]:
+            table.split(leaf, "b", dimension=1)
+
+        table.ingest([(n, text) for n in (1, 3, 5) for text in "ac"], file_writing="by_size")
+
+        assert [[share[1:] for share in found] for found in shares(table).values()] == [
+            [(1, False, False)]
+        ] * 6
+        assert {found[0][0] for found in shares(table).values()} == {f"partition_{root}"}
 
 
 class TestCommits:

@@ -173,6 +173,23 @@ class VerifiedPages:
         return UncheckedPages(index.filename, tuple(runs), tuple(sizes), tuple(minimums))
 
 
+def verify_region(
+    lookup: LookupReader, filename: str, region: Region, arrow_schema: pa.Schema
+) -> None:
+    """Compare the pages of a file that may have rows of a region with their checksums.
+
+    Pages that were checked before are checked again.
+
+    Raises:
+        DataDamaged: the file is missing or damaged; names the file, row group and column.
+        StorageFailed: the file cannot be read.
+    """
+    pages = VerifiedPages(lookup, arrow_schema)
+    wanted = pages.unchecked(filename, [region], arrow_schema.names)
+    if wanted is not None:
+        pages.check_file(wanted)
+
+
 _ENTRY_BYTES = 250  # overhead of the flags of a column chunk
 
 

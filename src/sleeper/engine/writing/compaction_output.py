@@ -1,6 +1,6 @@
 """Merges data files of one partition into one: the work of a compaction job.
 
-All pages of the inputs are checked, then rows are merged, filtered, aggregated and written, batch
+All pages that are read are checked, then rows are merged, filtered, aggregated and written, batch
 by batch. Memory, in addition to DataFusion's and pyarrow's: for each input a compressed row group
 and some batches of 8,192 rows; one row group that is being written; the output's Bloom filters.
 With files of 2,000,000 rows and more, most memory is DataFusion's (docs/performance.md,
@@ -9,7 +9,7 @@ With files of 2,000,000 rows and more, most memory is DataFusion's (docs/perform
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +22,7 @@ from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.scan.row_groups import row_groups
+from sleeper.engine.scan.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
@@ -74,7 +75,7 @@ def compact_files(
     Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
-    rows_by_file = _verified(reading, job.inputs, check)
+    rows_by_file = _verified(reading, claimed, check)
     slices = [
         FileSlice(
             reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
@@ -94,7 +95,7 @@ def compact_files(
     with closing(batches), files.open_output(job.output) as output:
         chunks = row_groups(processed, _CHUNK_ROWS)
         written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
-        if whole_files >= rows_by_file.keys():
+        if len(rows_by_file) == len(job.inputs):
             _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
     reference = replace(
         written.reference(job.output, job.partition_id, reading.schema),
@@ -107,13 +108,19 @@ def compact_files(
 
 
 def _verified(
-    reading: TableReader, names: Iterable[str], check: Callable[[], None]
+    reading: TableReader, claimed: ClaimedJob, check: Callable[[], None]
 ) -> dict[str, int]:
-    """Verify each file's pages; return how many rows each has."""
+    """Verify the pages that are read; return how many rows each file has that is read whole.
+
+    Many leaves may share a file, so of a part only its own pages are read.
+    """
     rows_by_file = {}
-    for name in names:
+    for name in claimed.job.inputs:
         check()
-        rows_by_file[name] = verify_pages(reading.lookup, name).row_count
+        if name in claimed.whole_files:
+            rows_by_file[name] = verify_pages(reading.lookup, name).row_count
+        else:
+            verify_region(reading.lookup, name, claimed.partition.region, reading.arrow_schema)
     return rows_by_file
 
 

@@ -158,9 +158,11 @@ class DataFileWriter:
         self._sketch = SketchBuilder(schema)
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
+        self._waiting_bytes = 0
         self._row_count = 0
         self._first_key: tuple[Any, ...] = ()
-        self._last_row: pa.Table | None = None
+        self._last_key: tuple[Any, ...] | None = None
+        self._last_row_key: tuple[Any, ...] = ()
 
     def add(self, rows: pa.Table) -> None:
         """Write more rows, in key order, none below those before.
@@ -174,8 +176,9 @@ class DataFileWriter:
         self._sketch.add(rows)
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
         self._row_count += rows.num_rows
-        if self._waiting_rows >= self._group_rows(self._waiting):
+        if self._waiting_rows >= self._group_rows():
             self._write_groups(all_rows=False)
 
     def close(self) -> WrittenFile:
@@ -193,11 +196,10 @@ class DataFileWriter:
         footer = self._output.seal(sketch_place_bytes(offset, len(sketch)))
         assert footer is not None, "a file was sealed before it was held"
         _check_sizes(footer)
-        last = () if self._last_row is None else _row_key(self._last_row, self._schema)
         return WrittenFile(
             row_count=self._row_count,
             first_key=self._first_key,
-            last_key=last,
+            last_key=self._last_row_key,
             size_bytes=self._output.size_bytes,
         )
 
@@ -216,25 +218,25 @@ class DataFileWriter:
                 self._parquet.close()
 
     def _check_order(self, rows: pa.Table) -> None:
-        names = self._schema.key_names
-        if self._last_row is None:
-            self._first_key = _row_key(rows, self._schema)
+        names, before = self._schema.key_names, self._last_key
+        if before is None:
+            self._first_key = _row_key(rows, 0, self._schema)
         else:
-            before, after = key_at(self._last_row, 0, names), key_at(rows, 0, names)
+            after = key_at(rows, 0, names)
             assert before <= after, f"rows for a data file out of order: {after} after {before}"
-        last = rows.select(names).slice(rows.num_rows - 1)
-        self._last_row = last.take([0])  # a copy, so that the chunk can be released
+        self._last_key = key_at(rows, rows.num_rows - 1, names)
+        self._last_row_key = _row_key(rows, rows.num_rows - 1, self._schema)
 
-    def _group_rows(self, tables: list[pa.Table]) -> int:
+    def _group_rows(self) -> int:
         """Return the rows of a row group, by the mean size of the buffered rows."""
-        size = sum(table.nbytes for table in tables)
-        by_bytes = self._settings.row_group_bytes * self._waiting_rows // max(1, size)
+        size = max(1, self._waiting_bytes)
+        by_bytes = self._settings.row_group_bytes * self._waiting_rows // size
         return int(max(1, min(self._settings.row_group_rows, by_bytes)))
 
     def _write_groups(self, *, all_rows: bool) -> None:
         if not self._waiting:
             return
-        step = self._group_rows(self._waiting)
+        step = self._group_rows()
         rows = pa.concat_tables(self._waiting)
         whole = rows.num_rows if all_rows else rows.num_rows // step * step
         parquet = self._opened(group_rows=min(step, rows.num_rows))
@@ -243,7 +245,7 @@ class DataFileWriter:
             parquet.write_table(group.replace_schema_metadata(FORMAT), step)
         rest = rows.slice(whole)
         self._waiting = [rest] if rest.num_rows else []
-        self._waiting_rows = rest.num_rows
+        self._waiting_rows, self._waiting_bytes = rest.num_rows, rest.nbytes
 
     def _opened(self, *, group_rows: int) -> Any:
         """Return the Parquet writer, made with the first row group, which sizes the filters."""
@@ -269,10 +271,10 @@ def _check_sizes(footer: Footer) -> None:
                 )
 
 
-def _row_key(rows: pa.Table, schema: Schema) -> tuple[Any, ...]:
-    """Return the row key of the first row, as Python values."""
+def _row_key(rows: pa.Table, row: int, schema: Schema) -> tuple[Any, ...]:
+    """Return the row key of a row, as Python values."""
     return tuple(
-        checked_value(field, rows.column(field.name)[0].as_py()) for field in schema.row_keys
+        checked_value(field, rows.column(field.name)[row].as_py()) for field in schema.row_keys
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +26,16 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
 SortedGroup = tuple[LeafGroup, Iterator[pa.Table]]
+
+SHARED_LEAVES_MIN = 4
+"""With `by_size`, fewer leaves get a file each."""
+SHARED_LEAF_BYTES_MAX = 64 << 10
+"""With `by_size`, leaves get a file each if they get more on average, as Arrow counts it."""
+SHARED_BYTES_MAX = 8 << 20
+"""With `by_size`, leaves get a file each if they get more together. So much is in memory."""
+# A leaf's rows begin and end inside a page, and readers of the leaf decode all of it.
+_SHARED_PAGE_ROWS_MIN = 64
+_JOINED_BYTES = 1 << 20
 
 
 def sorted_groups(
@@ -99,6 +110,21 @@ class LeafFiles:
         self.references: list[FileReference] = []
         self.rows_written = 0
 
+    def write(self, strategy: str, root_id: str, groups: Iterator[SortedGroup]) -> None:
+        """Write all rows, divided into files as a table's property says.
+
+        Args:
+            strategy: A value of `sleeper.table.ingest.file.writing.strategy`.
+            root_id: The root of the tree.
+            groups: Groups of leaves with their rows in key order.
+        """
+        if strategy == "one_file_per_leaf":
+            self.write_one_file_per_leaf(groups)
+        elif strategy == "one_reference_per_leaf":
+            self.write_one_file(root_id, groups)
+        else:
+            self._write_by_size(root_id, groups)
+
     def write_one_file_per_leaf(self, groups: Iterable[SortedGroup]) -> None:
         """Write a file for every leaf that has rows (rule ING-5).
 
@@ -113,38 +139,77 @@ class LeafFiles:
                         writers.of(leaf).add(rows)
                 self.references += writers.close()
 
-    def write_one_file(self, root_id: str, groups: Iterable[SortedGroup]) -> None:
-        """Write one file under the root, referenced by every leaf that has rows (rule ING-6)."""
+    def write_one_file(
+        self, root_id: str, groups: Iterable[SortedGroup], page_rows: int | None = None
+    ) -> None:
+        """Write one file under the root, referenced by every leaf that has rows (rule ING-6).
+
+        Args:
+            root_id: The root of the tree.
+            groups: Groups of leaves with their rows in key order.
+            page_rows: Rows in a page, at most; None for as many as in other files.
+        """
         counts: dict[str, int] = {}
+        rows = joined(self._counted(groups, counts), _JOINED_BYTES)
+        first = next(rows, None)
+        if first is None:
+            return
         with ExitStack() as open_files:
-            writer: DataFileWriter | None = None
-            for group, chunks in groups:
-                for chunk in chunks:
-                    if not chunk.num_rows:
-                        continue
-                    if writer is None:
-                        filename, writer = self.open(root_id, open_files)
-                    writer.add(chunk)
-                    for leaf, rows in rows_by_leaf(chunk, self._schema, group.leaves):
-                        counts[leaf.partition_id] = counts.get(leaf.partition_id, 0) + rows.num_rows
-            if writer is None:
-                return
+            filename, writer = self.open(root_id, open_files, page_rows)
+            for table in chain([first], rows):
+                writer.add(table)
             whole = self.close(filename, root_id, writer)
         self.references += [
             replace(whole, partition_id=leaf_id, row_count=count, whole_file=len(counts) == 1)
             for leaf_id, count in counts.items()
         ]
 
+    def _write_by_size(self, root_id: str, groups: Iterator[SortedGroup]) -> None:
+        """Write one file if the rows are few for so many leaves, otherwise one for each leaf."""
+        waiting: list[SortedGroup] = []
+        size = rows = leaves = 0
+        for group, chunks in groups:
+            here: list[pa.Table] = []
+            for chunk in chunks:
+                here.append(chunk)
+                size += chunk.nbytes
+                if size > SHARED_BYTES_MAX:
+                    self.write_one_file_per_leaf(
+                        chain(waiting, [(group, chain(here, chunks))], groups)
+                    )
+                    return
+            waiting.append((group, iter(here)))
+            row_count = sum(chunk.num_rows for chunk in here)
+            rows += row_count
+            leaves += min(len(group.leaves), row_count)
+        if leaves >= SHARED_LEAVES_MIN and size <= leaves * SHARED_LEAF_BYTES_MAX:
+            self.write_one_file(root_id, waiting, max(_SHARED_PAGE_ROWS_MIN, rows // leaves // 2))
+        else:
+            self.write_one_file_per_leaf(waiting)
+
+    def _counted(self, groups: Iterable[SortedGroup], counts: dict[str, int]) -> Iterator[pa.Table]:
+        """Yield the rows of all groups; count those of each leaf."""
+        for group, chunks in groups:
+            for chunk in chunks:
+                for leaf, rows in rows_by_leaf(chunk, self._schema, group.leaves):
+                    counts[leaf.partition_id] = counts.get(leaf.partition_id, 0) + rows.num_rows
+                yield chunk
+
     def delete_written(self) -> None:
         """Delete every file that was written or begun, and will not be committed."""
         self._files.delete(self._started)
 
-    def open(self, partition_id: str, open_files: ExitStack) -> tuple[str, DataFileWriter]:
+    def open(
+        self, partition_id: str, open_files: ExitStack, page_rows: int | None = None
+    ) -> tuple[str, DataFileWriter]:
         """Begin a data file of a partition; it becomes visible when `open_files` is closed."""
+        settings = self._settings
+        if page_rows is not None:
+            settings = replace(settings, page_rows=min(page_rows, settings.page_rows))
         filename = paths.data_file(partition_id, self._new_id())
         self._started.append(filename)
         output = open_files.enter_context(self._files.open_output(filename))
-        writer = DataFileWriter(output, self._schema, self._arrow_schema, self._settings)
+        writer = DataFileWriter(output, self._schema, self._arrow_schema, settings)
         return filename, open_files.enter_context(writer)
 
     def close(self, filename: str, partition_id: str, writer: DataFileWriter) -> FileReference:
@@ -175,6 +240,21 @@ class _WriterPerLeaf:
             self._leaf_files.close(filename, leaf_id, writer)
             for leaf_id, (filename, writer) in self._writers.items()
         ]
+
+
+def joined(tables: Iterable[pa.Table], size_bytes: int) -> Iterator[pa.Table]:
+    """Yield the same rows in fewer tables, of about so many bytes at least, without empty ones."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if table.num_rows:
+            waiting.append(table)
+            size += table.nbytes
+        if size >= size_bytes:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def rows_by_leaf(

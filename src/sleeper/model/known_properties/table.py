@@ -223,9 +223,11 @@ class IngestProperties:
     )
     file_writing_strategy: str = setting(
         "table.ingest.file.writing.strategy",
-        "one_file_per_leaf",
-        one_of("one_file_per_leaf", "one_reference_per_leaf"),
-        "A file in each leaf that gets rows, or one file that all of them reference.",
+        "by_size",
+        one_of("by_size", "one_file_per_leaf", "one_reference_per_leaf"),
+        "A file in each leaf that gets rows, or one file that all of them reference. by_size, "
+        "which is ours, writes one file for four leaves or more that get at most 64 KiB each on "
+        "average and 8 MiB together, in memory, and a file in each leaf otherwise.",
     )
 
 

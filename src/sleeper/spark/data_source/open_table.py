@@ -56,8 +56,7 @@ class OpenTable:
         log: Its transactions, one by one; None if its state store keeps none.
         write: How data files are written.
         memory_bytes: What a task's sort may hold.
-        one_file_per_leaf: True for a file in every leaf that gets rows; False for one file that
-            all these leaves reference.
+        file_writing: How rows are divided into files, as the table's property says.
         job_id_kept: How long a job id is remembered.
         orphan_age: How old a file must be that a sweep deletes.
         now: The clock (aware, UTC).
@@ -71,7 +70,7 @@ class OpenTable:
     log: TransactionLog | None
     write: WriteSettings
     memory_bytes: int
-    one_file_per_leaf: bool
+    file_writing: str
     job_id_kept: timedelta
     orphan_age: timedelta
     now: Callable[[], datetime]

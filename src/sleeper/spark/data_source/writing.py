@@ -44,7 +44,7 @@ class WritePlan:
         table: The table's files.
         groups: Its leaves.
         root_id: Its root partition.
-        one_file_per_leaf: As the table's property says.
+        file_writing: As the table's property says.
         sort: What the task's sort may use.
         write: How data files are written.
         now_ms: The present, in milliseconds since 1970, for filters by age.
@@ -55,7 +55,7 @@ class WritePlan:
     table: TableFiles
     groups: tuple[LeafGroup, ...]
     root_id: str
-    one_file_per_leaf: bool
+    file_writing: str
     sort: SortSettings
     write: WriteSettings
     now_ms: int
@@ -104,7 +104,7 @@ def plan_write(table: OpenTable, given: pa.Schema, *, overwrite: bool) -> WriteP
         table=table.table_files,
         groups=tuple(leaf_groups(tree.leaves())),
         root_id=tree.root_id,
-        one_file_per_leaf=table.one_file_per_leaf,
+        file_writing=table.file_writing,
         sort=SortSettings(
             memory_bytes=table.memory_bytes, temp_folder=table.table_files.temp_folder
         ),
@@ -153,10 +153,7 @@ def write_rows(plan: WritePlan, rows: object) -> Written:
             now_ms=plan.now_ms,
         )
         with closing(groups):
-            if plan.one_file_per_leaf:
-                leaf_files.write_one_file_per_leaf(groups)
-            else:
-                leaf_files.write_one_file(plan.root_id, groups)
+            leaf_files.write(plan.file_writing, plan.root_id, groups)
     except BaseException as error:
         try:
             leaf_files.delete_written()

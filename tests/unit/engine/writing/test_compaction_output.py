@@ -174,6 +174,23 @@ def test_a_damaged_input_leaves_no_output(tmp_path):
     assert {info.key for info in folder.files.listing("data/")} == set(folder.inputs)
 
 
+def test_of_a_shared_file_only_the_pages_of_the_leaf_are_checked_and_read(tmp_path):
+    """Many leaves share it: damage in another leaf's pages is that leaf's, and its own is told."""
+    folder = Folder(tmp_path)
+    folder.write([(n, n, 7_000_000_000_000 + n) for n in range(100)])
+    (name,) = folder.inputs
+    body = bytearray(folder.files.read(name))
+    last = pq.ParquetFile(io.BytesIO(bytes(body))).metadata.row_group(2).column(2)
+    body[last.data_page_offset + last.total_compressed_size - 2] ^= 1
+    folder.files.put(name, bytes(body))
+
+    done = folder.compact("low", region=(0, 50), whole=False)
+    with pytest.raises(DataDamaged, match=name):
+        folder.compact("high", region=(50, 200), whole=False)
+
+    assert [row[0] for row in folder.rows(done.reference.filename)] == [*range(50)]
+
+
 @pytest.mark.parametrize("file_count", [2, 11, 100])
 def test_nothing_is_sorted(tmp_path, file_count):
     """The plan of a compaction merges streams, however many; a sort would hold all rows."""
