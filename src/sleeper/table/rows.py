@@ -119,11 +119,9 @@ def query(
         regions: Several such ranges; a row in two of them is returned once.
         columns: The columns to return, in this order; all without it.
         as_of: A transaction number: reads the table as it was after that transaction.
-        max_age: Seconds, or a `timedelta`: how old the answer may be. If this handle looked for
-            newer commits so recently, it does not look again, which saves two requests in a bucket:
-            what others committed, and their changes of properties, names or tables, may be missed
-            for so long. What this process has changed is never missed. 0 always looks; None takes
-            the property sleeper.table.statestore.transactionlog.time.between.transaction.checks.ms.
+        max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
+            handle does not look again, and may miss what other processes changed, but not what
+            its own did. 0 looks. None takes the table's property (docs/buckets.md).
 
     Returns:
         Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
