@@ -54,9 +54,13 @@ class World:
         Args:
             kind: `one leaf`, `leaf to write`, `64 leaves`, `128 row groups`, or `log of N`.
         """
+        self.make(kind)
+        return self.instance.table(kind)
+
+    def make(self, kind: str) -> None:
+        """Make a table, if it is not made."""
         if kind not in self._made:
             self._made[kind] = _MAKERS[kind.partition(" of ")[0]](self.instance, kind)
-        return self.instance.table(kind)
 
     def opened(self, kind: str) -> Table:
         """Return a handle of a table that has found a key, and may commit without other looks."""
@@ -171,7 +175,7 @@ def found(seen: Requests) -> tuple[int, int, int]:
 
 def _open(kind: str) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
-        world.table(kind)
+        world.make(kind)
 
         def run() -> None:
             with sleeper.connect(world.url) as opened:

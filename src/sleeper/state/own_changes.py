@@ -48,6 +48,7 @@ class NotedTableIndex:
         self._index = index
         self._changes = changes
         self.by_name = index.by_name
+        self.known_by_name = index.known_by_name
         self.by_id = index.by_id
         self.all = index.all
 

@@ -101,6 +101,14 @@ class StateStore(Protocol):
         """Return the cached state, which may be old; None before the first read. Reads nothing."""
         ...
 
+    def begin(self) -> None:
+        """Make a state `known` by one read, if the store keeps a copy of one that is new.
+
+        Raises:
+            StorageFailed: the storage cannot be read.
+        """
+        ...
+
     def state(self) -> TableState:
         """Return the cached state, which may be old. Reads storage only at the first call."""
         ...

@@ -6,11 +6,14 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
 
 logger = logging.getLogger(__name__)
+
+_NEWEST: Final = "statestore/snapshots/newest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,14 @@ class ObjectSnapshotStore:
         objects: The table's objects.
         prefix: Prefix of the parts' keys; twenty digits, `-` and the part's name follow.
         last_part: The part that is written last and completes a snapshot.
+        keeps_newest: Whether a copy of a new state is kept under one key, so that a reader finds it
+            without a listing.
     """
 
     objects: Objects
     prefix: str = "statestore/snapshots/"
     last_part: str = "files.parquet"
+    keeps_newest: bool = False
 
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
         """Create each part in its order; an existing part is kept."""
@@ -50,6 +56,14 @@ class ObjectSnapshotStore:
         keys = (info.key.removeprefix(self.prefix) for info in self.objects.listing(self.prefix))
         return tuple(int(found[1]) for key in keys if (found := name.fullmatch(key)))
 
+    def newest(self) -> bytes | None:
+        """Read the copy."""
+        return self.objects.read(_NEWEST)
+
+    def save_newest(self, body: bytes) -> None:
+        """Put the copy."""
+        self.objects.put(_NEWEST, body)
+
     def load(self, number: int, part: str) -> bytes:
         """Read one object."""
         key = self.key(number, part)
@@ -66,6 +80,8 @@ class ObjectSnapshotStore:
 class NoSnapshots:
     """A `SnapshotStore` without snapshots (rule STS-24)."""
 
+    keeps_newest = False
+
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
         """Drop the parts: nothing needs them."""
         return False
@@ -73,6 +89,13 @@ class NoSnapshots:
     def numbers(self) -> tuple[int, ...]:
         """Return no numbers."""
         return ()
+
+    def newest(self) -> bytes | None:
+        """Return None."""
+        return None
+
+    def save_newest(self, body: bytes) -> None:
+        """Drop the copy: nothing needs it."""
 
     def load(self, number: int, part: str) -> bytes:
         """Refuse: there is no snapshot.

@@ -94,6 +94,7 @@ class TableHandle:
             OwnChanges(context.url, record.table_id),
         )
         self._looked: _Look | None = None
+        self._beginning: Callable[[], None] | None = None
         self.schema = Schema.from_json(record.properties[SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
         self._properties = TableProperties(record.properties, context.properties)
@@ -213,8 +214,20 @@ class TableHandle:
         found.close()
         return answer(*now)
 
+    def begun(self) -> Self:
+        """Begin to read the table's state, for the first query. In a folder there is no need."""
+        store = self._adopt(self._record).store
+        self._beginning = self._context.objects.beside(store.begin)
+        return self
+
     def _known(self) -> tuple[OpenedTable, TableState] | None:
         """Return what this process has open and cached for the table, without a look."""
+        if (beginning := self._beginning) is not None:
+            self._beginning = None
+            try:
+                beginning()
+            except SleeperError as failure:
+                _log.info("the state of table %s is read anew: %s", self.name, failure)
         opened = self._opened
         if opened is None or opened.pid != os.getpid():
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..bug import Bug
 
 MAX_AGE = ("tests/stories/test_max_age.py",)
+NEWEST_COPY = ("tests/stories/test_newest_copy.py",)
 
 BUGS = (
     Bug(
@@ -59,5 +60,29 @@ BUGS = (
         wrong="                number += 1\n                if body is None:\n"
         "                    continue\n",
         tests=("tests/unit/storage/test_reading_ahead.py",),
+    ),
+    Bug(
+        name="copy-taken-for-the-newest",
+        breaks="A reader that opens a table by a copy of its state misses the entries after it.",
+        module="state/stores/log_store.py",
+        right="                return self._hold(self._caught_up(self._hold_copy(copy)))\n",
+        wrong="                return self._hold_copy(copy)\n",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="load-of-another-thread-taken-for-a-look",
+        breaks="A query answers by the copy that was begun to be read before it.",
+        module="state/stores/log_store.py",
+        right="                return None\n            if (copy",
+        wrong="                return self._held\n            if (copy",
+        tests=("tests/unit/state/stores/test_log_store.py",),
+    ),
+    Bug(
+        name="copy-in-a-store-that-is-not-trusted",
+        breaks="Where an entry may be replaced, a copy of it is kept.",
+        module="table/state_stores.py",
+        right=" and not checks.read_back",
+        wrong="",
+        tests=NEWEST_COPY,
     ),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from threading import Lock
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
@@ -22,10 +22,13 @@ from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.moved_log import MovedLog, version_left_behind
+from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 
 _UNSEEN_MAX = timedelta(hours=1)
+_BEHIND_MAX = 128
+"""Whoever is so many entries behind looks for a snapshot that is further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +99,7 @@ class TransactionLogStateStore:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
         self._snapshots = snapshots
+        self._copies = NewestCopies(snapshots, schema)
         self._schema = schema
         self._now = now
         self._storage_time = storage_time or now
@@ -120,12 +124,18 @@ class TransactionLogStateStore:
 
     def state(self) -> TableState:
         """Return the cached state without reading storage."""
-        return self._held or self._load_once()
+        return self._held or self._loaded() or self.state()
+
+    def begin(self) -> None:
+        """Hold the copy of a new state, if there is one; `refresh` goes on from it."""
+        with self._loading:
+            if self._held is None and (copy := self._copies.load()) is not None:
+                self._hold_copy(copy)
 
     def refresh(self) -> TableState:
         """Replay new entries and return the state. Without new entries this costs one read."""
-        if self._held is None:
-            return self._load_once()
+        if self._held is None and (loaded := self._loaded()) is not None:
+            return loaded
         return self._hold(self._caught_up(self._recent()))
 
     def time(self) -> datetime:
@@ -204,6 +214,9 @@ class TransactionLogStateStore:
                 self._note_commit()
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)
+            self._copies.save_if_due(
+                done.state, snapshot=self._snapshot_number, changed=self._changed
+            )
             self.commit_s = self._ticks_s() - begun_s
             return done
 
@@ -236,13 +249,21 @@ class TransactionLogStateStore:
             here=self._here,
         )
 
-    def _load_once(self) -> TableState:
+    def _loaded(self) -> TableState | None:
+        """Load the newest state and return it; None if another thread has loaded one meanwhile."""
         with self._loading:
             if self._held is not None:
-                return self._held
+                return None
+            if (copy := self._copies.load()) is not None:
+                return self._hold(self._caught_up(self._hold_copy(copy)))
             self._measured, loaded = self._load()
             self._snapshot_number = self._measured.number
             return self._hold(loaded)
+
+    def _hold_copy(self, copy: NewestCopy) -> TableState:
+        self._measured = copy.state
+        self._snapshot_number, self._changed = copy.snapshot, copy.changed
+        return self._hold(copy.state)
 
     def _load(self) -> tuple[TableState, TableState]:
         """Return the state of the newest readable snapshot, and the state at the log's end."""
@@ -289,7 +310,14 @@ class TransactionLogStateStore:
 
     def _caught_up(self, known: TableState) -> TableState:
         try:
-            return replay(known, self.log.read_after(known.number), self._schema)
+            near = islice(self.log.read_after(known.number), _BEHIND_MAX)
+            state = replay(known, near, self._schema)
+            if state.number < known.number + _BEHIND_MAX:
+                return state
+            numbers = self._snapshots.numbers()
+            if numbers and numbers[-1] > state.number:
+                return self._load()[1]
+            return replay(state, self.log.read_after(state.number), self._schema)
         except DataDamaged:
             return self._reload_past_corrupt_entry(known)
 

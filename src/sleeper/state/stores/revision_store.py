@@ -108,6 +108,9 @@ class RevisionStateStore:
         """Return the cached state, if there is one."""
         return None if self._held is None else self._held.state
 
+    def begin(self) -> None:
+        """Do nothing: the newest state is one read away."""
+
     def state(self) -> TableState:
         """Return the cached state; it is read at the first call."""
         return (self._held or self._refreshed()).state
