@@ -137,10 +137,11 @@ def delete_states(record: TableRecord, context: InstanceContext) -> None:
 
 def _log_in_objects(place: _Place) -> StateStore:
     checks = place.context.commit_checks
+    log = open_log(place.files, checks=checks)
     # A store that is not trusted might lose an entry to another one: its log alone decides.
     keeps_newest = place.files.is_remote and not checks.read_back
     snapshots = ObjectSnapshotStore(place.files, keeps_newest=keeps_newest)
-    return _store_on_log(place, open_log(place.files, checks=checks), snapshots, SnapshotRule())
+    return _store_on_log(place, log, snapshots, SnapshotRule())
 
 
 def _log_in_dynamo(place: _Place) -> StateStore:
