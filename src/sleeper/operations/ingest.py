@@ -117,10 +117,12 @@ def ingest(
     now: Callable[[], datetime],
     new_id: NewId,
     remote: InputStore | None = None,
+    state: TableState | None = None,
 ) -> IngestResult:
     """Add all rows of `data` to a table in one commit; `remote` reads input by URL.
 
-    If the job was committed before, its input is not read.
+    `state` is what the caller's look has found; without it this looks. If the job was committed
+    before, its input is not read.
 
     Raises:
         InputRefused: the input does not fit; the table is unchanged.
@@ -130,7 +132,7 @@ def ingest(
         StorageFailed: the table is unchanged; written files were deleted if possible.
     """
     started = now()
-    state = store.refresh()
+    state = state or store.refresh()
     given_id = given_job_id(request.job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)

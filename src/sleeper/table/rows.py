@@ -72,7 +72,7 @@ def ingest(
 
     Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
     """
-    opened = self._current()
+    opened, state = self._newest()
     request = standard_ingest.IngestRequest(
         job_id=job_id,
         ignore_extra_columns=ignore_extra_columns,
@@ -90,6 +90,7 @@ def ingest(
         now=self._context.now,
         new_id=self._context.new_id,
         remote=self._context.inputs,
+        state=state,
     )
     self._undo_commit_if_deleted()
     return result

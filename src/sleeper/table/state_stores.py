@@ -138,10 +138,10 @@ def delete_states(record: TableRecord, context: InstanceContext) -> None:
 def _log_in_objects(place: _Place) -> StateStore:
     checks = place.context.commit_checks
     log = open_log(place.files, checks=checks)
+    is_remote = place.files.is_remote
     # A store that is not trusted might lose an entry to another one: its log alone decides.
-    keeps_newest = place.files.is_remote and not checks.read_back
-    snapshots = ObjectSnapshotStore(place.files, keeps_newest=keeps_newest)
-    return _store_on_log(place, log, snapshots, SnapshotRule())
+    snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote and not checks.read_back)
+    return _store_on_log(place, log, snapshots, SnapshotRule(), is_remote=is_remote)
 
 
 def _log_in_dynamo(place: _Place) -> StateStore:
@@ -170,7 +170,12 @@ def _dynamo_log(place: _Place) -> dynamo_log.DynamoTransactionLog:
 
 
 def _store_on_log(
-    place: _Place, log: TransactionLog, snapshots: SnapshotStore, rule: SnapshotRule
+    place: _Place,
+    log: TransactionLog,
+    snapshots: SnapshotStore,
+    rule: SnapshotRule,
+    *,
+    is_remote: bool = False,
 ) -> StateStore:
     context = place.context
     return TransactionLogStateStore(
@@ -186,6 +191,7 @@ def _store_on_log(
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
         note_commit=place.changes.note,
+        is_remote=is_remote,
     )
 
 

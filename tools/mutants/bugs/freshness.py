@@ -6,6 +6,7 @@ from ..bug import Bug
 
 MAX_AGE = ("tests/stories/test_max_age.py",)
 NEWEST_COPY = ("tests/stories/test_newest_copy.py",)
+WITHOUT_LOOK = ("tests/unit/state/stores/test_commit_without_look.py",)
 
 BUGS = (
     Bug(
@@ -84,5 +85,21 @@ BUGS = (
         right=" and not checks.read_back",
         wrong="",
         tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="refused-without-a-look",
+        breaks="A commit is refused by a state that is not the newest.",
+        module="state/stores/commit.py",
+        right=" and not any(entry.result.refusals)",
+        wrong="",
+        tests=WITHOUT_LOOK,
+    ),
+    Bug(
+        name="nothing-to-do-without-a-look",
+        breaks="A commit is dropped because it would not change a state that is not the newest.",
+        module="state/stores/commit.py",
+        right="            if entry.body is not None and not any(",
+        wrong="            if not any(",
+        tests=WITHOUT_LOOK,
     ),
 )

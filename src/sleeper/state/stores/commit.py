@@ -96,6 +96,7 @@ def commit_group(
     pause: Callable[[int], None],
     attempts: int = 10,
     here: StateMove | None = None,
+    is_known_newest: bool = False,
 ) -> GroupCommitted:
     """Commit transactions in one entry; each is checked against the state after those before it.
 
@@ -113,6 +114,9 @@ def commit_group(
         pause: Waits before another attempt; called with the number of attempts before, from 0.
         attempts: Maximum number of attempts.
         here: The move of the table's state that the log was opened for; None for the first store.
+        is_known_newest: Whether `known` is probably the newest state, so that the first attempt
+            is made without a look. If the next number is taken, or `known` refuses something, the
+            log is read as ever.
 
     Raises:
         StateMoved: the table's state is in another store. Nothing was written.
@@ -128,7 +132,16 @@ def commit_group(
         known = replay(known, log.read_after(known.number), schema)
 
     def build() -> NextEntry[GroupCommitted]:
+        nonlocal is_known_newest
+        if is_known_newest:
+            is_known_newest = False
+            entry = planned()
+            if entry.body is not None and not any(entry.result.refusals):
+                return entry
         catch_up()
+        return planned()
+
+    def planned() -> NextEntry[GroupCommitted]:
         check_not_moved(known, transactions, here)
         at = known.next_entry_time(now())
         following = replace(known, number=known.number + 1, at=at)
@@ -142,8 +155,14 @@ def commit_group(
         body = encode_entry(entry, schema)
         return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 
+    more = 1 if is_known_newest and attempts > 0 else 0
     return append_entry(
-        log, build, pause=pause, attempts=attempts, wording=COMMIT_WORDING, meanwhile=catch_up
+        log,
+        build,
+        pause=pause,
+        attempts=attempts + more,
+        wording=COMMIT_WORDING,
+        meanwhile=catch_up,
     )
 
 

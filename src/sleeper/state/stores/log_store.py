@@ -6,7 +6,7 @@ that is not used makes no requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
@@ -27,6 +27,7 @@ from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 
 _UNSEEN_MAX = timedelta(hours=1)
+_LATELY_S = 10
 _BEHIND_MAX = 128
 """Whoever is so many entries behind looks for a snapshot that is further."""
 
@@ -67,6 +68,8 @@ class TransactionLogStateStore:
         here: The move of the table's state to this store; None if it is the table's first. The log
             begins with it, after a snapshot of the state that was moved.
         note_commit: Called after each commit, and after one of which nothing is known.
+        is_remote: Whether a look costs as much as a lost race: then a commit that comes soon after
+            a look is tried without another one.
         note_commit: Called after each commit, and after one that may have been made.
 
     Attributes:
@@ -95,6 +98,7 @@ class TransactionLogStateStore:
         ticks_s: Callable[[], float] | None = None,
         here: StateMove | None = None,
         note_commit: Callable[[], object] = lambda: None,
+        is_remote: bool = False,
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
@@ -109,6 +113,8 @@ class TransactionLogStateStore:
         self._pause = pause
         self._attempts = attempts
         self._note_commit = note_commit
+        self._is_remote = is_remote
+        self._looked_s = float("-inf")  # by ticks, when the last look or commit began
         self._rule = snapshot_rule or SnapshotRule()
         self.snapshot_failure: Exception | None = None
         self._held: TableState | None = None
@@ -134,9 +140,11 @@ class TransactionLogStateStore:
 
     def refresh(self) -> TableState:
         """Replay new entries and return the state. Without new entries this costs one read."""
-        if self._held is None and (loaded := self._loaded()) is not None:
-            return loaded
-        return self._hold(self._caught_up(self._recent()))
+        begun_s = self._ticks_s()
+        state = None if self._held is not None else self._loaded()
+        state = state or self._hold(self._caught_up(self._recent()))
+        self._looked_s = begun_s
+        return state
 
     def time(self) -> datetime:
         """Return the storage's time, or the last entry's if that is later."""
@@ -212,6 +220,9 @@ class TransactionLogStateStore:
                 done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
             finally:
                 self._note_commit()
+            # After a lost race others may commit again before the next commit: look first then.
+            is_alone = done.state.number == known.number + 1
+            self._looked_s = begun_s if is_alone else float("-inf")
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)
             self._copies.save_if_due(
@@ -247,7 +258,11 @@ class TransactionLogStateStore:
             pause=self._pause,
             attempts=self._attempts,
             here=self._here,
+            is_known_newest=self._is_remote and self._looked_lately(),
         )
+
+    def _looked_lately(self) -> bool:
+        return 0 <= self._ticks_s() - self._looked_s <= _LATELY_S
 
     def _loaded(self) -> TableState | None:
         """Load the newest state and return it; None if another thread has loaded one meanwhile."""
@@ -282,7 +297,7 @@ class TransactionLogStateStore:
     ) -> tuple[TableState, Exception | None]:
         """Return the state of the newest readable snapshot, and the first damage of newer ones."""
         damage: Exception | None = None
-        for number in self._newest_first(numbers, up_to):
+        for number in reversed(numbers if up_to is None else [n for n in numbers if n <= up_to]):
             try:
                 return self._load_snapshot(number), damage
             except (DataDamaged, ObjectNotFound) as error:
@@ -290,10 +305,6 @@ class TransactionLogStateStore:
         if self._here is not None:
             raise self._first_snapshot_missing(self._here) from damage
         return TableState.empty(), damage
-
-    @staticmethod
-    def _newest_first(numbers: Sequence[int], up_to: int | None) -> Iterator[int]:
-        return (number for number in reversed(numbers) if up_to is None or number <= up_to)
 
     @staticmethod
     def _first_snapshot_missing(here: StateMove) -> DataDamaged:
