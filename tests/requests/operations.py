@@ -294,22 +294,22 @@ OPERATIONS: Final = (
     Operation(
         name="ingest of one row",
         prepare=_ingest("leaf to write", range(ROWS, ROWS + 1)),
-        requests=7,
-        round_trips=7,
+        requests=6,
+        round_trips=5,
         writes=3,
     ),
     Operation(
         name="ingest of 2,000 rows into 64 leaves",
         prepare=_ingest("64 leaves", range(0, ROWS, ROWS // 2_000)),
-        requests=7,
-        round_trips=7,
+        requests=6,
+        round_trips=5,
         writes=3,
     ),
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=27,
-        round_trips=25,
+        requests=25,
+        round_trips=23,
         writes=5,
     ),
 )
