@@ -67,7 +67,7 @@ servers: $(READY) ## Install the servers that tests need and pip does not bring.
 # Tests marked `soak` try far more where SLEEPER_SOAK is 1: docs/testing.md. Not in CI: new examples
 # are the point.
 soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
-	@SLEEPER_SOAK=1 CI= $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
+	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
 
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }

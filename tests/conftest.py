@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 # Machines differ in speed, so no deadline; in CI the same examples every time, so that a
-# red build is the change's fault. Locally Hypothesis keeps looking for new ones.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+# red build is the change's fault. Locally Hypothesis keeps looking for new ones, also where CI is
+# set to nothing, which Hypothesis takes for CI.
+settings.register_profile(
+    "local",
+    deadline=None,
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(Path(__file__).parents[1] / ".hypothesis" / "examples"),
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, database=None)
 # tools/mutants asks whether a test fails at all: the first failure will do, however long it is.
 settings.register_profile("mutants", settings.get_profile("ci"), phases=[Phase.generate])
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -140,6 +140,19 @@ class TestEveryModule:
 
         assert lazy == []
 
+    def test_makes_data_classes_by_our_own_decorator(self, path):
+        """Python's compiles every method at import: `from sleeper.value_classes import dataclass`."""
+        if path.name == "value_classes.py":
+            return
+        theirs = [
+            f"line {node.lineno}"
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+            if "dataclass" in {each.name for each in node.names}
+        ]
+
+        assert theirs == []
+
     def test_leaves_no_anonymous_to_do(self, path):
         """A TODO names an issue, as in TODO(#12), or does not exist."""
         lines = path.read_text().splitlines()

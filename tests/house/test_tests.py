@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,3 +113,21 @@ def test_shared_fixtures_stay_few():
     }
 
     assert {name: count for name, count in lines.items() if count > 100} == {}
+
+
+@pytest.mark.parametrize(("ci", "repeats"), [(None, False), ("", False), ("true", True)])
+def test_examples_are_new_ones_but_in_ci(ci, repeats):
+    """`make soak` would otherwise try what it tried before."""
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    asked = "import tests.conftest, hypothesis; print(hypothesis.settings.default.derandomize)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=ROOT,
+        env=environment | ({} if ci is None else {"CI": ci}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == str(repeats)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from sleeper.engine.scan import read_windows
+from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.memory import MemoryObjects
+from sleeper.storage.objectstore.beside import at_once
 from tests.random_tables.random_table import random_table
 from tests.soak import FIRST_SEED, tries
 
@@ -17,7 +22,7 @@ CHUNKS = 10
 
 def run(seed: int) -> None:
     """Make the table of a seed, change it, ask it, export it."""
-    with TemporaryDirectory(prefix="random-table-") as folder:
+    with TemporaryDirectory(prefix="random-table-") as folder, as_in_a_bucket(seed):
         table = random_table(seed, Path(folder))
         try:
             for _ in range(3):
@@ -28,6 +33,17 @@ def run(seed: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}: {table.schema}, {table.properties}; {table.log}")
             raise
+
+
+@contextmanager
+def as_in_a_bucket(seed: int) -> Iterator[None]:
+    """Let every third seed read as files in a bucket are read: ahead, and in threads."""
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 3 == 0:
+            for adapter in (FolderObjects, MemoryObjects):
+                patch.setattr(adapter, "is_remote", property(lambda _: True))
+                patch.setattr(adapter, "beside", lambda _, work: at_once(work))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
@@ -37,6 +36,7 @@ from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFul
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 FAN_IN_MAX: Final = 100
 """Maximum number of files in one merge; more are first merged into temp files, a hundred each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -24,6 +23,7 @@ from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sortin
 from sleeper.engine.sorting.spill import Block, SpillFile
 from sleeper.engine.sorting.sub_ranges import plan_sub_ranges, read_one_key, read_sub_range
 from sleeper.errors import BadRequest
+from sleeper.value_classes import dataclass
 
 _INTAKE_SHARE = 0.5  # of the memory: for input rows and for sorting them
 _GROUP_SHARE = 0.35  # of the memory: for a group, or a range of keys, that is merged

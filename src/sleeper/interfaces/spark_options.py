@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
 from sleeper.errors import BadRequest
+from sleeper.value_classes import dataclass
 
 Use = Literal["read", "write", "stream read", "stream write"]
 

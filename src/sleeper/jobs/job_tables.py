@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
@@ -21,6 +21,7 @@ from sleeper.ports.input_store import InputStore
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.table import Table
+from sleeper.value_classes import dataclass
 
 _TABLES_OPEN_MAX = 10
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

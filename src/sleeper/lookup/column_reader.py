@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -32,6 +31,7 @@ from sleeper.lookup.values import (
     OptionalValues,
     Values,
 )
+from sleeper.value_classes import dataclass
 
 Range = tuple[int, int]
 

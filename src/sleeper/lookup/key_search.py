@@ -8,7 +8,6 @@ decoded key values equal the key's. So a damaged index can only hide rows, and a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -37,6 +36,7 @@ from sleeper.lookup.values import (
     comparable_array,
     positions,
 )
+from sleeper.value_classes import dataclass
 
 ROUND_BYTES = 8 << 20
 """Compressed bytes that are fetched and decoded in one round. It bounds memory; a larger value is

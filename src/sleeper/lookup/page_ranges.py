@@ -5,12 +5,11 @@ A set of rows is two arrays, `starts` and `ends`: ascending, disjoint, half-open
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from sleeper.lookup.parquet.page_index import Bounds, PageBounds
 from sleeper.lookup.values import Ints, positions
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -31,6 +30,7 @@ from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

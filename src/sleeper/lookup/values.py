@@ -9,7 +9,6 @@ a key by bisection.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sleeper.lookup.parquet.levels import Flags
+from sleeper.value_classes import dataclass
 
 Ints = npt.NDArray[np.int64]
 Key = int | bytes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sleeper.model.keys import Key, key_type, value_from_json, value_to_json
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 KEY_BYTES_MAX = 1024
 """A row key whose JSON is longer is not kept in a reference."""

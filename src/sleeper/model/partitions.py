@@ -8,7 +8,7 @@ files of its ancestors (rule PRT-13).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitP
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 MERGED_IDS_MAX = 100_000
 """Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""

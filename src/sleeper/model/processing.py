@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
@@ -25,6 +25,7 @@ from sleeper.model.schema import (
     Schema,
     type_to_text,
 )
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

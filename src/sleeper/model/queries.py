@@ -15,7 +15,6 @@ it is a value that is missing by mistake, and it would read the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from operator import index
@@ -25,6 +24,7 @@ from sleeper.errors import QueryInvalid
 from sleeper.model.keys import Key, checked_value
 from sleeper.model.ranges import Range, Region, canonical_range, exact_range, region_of
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
 RegionRequest = Mapping[str, RangeRequest]

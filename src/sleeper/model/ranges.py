@@ -7,12 +7,12 @@ excludes other ends is converted first (rules PRT-1, PRT-2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from sleeper.errors import QueryInvalid
 from sleeper.model.keys import Key, checked_value, key_type, next_value, smallest_value
 from sleeper.model.schema import Field, Schema
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from dataclasses import field as stored
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
+from sleeper.value_classes import dataclass
 
 
 class Primitive(Enum):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
 from sleeper.model.known_properties.kinds import BOOLEAN, MOVE_ID
+from sleeper.value_classes import dataclass
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"

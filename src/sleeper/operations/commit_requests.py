@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sleeper.errors import CommitRefused, JobAlreadyCommitted, JobInvalid, SleeperError
 from sleeper.model import paths
@@ -13,6 +12,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.commit_request import CommitRequest, transaction_of
 from sleeper.state.transactions.files import AddFiles
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

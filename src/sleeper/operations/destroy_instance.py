@@ -9,7 +9,6 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -30,6 +29,7 @@ from sleeper.storage.places import (
     remove_empty_folder,
     table_index_of,
 )
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

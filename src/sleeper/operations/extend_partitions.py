@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sleeper.engine.inputs.key_sample import KeySample
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
@@ -14,6 +13,7 @@ from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import ExtendPartitionTree
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -53,6 +52,7 @@ from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
 from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.places import Place, bucket_of
+from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.storage.aws.deployment import deployment

@@ -7,7 +7,6 @@ requested rows. Rows are in key order over the whole result (rules QRY-1 to QRY-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -22,6 +21,7 @@ from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_
 from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 
 def query_key(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
@@ -12,6 +11,7 @@ from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

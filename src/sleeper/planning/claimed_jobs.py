@@ -6,13 +6,13 @@ fixed. Two attempts of one job write the same bytes, so a late attempt may overw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sleeper.errors import FileAlreadyExists, FileReferenceNotAssignedToJob, FileReferenceNotFound
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

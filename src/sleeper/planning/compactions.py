@@ -7,13 +7,14 @@ smallest first. References of split partitions are pushed down before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.state.stores.commit_sizes import inputs_max
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 Files = Sequence[FileReference]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sleeper.errors import BadRequest
+from sleeper.value_classes import dataclass
 
 Engine = Literal["local", "spark"]
 EngineAsked = Literal["auto", "local", "spark"]

@@ -8,12 +8,12 @@ on a row key, or that cannot be converted, is ignored here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from sleeper.errors import QueryInvalid
 from sleeper.model.ranges import Range, Region, canonical_range, exact_range
 from sleeper.model.schema import Field, Schema
+from sleeper.value_classes import dataclass
 
 _REGIONS_MAX = 10_000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from sleeper.model.ranges import Region
 from sleeper.state.stores.commit_sizes import parts_max, push_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import ReferencePush
+from sleeper.value_classes import dataclass
 
 
 class Ranks(Protocol):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

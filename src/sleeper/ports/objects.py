@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
+
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
@@ -19,6 +18,7 @@ from sleeper.operations.commit_requests import CommitAnswer
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

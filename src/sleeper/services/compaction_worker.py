@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import SleeperError
@@ -19,6 +19,7 @@ from sleeper.services.compaction_turn import CompactionTurn
 from sleeper.services.job_reader import Interrupted
 from sleeper.services.worker import WorkerSettings
 from sleeper.table.table import Table
+from sleeper.value_classes import dataclass
 
 _LONGEST_PAUSE_S = 900.0
 _PAUSED_S = 5.0

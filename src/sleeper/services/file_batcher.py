@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.jobs.instance_jobs import InstanceJobs
@@ -11,6 +10,7 @@ from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.planning.jobs.file_batches import batch_limits, files_by_table, plan_batches
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

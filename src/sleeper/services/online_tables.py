@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from sleeper.errors import TableNotFound
 from sleeper.instance import Instance
@@ -12,6 +11,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped
 from sleeper.services.serving.table_figures import TableFigures
 from sleeper.table.table import Table
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

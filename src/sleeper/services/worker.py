@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sleeper.errors import ResultsIncomplete, SleeperError, StorageFailed
@@ -29,6 +29,7 @@ from sleeper.services.job_reader import (
     RunContext,
 )
 from sleeper.services.visibility import kept_hidden
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +46,7 @@ from sleeper.spark.block_shuffle.shuffle import (
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

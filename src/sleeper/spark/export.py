@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.separate_jobs import run_separately
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

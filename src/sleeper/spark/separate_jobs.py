@@ -11,7 +11,6 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,6 +21,7 @@ from sleeper.spark.block_shuffle.shuffle import Batches
 from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.progress import TaggedJobs, cancel_on_interrupt, job_description
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

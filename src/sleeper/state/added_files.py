@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sleeper.errors import (
@@ -25,6 +25,7 @@ from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
+from sleeper.value_classes import dataclass
 
 # A sweep deletes files older than the orphan age. The difference to these shares of it is time for
 # a slow commit, and for a sweep that has listed files and not yet deleted them.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
@@ -20,6 +19,7 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

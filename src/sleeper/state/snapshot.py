@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +34,7 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
+from sleeper.value_classes import dataclass
 
 FORMAT = 1
 JOBS = "jobs.parquet"

@@ -6,7 +6,7 @@ The implementations are in `state.stores`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.moves import MoveState
+from sleeper.value_classes import dataclass
 
 _PLANS_MAX = 5
 

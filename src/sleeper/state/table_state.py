@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -15,6 +15,7 @@ from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.files.file_references import FileReferences
+from sleeper.value_classes import dataclass
 
 _ENTRY_GAP = timedelta(milliseconds=1)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +54,7 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
+from sleeper.value_classes import dataclass
 
 FORMAT = 1
 

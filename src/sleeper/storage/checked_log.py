@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
@@ -13,6 +12,7 @@ from sleeper.errors import CommitOverwritten
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

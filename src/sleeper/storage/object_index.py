@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from sleeper.errors import StorageFailed
@@ -14,6 +13,7 @@ from sleeper.ports.objects import Objects
 from sleeper.state.table_index.log_index import ENTRIES_PER_CHECKPOINT, LogTableIndex
 from sleeper.storage.checked_log import NO_CHECKS, CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.value_classes import dataclass
 
 _ENTRIES = "tables/index/"
 _NEWEST = "tables/checkpoints/newest.json"

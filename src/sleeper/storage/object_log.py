@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import ObjectInfo, Objects
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

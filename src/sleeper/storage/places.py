@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.unfinished import remove_hidden_folder
 from sleeper.storage.object_index import begin_index, object_table_index
+from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.storage import memory

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ machines differ, and the clock of one machine may jump.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from logging import getLogger
 from threading import Lock
 
 from sleeper.errors import ClockTooFarAhead
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _ASKED_EVERY = timedelta(minutes=10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
@@ -20,6 +20,7 @@ from sleeper.storage.places import Place
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
+from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _NOT_COPIED = {

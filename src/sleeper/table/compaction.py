@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -42,6 +41,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import open_for_spark
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from sleeper.spark.export import export_by_spark
 from sleeper.storage.places import checked_folder, objects_of
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import asked_regions_of, open_for_spark
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Self
@@ -26,6 +26,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import delete_states, store_of
+from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.operations.tables import delete_table

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, commit_checks, table_index_of
 from sleeper.storage.storage_clock import StorageClock
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

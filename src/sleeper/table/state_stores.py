@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
+from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.state.stores import revision_store, revisions

@@ -30,8 +30,8 @@ BUGS = (
         name="own-commit-missed",
         breaks="Within the allowed age a process does not see its own commit.",
         module="table/state_stores.py",
-        right="        note_commit=place.changes.note,\n    )\n\n\ndef _items_in_dynamodb",
-        wrong="    )\n\n\ndef _items_in_dynamodb",
+        right="        note_commit=place.changes.note,\n        is_remote",
+        wrong="        is_remote",
         tests=MAX_AGE,
     ),
     Bug(

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +23,7 @@ from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.ports.input_store import InputStore
+from sleeper.value_classes import dataclass
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any
@@ -26,6 +25,7 @@ from sleeper.engine.inputs.sources import Source
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.model.schema import Schema
 from sleeper.ports.input_store import InputStore
+from sleeper.value_classes import dataclass
 
 _TESTED_ROWS = 2048
 _CORRELATION_MAX = 0.1  # for 2,048 unordered rows it is above that once in 70,000 cases

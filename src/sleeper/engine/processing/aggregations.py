@@ -9,7 +9,6 @@ count is stored as a number when rows are written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from sleeper.engine.processing.decimal_sums import DecimalSums, Overflow
 from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 _REDUCTIONS = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from sleeper.lookup.parquet.page_index import (
 from sleeper.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
+from sleeper.value_classes import dataclass
 
 _READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read. A larger page is read completely."""

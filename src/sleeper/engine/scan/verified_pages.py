@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from threading import Lock
@@ -26,6 +25,7 @@ from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.ranges import Region
+from sleeper.value_classes import dataclass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -9,7 +9,6 @@ import errno
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.sorting.spill import Block, SpillFile
+from sleeper.value_classes import dataclass
 
 # A cut between keys: (key, False) is before all rows of the key, (key, True) after them.
 Cut = tuple[tuple[Any, ...], bool]

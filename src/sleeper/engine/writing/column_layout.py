@@ -6,13 +6,13 @@ Every writer of data files asks here, so that files do not depend on who wrote t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import parquet_paths
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 _CHUNK_ROWS = 32_768  # passed to the writer at a time
 

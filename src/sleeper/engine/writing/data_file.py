@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -29,6 +28,7 @@ from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema
 from sleeper.ports.objects import Output
+from sleeper.value_classes import dataclass
 
 FORMAT = {b"sleeper.format": b"1"}
 

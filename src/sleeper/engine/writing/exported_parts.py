@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -19,6 +18,7 @@ from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import AlreadyExists, StorageFailed
 from sleeper.planning.exports import ExportPlan
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 MANIFEST = "_SUCCESS"
 """Marks an export as complete. Spark and other readers of Parquet ignore such names."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +10,7 @@ import pyarrow.compute as pc
 
 from sleeper.engine.writing.user_file import json_lines
 from sleeper.errors import QueryInvalid
+from sleeper.value_classes import dataclass
 
 _NEW_LINE = ord("\n")
 _NO_CHARACTERS = {text.encode(): f"\\u{ord(text):04x}".encode() for text in "\ufffe\uffff"}

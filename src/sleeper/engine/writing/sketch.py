@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, pairwise
 from operator import itemgetter
@@ -23,6 +22,7 @@ from sleeper.errors import SplitPointsInvalid
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive
+from sleeper.value_classes import dataclass
 
 _ESTIMATE_ROWS_MAX = 4_000_000
 _ESTIMATE_BYTES_MAX = 256 << 20

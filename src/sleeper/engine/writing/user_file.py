@@ -6,7 +6,6 @@ The file becomes visible when it is complete; on failure there is none.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
@@ -21,6 +20,7 @@ from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
 from sleeper.errors import QueryInvalid
 from sleeper.lookup.parquet.sealed_output import ByteStream
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,6 +45,9 @@ class ParquetLayout:
     compression: str = "zstd"
     row_group_bytes: int | None = None
     page_bytes: int | None = None
+
+
+DEFAULT_LAYOUT: Final = ParquetLayout()
 
 
 def write_rows(rows: Rows, path: Path, output_format: OutputFormat) -> int:
@@ -96,7 +99,7 @@ def _parquet(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     file: ByteStream,
-    layout: ParquetLayout = ParquetLayout(),
+    layout: ParquetLayout = DEFAULT_LAYOUT,
 ) -> int:
     row_count = 0
     with pq.ParquetWriter(

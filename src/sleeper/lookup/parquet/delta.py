@@ -13,13 +13,13 @@ Source: parquet-format, Encodings.md (DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARR
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from sleeper.lookup.parquet.compact_protocol import read_varint
 from sleeper.lookup.parquet.page_index import Ints
+from sleeper.value_classes import dataclass
 
 _Words = npt.NDArray[np.uint64]
 

@@ -6,7 +6,6 @@ overlap, and counts must add up. Source: parquet-format, parquet.thrift (FileMet
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from sleeper.lookup.parquet.compact_protocol import (
@@ -16,6 +15,7 @@ from sleeper.lookup.parquet.compact_protocol import (
     read_struct,
     read_varint,
 )
+from sleeper.value_classes import dataclass
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8

@@ -7,7 +7,6 @@ schema elements are copied unchanged from the data file; only the footer is writ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from sleeper.lookup.parquet.compact_protocol import (
 )
 from sleeper.lookup.parquet.footer import MAGIC, REQUIRED, ColumnChunk, Leaf, TopColumn
 from sleeper.lookup.parquet.pages import DATA_PAGE, PLAIN, RLE, Buffer
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ Source: parquet-format, PageIndex.md and parquet.thrift (OffsetIndex, ColumnInde
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from sleeper.lookup.parquet.compact_protocol import (
     read_list_header,
     read_struct,
 )
+from sleeper.value_classes import dataclass
 
 Ints = npt.NDArray[np.int64]
 Bounds = npt.NDArray[Any]

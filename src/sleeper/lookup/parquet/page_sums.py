@@ -22,13 +22,13 @@ import logging
 import struct
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer
 from sleeper.lookup.parquet.page_index import Ints, read_offset_index
+from sleeper.value_classes import dataclass
 
 PAGE_SUMS_MAGIC = b"SLPRSUM1"
 _END = struct.Struct("<II8s")

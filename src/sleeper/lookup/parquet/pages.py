@@ -13,7 +13,6 @@ import re
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +24,7 @@ from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 from sleeper.lookup.parquet.footer import CODECS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.levels import Flags, levels_fill, present_rows
 from sleeper.lookup.parquet.page_index import Ints
+from sleeper.value_classes import dataclass
 
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8

@@ -18,9 +18,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from sleeper.lookup.parquet.footer import Footer
+from sleeper.value_classes import dataclass
 
 SEAL_MAGIC = b"SLPRSEL1"
 _END = struct.Struct("<II8s")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sleeper.errors import JobInvalid
 from sleeper.model.formats.ingest_job import (
@@ -19,6 +19,7 @@ from sleeper.model.formats.ingest_job import (
     write_ingest_job,
 )
 from sleeper.model.formats.message_json import MessageFields
+from sleeper.value_classes import dataclass
 
 ID_LENGTH_MAX = 63
 _ID = re.compile(r"[a-z0-9-]+")

@@ -8,10 +8,10 @@ the table's current properties, as queries do.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from sleeper.errors import JobInvalid
 from sleeper.model import paths
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,8 @@ If a name occurs twice, the last value counts, as in Java (rule INS-4).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-
-import javaproperties
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from sleeper.errors import DataDamaged, FormatTooNew, PropertiesInvalid
 from sleeper.model.known_properties.kinds import Property
@@ -20,6 +19,16 @@ VERSION_PROPERTY = "sleeper.properties.version"
 _ID = "sleeper.id"
 _NUMBER = re.compile("[0-9]{1,9}")
 _BYTE_ORDER_MARK = "\ufeff"
+_LINE_END: Final = re.compile(r"\r\n?|\n")
+_SPACE: Final = " \t\f"
+_GOES_ON: Final = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
+"""Matches a line that ends with a backslash which no other one escapes."""
+
+_SEPARATOR: Final = re.compile(r"(?<!\\)(?:\\\\)*([ \t\f]*[=:]|[ \t\f])[ \t\f]*")
+_ESCAPE: Final = re.compile(r"\\(u.{0,4}|.)")
+_BY_NUMBER: Final = re.compile(r"u[0-9A-Fa-f]{4}\Z")
+_BY_LETTER: Final = {"t": "\t", "n": "\n", "f": "\f", "r": "\r"}
+_SURROGATE_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -31,18 +40,52 @@ def read_properties(text: str) -> dict[str, str]:
     Raises:
         PropertiesInvalid: the text has an escape `\u` without four hexadecimal digits.
     """
-    text = text.removeprefix(_BYTE_ORDER_MARK)
-    try:
-        return dict(javaproperties.loads(text))
-    except javaproperties.InvalidUEscapeError as error:
-        line = text[: text.find(error.escape)].count("\n") + 1
-        place = f"line {line}"
-        raise PropertiesInvalid(
-            {
-                place: f"The properties have {error.escape!r} in {place}: four hexadecimal digits "
-                "must follow \\u. A backslash itself is written \\\\."
-            }
-        ) from None
+    values: dict[str, str] = {}
+    for number, line in _whole_lines(text.removeprefix(_BYTE_ORDER_MARK)):
+        separator = _SEPARATOR.search(line)
+        name, value = (
+            (line, "")
+            if separator is None
+            else (line[: separator.start(1)], line[separator.end() :])
+        )
+        values[_unescaped(name, number)] = _unescaped(value, number)
+    return values
+
+
+def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield each line with its number, and the lines in which it goes on; no comments."""
+    lines = enumerate(_LINE_END.split(text), start=1)
+    for number, first in lines:
+        line = first.lstrip(_SPACE)
+        if line.startswith(("#", "!")):
+            continue
+        while _GOES_ON.search(line):
+            _, more = next(lines, (0, ""))
+            line = line[:-1] + more.lstrip(_SPACE)
+        if line:
+            yield number, line
+
+
+def _unescaped(text: str, line: int) -> str:
+    """Return a name or value without escapes. A pair of surrogates is one character, as in Java."""
+
+    def character(escape: re.Match[str]) -> str:
+        name = escape[1]
+        if name[0] != "u":
+            return _BY_LETTER.get(name, name)
+        if not _BY_NUMBER.match(name):
+            raise PropertiesInvalid(
+                {
+                    f"line {line}": f"The properties have {escape[0]!r} in line {line}: four "
+                    "hexadecimal digits must follow \\u. A backslash itself is written \\\\."
+                }
+            )
+        return chr(int(name[1:], 16))
+
+    unescaped = _ESCAPE.sub(character, text)
+    return _SURROGATE_PAIR.sub(
+        lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped
+    )
 
 
 def read_instance_properties(
@@ -98,6 +141,8 @@ def write_properties(values: Mapping[str, str], known: Iterable[Property]) -> st
     Properties come in the order of `known`, under the headings of their groups, each with its
     description. The others follow under "Unknown", sorted by name.
     """
+    import javaproperties  # noqa: PLC0415 - slow to import, and readers need none
+
     parts: list[str] = []
     heading = ""
     described = [each for each in known if each.name in values]

@@ -11,7 +11,7 @@ message wants that told.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
@@ -20,6 +20,7 @@ from sleeper.model.formats.regions_json import region_from_document, region_to_d
 from sleeper.model.formats.results_publishing import read_results_publishing, unused_options
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 QUERY: Final = "Query"
 LEAF_QUERY: Final = "LeafPartitionQuery"

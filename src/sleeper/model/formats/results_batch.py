@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sleeper.model.formats.message_json import write_message
 from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
 
 MESSAGE_BYTES_MAX: Final = 262_144
 """What a queue takes: Amazon's limit for a message until 2025, and that of its emulators."""

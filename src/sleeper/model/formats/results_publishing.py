@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from sleeper.model.known_properties.kinds import BYTE_SIZE, POSITIVE, Kind
 from sleeper.model.known_properties.table import CODEC
+from sleeper.value_classes import dataclass
 
 
 class ResultsDestination(StrEnum):

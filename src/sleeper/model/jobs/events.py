@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final
+
+from sleeper.value_classes import dataclass
 
 UNKNOWN_TABLE: Final = "-"
 """The table id of a job whose table does not exist (rule ING-10)."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.statuses import in_order, rate
+from sleeper.value_classes import dataclass
 
 
 class QueryState(StrEnum):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -20,6 +19,7 @@ from sleeper.model.jobs.states import (
     rank_in_job,
     state_of_run,
 )
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus
 from sleeper.model.jobs.tasks import TaskStatus
+from sleeper.value_classes import dataclass
 
 UNFINISHED_FOR: Final = timedelta(days=1)
 """What has no end is taken to have ended so long after its start."""

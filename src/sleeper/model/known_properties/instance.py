@@ -6,7 +6,6 @@ the table property `sleeper.table.<name>`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
@@ -32,6 +31,7 @@ from sleeper.model.known_properties.kinds import (
     setting,
 )
 from sleeper.model.known_properties.upstream import UPSTREAM_INSTANCE_PROPERTIES
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

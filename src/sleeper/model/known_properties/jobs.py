@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -17,6 +15,7 @@ from sleeper.model.known_properties.kinds import (
     setting,
     whole,
 )
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

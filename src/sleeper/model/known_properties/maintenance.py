@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -17,6 +16,7 @@ from sleeper.model.known_properties.kinds import (
     class_of,
     setting,
 )
+from sleeper.value_classes import dataclass
 
 STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
 from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
+from sleeper.value_classes import dataclass
 
 STATE_STORES: Final = (
     "TransactionLogStateStore",

@@ -6,7 +6,6 @@ An instance may set another default for most of them, as `sleeper.default.table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.known_properties.kinds import (
@@ -29,6 +28,7 @@ from sleeper.model.known_properties.maintenance import (
 )
 from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
+from sleeper.value_classes import dataclass
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
 INGEST_QUEUE: Final = one_of(

@@ -8,7 +8,7 @@ too, unless the name is a misspelt known name; `unknown_table_properties` return
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from typing import Final
 
@@ -50,6 +50,7 @@ from sleeper.model.processing import (
 )
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
+from sleeper.value_classes import dataclass
 
 __all__ = (
     "INSTANCE_PROPERTIES",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
@@ -27,6 +27,7 @@ from sleeper.model.known_properties.jobs import (
 )
 from sleeper.model.known_properties.kinds import Property, read_group
 from sleeper.model.known_properties.table import TABLE_PROPERTIES
+from sleeper.value_classes import dataclass
 
 _INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
     known.instance_default: replace(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from threading import Event, Thread
 from typing import Self
@@ -21,6 +20,7 @@ from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.stores.commit_sizes import claim_changes, claim_groups, in_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
+from sleeper.value_classes import dataclass
 
 _NO_LIMIT = sys.maxsize
 _log = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from logging import getLogger
@@ -15,6 +14,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
 from sleeper.storage.deletion import delete_data_files
+from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 
 from sleeper.engine.read_leaves import TableReader
@@ -25,6 +24,7 @@ from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from logging import getLogger
 from typing import TypeVar
@@ -22,6 +21,7 @@ from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 

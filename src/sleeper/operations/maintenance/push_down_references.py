@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,6 +16,7 @@ from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
+from sleeper.value_classes import dataclass
 
 _REFERENCES_MAX = 20_000
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)

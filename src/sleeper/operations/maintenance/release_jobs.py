@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
@@ -12,6 +11,7 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.stores.commit_sizes import claim_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import ReleaseClaims
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sleeper.engine.writing.sketch import Sketches, union
@@ -19,6 +19,7 @@ from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import SplitPartition
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

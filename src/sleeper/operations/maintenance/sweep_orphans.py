@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from itertools import islice
 from logging import getLogger
@@ -13,6 +13,7 @@ from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
+from sleeper.value_classes import dataclass
 
 _BATCH = 1_000
 _DATA = "data/"

@@ -12,7 +12,6 @@ Killed before step 3, the table is where it was. Killed after it, the next run b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from logging import getLogger
 from typing import Final
 
@@ -35,6 +34,7 @@ from sleeper.state.stores.difference import differing_attributes
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
+from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _ATTEMPTS: Final = 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import TableProperties
+from sleeper.value_classes import dataclass
 
 _CLOSED: Final = -1
 

@@ -7,12 +7,13 @@ sample, each with a window of it, so one sample of the input is enough for a tre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from sleeper.errors import InsufficientData
 from sleeper.model.partitions import Partition, PartitionTree, split_partition
+from sleeper.value_classes import dataclass
 
 LEAF_ROWS = 1_000_000
 LEAF_BYTES = 128 << 20

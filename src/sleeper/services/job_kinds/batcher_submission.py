@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import JobInvalid
@@ -19,6 +18,7 @@ from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.planning.jobs.file_batches import batch_limits
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

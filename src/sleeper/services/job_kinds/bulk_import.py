@@ -6,7 +6,7 @@ The queue says which platform a job is for (`bulk_import_place.py`).
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from sleeper.errors import JobInvalid
@@ -26,6 +26,7 @@ from sleeper.spark.submit.driver_process import DriverProcess, run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

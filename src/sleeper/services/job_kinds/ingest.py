@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from sleeper.errors import JobInvalid
@@ -13,6 +12,7 @@ from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.state.committed_jobs import JobRecord
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from sleeper.errors import JobInvalid, StorageFailed
 from sleeper.instance import Instance
@@ -24,6 +23,7 @@ from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.table.table import Table
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from itertools import islice
 from statistics import median
@@ -14,6 +14,7 @@ from typing import Final
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.statuses import job_status
+from sleeper.value_classes import dataclass
 
 JOBS_MAX: Final = 1000
 """So many jobs of a kind are counted, those of the newest events."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from threading import Lock
 
 from sleeper.operations.report import FilesReport
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

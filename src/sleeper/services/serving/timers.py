@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from sleeper.errors import SleeperError
 from sleeper.instance import Instance
 from sleeper.services.file_batcher import run_batcher
+from sleeper.value_classes import dataclass
 
 _HOUR_S = 3600.0
 _LOOK_S = 60.0

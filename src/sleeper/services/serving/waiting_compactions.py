@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Lock
 
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.value_classes import dataclass
 
 _FIRST_S = 60.0
 _LONGEST_S = 900.0

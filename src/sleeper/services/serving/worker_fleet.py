@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from sleeper.errors import StorageFailed
 from sleeper.planning.jobs.workers import workers_to_start
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from sleeper.spark.block_shuffle.set_aside_folder import named_by_content
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.schema import arrow_schema_of
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
 from sleeper.spark.block_shuffle.workers import use_one_thread
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.errors import StorageFailed
 from sleeper.ports.ids import NewId
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

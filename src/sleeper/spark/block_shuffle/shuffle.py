@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 
 from sleeper.errors import InputRefused
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -11,6 +10,7 @@ from sleeper.engine.read_leaves import read_leaves
 from sleeper.model.queries import LeafQuery
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

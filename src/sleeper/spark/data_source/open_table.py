@@ -7,7 +7,7 @@ rows, have its files only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
+from sleeper.value_classes import dataclass
 
 _TABLES_KEPT = 8
 

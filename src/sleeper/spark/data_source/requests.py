@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sleeper.model.ranges import Region
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

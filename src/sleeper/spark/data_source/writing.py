@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -29,6 +28,7 @@ from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
 from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob
+from sleeper.value_classes import dataclass
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"

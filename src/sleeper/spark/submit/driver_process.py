@@ -10,11 +10,11 @@ import json
 import logging
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import SubmissionFailed
 from sleeper.spark.submit.request import CommandRequest, DriverCall, conf_arguments
+from sleeper.value_classes import dataclass
 
 SPARK_MASTER: Final = "sleeper.bulk.import.local.spark.master"
 """The property that has such drivers started."""

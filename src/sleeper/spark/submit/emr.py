@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from sleeper.errors import BadRequest
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
+from sleeper.value_classes import dataclass
 
 Setting = Callable[[str], str]
 """Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
+from sleeper.value_classes import dataclass
 
 # What a worker may have: GB of memory, from and to, by vCPU.
 _MEMORY_GB: Final = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}

@@ -16,13 +16,13 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import IO
 
 from sleeper.errors import BadRequest, SubmissionFailed
 from sleeper.spark.submit.request import ARCHIVE, ENTRY
+from sleeper.value_classes import dataclass
 
 # Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.
 _GLIBC_MINORS = range(34, 16, -1)

@@ -6,10 +6,11 @@ A request names the saved job, never its content: the driver reads it from the i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from sleeper.errors import BadRequest
+from sleeper.value_classes import dataclass
 
 ARCHIVE = "environment.tar.gz"
 ENTRY = "sleeper_bulk_import.py"

@@ -6,11 +6,11 @@ taken or is done, as the cluster manager has it; in client mode the driver is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sleeper.errors import BadRequest
 from sleeper.spark.submit.request import PYTHON, CommandRequest, DriverCall, conf_arguments
+from sleeper.value_classes import dataclass
 
 ENTRY_IN_IMAGE = "local:///sleeper/sleeper_bulk_import.py"
 

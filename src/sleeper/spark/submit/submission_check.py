@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
@@ -19,6 +18,7 @@ from sleeper.spark.submit.emr import Emr, Setting, emr_setting_failures
 from sleeper.spark.submit.emr_serverless import EmrServerless, worker_failures
 from sleeper.spark.submit.request import NO_ENVIRONMENT
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
+from sleeper.value_classes import dataclass
 
 EMR_SETTINGS: Final = "sleeper.table.bulk.import.emr."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
+from sleeper.value_classes import dataclass
 
 Cluster = SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless
 

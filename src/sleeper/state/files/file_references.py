@@ -12,7 +12,7 @@ and garbage. Never both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from heapq import merge
 from typing import ClassVar
@@ -24,6 +24,7 @@ from sleeper.model.files import FileReference
 from sleeper.state.files.file_changes import differing_rows
 from sleeper.state.files.file_columns import file_rows_batch, no_file_rows
 from sleeper.state.files.file_rows import SUMS, FileRows, negated, summed
+from sleeper.value_classes import dataclass
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ from sleeper.model.partitions import Partition
 from sleeper.state.committed_jobs import JobChanges
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 Key = TypeVar("Key", str, tuple[str, str])
 Value = TypeVar("Value")

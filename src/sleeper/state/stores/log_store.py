@@ -7,7 +7,7 @@ that is not used makes no requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from threading import Lock
@@ -25,6 +25,7 @@ from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.value_classes import dataclass
 
 _UNSEEN_MAX = timedelta(hours=1)
 _LATELY_S = 10
@@ -114,7 +115,7 @@ class TransactionLogStateStore:
         self._attempts = attempts
         self._note_commit = note_commit
         self._is_remote = is_remote
-        self._looked_s = float("-inf")  # by ticks, when the last look or commit began
+        self._looked_s = float("-inf")  # when the last look or commit began
         self._rule = snapshot_rule or SnapshotRule()
         self.snapshot_failure: Exception | None = None
         self._held: TableState | None = None
@@ -220,8 +221,7 @@ class TransactionLogStateStore:
                 done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
             finally:
                 self._note_commit()
-            # After a lost race others may commit again before the next commit: look first then.
-            is_alone = done.state.number == known.number + 1
+            is_alone = done.state.number == known.number + 1  # after a lost race, look first
             self._looked_s = begun_s if is_alone else float("-inf")
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)

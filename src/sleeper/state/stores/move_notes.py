@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from sleeper.errors import DataDamaged
 from sleeper.model import paths
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import VersionNotFound
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from sleeper.model.schema import Schema
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
+from sleeper.value_classes import dataclass
 
 FORMAT: Final = 1
 _SIZE_PER_ENTRY: Final = 500

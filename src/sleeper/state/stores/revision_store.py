@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from threading import Lock
 from typing import Final
@@ -30,6 +30,7 @@ from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
+from sleeper.value_classes import dataclass
 
 _FEWER_FILES = "Commit fewer files at a time"
 _FEWER_LEAVES = "Split the table into fewer leaves at a time"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from sleeper.errors import DataDamaged
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import time_from_json, time_to_json
+from sleeper.value_classes import dataclass
 
 _COMMITS_KEPT = 32
 _LOOKS_KEPT = 32

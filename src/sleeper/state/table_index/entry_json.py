@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.tables import TableRecord
+from sleeper.value_classes import dataclass
 
 FORMAT = 1
 """The newest format of entries and checkpoints that this Sleeper reads; it writes this one."""

@@ -6,13 +6,13 @@ Compactions, splits and garbage collection add no file here: their rows were in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sleeper.errors import VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.transaction_json import decode_entry
 from sleeper.state.transactions.files import AddFiles
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

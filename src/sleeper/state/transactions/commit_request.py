@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sleeper.errors import CommitRefused, JobInvalid
@@ -20,6 +20,7 @@ from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
+from sleeper.value_classes import dataclass
 
 BODY_CHARACTERS_MAX: Final = 204_800
 """A transaction whose JSON is at least this long is stored as an object."""

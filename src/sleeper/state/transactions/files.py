@@ -7,7 +7,7 @@ every row is referenced once (rule FRF-3).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ from sleeper.state.transactions.placement import (
     placed_references,
     references_by_file,
 )
+from sleeper.value_classes import dataclass
 
 _NOTHING_KNOWN = FileReference(filename="", partition_id="", row_count=0)
 

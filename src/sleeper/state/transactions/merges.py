@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import PartitionMergeRefused
@@ -11,6 +11,7 @@ from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed
 from sleeper.state.transactions.placement import unite_references
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

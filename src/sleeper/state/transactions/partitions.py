@@ -8,12 +8,13 @@ some (rule PRT-13). The tree after a change covers the same key space. Merges of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from sleeper.errors import InitialiseWithFilesPresent, PartitionSplitRefused, SplitInvalid
 from sleeper.model.partitions import Partition, PartitionTree, check_split
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,7 @@ from sleeper.storage.local.unfinished import (
 )
 from sleeper.storage.local.walk import walk
 from sleeper.storage.local.writer_lock import writer_lock
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

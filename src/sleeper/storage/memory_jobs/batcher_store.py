@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from threading import RLock
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 from threading import RLock
@@ -25,6 +24,7 @@ from sleeper.model.jobs.messages import (
     ReceivedMessage,
 )
 from sleeper.ports.ids import NewId
+from sleeper.value_classes import dataclass
 
 _PAUSE_S = 0.02
 

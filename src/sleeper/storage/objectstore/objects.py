@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -32,6 +32,7 @@ from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
 from sleeper.storage.objectstore.run_requests import get_runs
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from heapq import merge
 from typing import TypeVar
 
 from sleeper.ports.objects import ObjectInfo, Objects, Output
 from sleeper.storage.keys import check_prefix, folder_prefix
+from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

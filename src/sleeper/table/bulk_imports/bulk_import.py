@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -37,6 +36,7 @@ from sleeper.state.transactions.files import AddFiles
 from sleeper.table.bulk_imports.result import BulkImportResult, done_before, imported_locally
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.rows import ingest, path_aside
+from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

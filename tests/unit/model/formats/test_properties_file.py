@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import javaproperties
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,6 +61,17 @@ class TestReading:
             read_properties("a=1\nsplits=C:\\users\\x\n")
 
         assert list(refused.value.failures) == ["line 2"]
+
+    @given(st.text(st.sampled_from("ab \\\\\\=:#!u0DdcC89\t\f\r\n\ufeff\ud83c\udfd4é")))
+    def test_reads_what_others_read(self, text):
+        """Given any text; then javaproperties reads the same, or refuses it too."""
+        try:
+            theirs = javaproperties.loads(text.removeprefix("\ufeff"))
+        except javaproperties.InvalidUEscapeError:
+            with pytest.raises(PropertiesInvalid):
+                read_properties(text)
+        else:
+            assert read_properties(text) == theirs
 
 
 class TestWriting:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import click
 
@@ -31,6 +31,7 @@ from sleeper.services.serving.pause_look import PauseLook
 from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
+from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

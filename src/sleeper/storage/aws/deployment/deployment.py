@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -33,6 +32,7 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.failures import aws_failure, vendor_errors
+from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

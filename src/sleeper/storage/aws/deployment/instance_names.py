@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from sleeper.errors import UrlInvalid
+from sleeper.value_classes import dataclass
 
 _ID = re.compile("[A-Za-z0-9](?:[A-Za-z0-9.-]{0,18}[A-Za-z0-9])?")
 

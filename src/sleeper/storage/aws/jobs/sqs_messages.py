@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from math import ceil
@@ -17,6 +16,7 @@ from typing import Any, Final
 from sleeper.errors import BadRequest
 from sleeper.model.jobs.message_rules import received_too_often
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, ReceivedMessage
+from sleeper.value_classes import dataclass
 
 ATTRIBUTES: Final = ["Sleeper.*"]
 """What a receive asks for."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from sleeper.model.jobs.messages import QueueName
+from sleeper.value_classes import dataclass
 
 _NAMES: Final = {
     QueueName.INGEST: ("IngestJobQ", "IngestJobDLQ"),

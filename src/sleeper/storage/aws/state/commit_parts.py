@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from sleeper.storage.aws.state.state_items import (
     reference_item,
     reference_key,
 )
+from sleeper.value_classes import dataclass
 
 _THERE: Final = "attribute_exists(TableId)"
 _FREE: Final = "attribute_not_exists(TableId)"

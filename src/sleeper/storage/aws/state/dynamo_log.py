@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -21,6 +20,7 @@ from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 from sleeper.storage.deletion import delete_groups
 from sleeper.storage.object_log import TABLE_LOG
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

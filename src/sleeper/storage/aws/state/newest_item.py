@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from sleeper.state.value_json import (
 )
 from sleeper.storage.aws.dynamo_tables import Item
 from sleeper.storage.aws.state.state_items import number, text, text_of
+from sleeper.value_classes import dataclass
 
 FORMAT: Final = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from sleeper.storage.aws.state.state_items import (
     text,
     waiting_file_of,
 )
+from sleeper.value_classes import dataclass
 
 _AT_ONCE: Final = 5_000
 _OF_TABLE: Final = "TableId = :table"

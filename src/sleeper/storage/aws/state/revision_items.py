@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from sleeper.state.value_json import (
 )
 from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import Item
+from sleeper.value_classes import dataclass
 
 REVISIONS: Final = DynamoTable("table-revisions", (("TABLE_ID", "S"), ("REVISION_ID_KEY", "S")))
 """The DynamoDB table with the revisions of all tables of an instance."""

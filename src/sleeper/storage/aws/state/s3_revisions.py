@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Lock
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ from sleeper.storage.aws.state.revision_items import (
     stored_revision,
 )
 from sleeper.storage.deletion import delete_groups
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

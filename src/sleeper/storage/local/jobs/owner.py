@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid
+from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

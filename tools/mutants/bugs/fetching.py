@@ -1,0 +1,60 @@
+"""Bugs in how the bytes of remote files are asked for."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+FETCHING = ("tests/unit/lookup/test_fetching.py",)
+
+BUGS = (
+    Bug(
+        name="absent-before-its-filter-is-read",
+        breaks="A file in a bucket is left out of a look-up though its filter was never read.",
+        module="lookup/fetching/read_ahead.py",
+        right="    if not all(index.has_filters(group, leaves) for group in groups):\n"
+        "        return False\n",
+        wrong="    if not all(index.has_filters(group, leaves) for group in groups):\n"
+        "        return True\n",
+        tests=FETCHING,
+    ),
+    Bug(
+        name="bytes-held-of-another-place",
+        breaks="What was read ahead is taken for bytes that begin before it.",
+        module="lookup/fetching/read_ahead.py",
+        right="            if at >= 0 and at + length <= len(data):\n",
+        wrong="            if at + length <= len(data):\n",
+        tests=FETCHING,
+    ),
+    Bug(
+        name="scans-first",
+        breaks="A scan of many files drops the indexes of look-ups from memory.",
+        module="lookup/fetching/index_cache.py",
+        right="(self._of_scans or self._entries).popitem",
+        wrong="(self._entries or self._of_scans).popitem",
+        tests=FETCHING,
+    ),
+    Bug(
+        name="interrupted-together",
+        breaks="Ctrl-C in one thread interrupts all threads that read the same.",
+        module="lookup/fetching/single_flight.py",
+        right="error if isinstance(error, Exception) else _InterruptedError()",
+        wrong="error",
+        tests=FETCHING,
+    ),
+    Bug(
+        name="gaps-without-a-bound",
+        breaks="Ranges share a request by a fixed distance, however small they are.",
+        module="storage/objectstore/joined_ranges.py",
+        right="max(near, min(before, size, FAR_BYTES))",
+        wrong="max(near, FAR_BYTES)",
+        tests=("tests/unit/storage/test_joined_ranges.py",),
+    ),
+    Bug(
+        name="cut-from-the-run-before",
+        breaks="A range is cut from the run before its own.",
+        module="storage/objectstore/joined_ranges.py",
+        right="bisect_right(starts, offset) - 1",
+        wrong="max(0, bisect_right(starts, offset - 1) - 1)",
+        tests=("tests/unit/storage/test_joined_ranges.py",),
+    ),
+)
