@@ -1,9 +1,9 @@
-"""A bucket for readers: S3's GET, HEAD and LIST over the files of a folder, counted, with latency.
+"""A bucket of the files in a folder: S3's GET, HEAD, LIST, PUT and DELETE, counted, with latency.
 
 It runs in a thread of a process that does nothing else, so it takes little of the measured
-process's time. Nothing can be written. `/_taken` returns what was asked since it was last asked:
-requests, round trips (the longest chain of requests of which each began when the one before had
-ended), and bytes. That is not counted itself.
+process's time. A PUT may ask that the name is free; there are no uploads in parts. `/_taken`
+returns what was asked since it was last asked: requests, round trips (the longest chain of
+requests of which each began when the one before had ended), and bytes. That is not counted itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import formatdate
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
@@ -20,7 +22,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 BUCKET = "b"
-DATE = "2026-11-21T00:00:00.000Z"
 LIST_MAX = 1_000
 
 
@@ -80,34 +81,39 @@ class FolderBucket:
                 method, target, _ = head[0].split(" ", 2)
                 pairs = (line.partition(":") for line in head[1:] if line)
                 headers = {name.lower(): value.strip() for name, _, value in pairs}
+                body = await reader.readexactly(int(headers.get("content-length", "0")))
                 if target == "/_taken":
                     kind, answer = "", _response(200, json.dumps(self.take()).encode())
                 else:
                     await asyncio.sleep(self.delay_s)
-                    kind, answer = self._answer(method, target, headers)
+                    kind, answer = self._answer(method, target, headers, body)
                 writer.write(answer)
                 await writer.drain()
                 if kind:
-                    body = len(answer) - answer.index(b"\r\n\r\n") - 4
-                    self._asked.append(Asked(kind, begun, perf_counter(), body))
+                    sent = len(answer) - answer.index(b"\r\n\r\n") - 4
+                    self._asked.append(Asked(kind, begun, perf_counter(), sent))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    def _answer(self, method: str, target: str, headers: Mapping[str, str]) -> tuple[str, bytes]:
+    def _answer(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[str, bytes]:
         url = urlsplit(target)
-        if method not in ("GET", "HEAD"):
-            return "refused", _response(405, b"<Error><Code>MethodNotAllowed</Code></Error>")
         key = unquote(url.path).removeprefix(f"/{BUCKET}").removeprefix("/")
         if not key:
             return "LIST", self._listing(parse_qs(url.query, keep_blank_values=True))
         path = self.root / key
+        if method in ("PUT", "DELETE"):
+            return method, _changed(path, method, headers, body)
+        if method not in ("GET", "HEAD"):
+            return "refused", _response(405, b"<Error><Code>MethodNotAllowed</Code></Error>")
         if not path.is_file():
             body = b"" if method == "HEAD" else b"<Error><Code>NoSuchKey</Code></Error>"
             return "missing", _response(404, body)
         size = path.stat().st_size
-        about = {"ETag": f'"{size}"', "Last-Modified": "Sat, 21 Nov 2026 00:00:00 GMT"}
+        about = _about(path)
         if method == "HEAD":
             return "HEAD", _response(200, b"", {**about, "Content-Length": str(size)})
         first, last, status = 0, size - 1, 200
@@ -144,10 +150,11 @@ class FolderBucket:
                 group = prefix + rest.partition(delimiter)[0] + delimiter
                 groups += [group] if group not in groups else []
                 continue
-            size = (self.root / key).stat().st_size
+            known = (self.root / key).stat()
+            at = datetime.fromtimestamp(known.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
             found.append(
-                f"<Contents><Key>{escape(key)}</Key><LastModified>{DATE}</LastModified>"
-                f"<ETag>&quot;{size}&quot;</ETag><Size>{size}</Size></Contents>"
+                f"<Contents><Key>{escape(key)}</Key><LastModified>{at}</LastModified>"
+                f"<ETag>&quot;{known.st_mtime_ns}&quot;</ETag><Size>{known.st_size}</Size></Contents>"
             )
         common = "".join(
             f"<CommonPrefixes><Prefix>{escape(each)}</Prefix></CommonPrefixes>" for each in groups
@@ -174,6 +181,36 @@ def folder_bucket(root: Path, delay_s: float = 0.0) -> Iterator[FolderBucket]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         server.close()
+        loop.run_until_complete(_end_connections(loop))
+        loop.close()
+
+
+async def _end_connections(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancel what still waits for a request of a client that is gone."""
+    waiting = asyncio.all_tasks(loop) - {asyncio.current_task()}
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _changed(path: Path, method: str, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Write or delete a file."""
+    if method == "DELETE":
+        path.unlink(missing_ok=True)
+        return _response(204, b"")
+    if headers.get("if-none-match") == "*" and path.exists():
+        return _response(412, b"<Error><Code>PreconditionFailed</Code></Error>")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(body)
+    return _response(200, b"", {"ETag": _about(path)["ETag"]})
+
+
+def _about(path: Path) -> dict[str, str]:
+    known = path.stat()
+    return {
+        "ETag": f'"{known.st_mtime_ns}"',
+        "Last-Modified": formatdate(known.st_mtime, usegmt=True),
+    }
 
 
 def _response(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:

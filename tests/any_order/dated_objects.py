@@ -50,6 +50,9 @@ class DatedObjects:
     def size(self, key: str) -> int:
         return self._inner.size(key)
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        return self._inner.read_end(key, length)
+
     def stored_at(self, key: str) -> datetime | None:
         found = self._inner.stored_at(key)
         return None if found is None else self._stored[self._prefix + key]

@@ -126,6 +126,9 @@ class FaultyObjects:
     def size(self, key: str) -> int:
         return self._faults.run(f"size {key}", lambda: self._inner.size(key))
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        return self._faults.run(f"end {key}", lambda: self._inner.read_end(key, length))
+
     def stored_at(self, key: str) -> Any:
         return self._faults.run(f"stored at {key}", lambda: self._inner.stored_at(key))
 

@@ -136,6 +136,8 @@ class ObjectsContract:
             objects.size("no/such")
         with pytest.raises(ObjectNotFound, match="no/such"):
             objects.read_ranges("no/such", [(0, 1)])
+        with pytest.raises(ObjectNotFound, match="no/such"):
+            objects.read_end("no/such", 1)
 
     def test_a_folder_of_objects_is_not_an_object(self, objects):
         """Where `a/b` is an object, `a` is none, nor is `a/b/c`."""
@@ -175,6 +177,18 @@ class ObjectsContract:
         with pytest.raises(StorageFailed, match="some/file"):
             objects.read_ranges("some/file", [(0, 10), asked])
 
+    @pytest.mark.parametrize(
+        ("length", "size"), [(1, 100), (99, 100), (100, 100), (500, 100), (9, 0)]
+    )
+    def test_the_end_comes_with_the_length_of_the_object(self, objects, length, size):
+        """Whoever does not know the length needs no second request; there may be fewer bytes."""
+        body = bytes(range(size))
+        objects.put("a", body)
+
+        end, found = objects.read_end("a", length)
+
+        assert (end, found) == (body[max(0, size - length) :], size)
+
     @pytest.mark.parametrize("asked", [(-1, 5), (5, -1)])
     def test_a_negative_range_is_refused(self, objects, asked):
         """It would mean something else to each kind of storage."""
@@ -202,6 +216,7 @@ class ObjectsContract:
             lambda: objects.read(key),
             lambda: objects.read_ranges(key, [(0, 1)]),
             lambda: objects.size(key),
+            lambda: objects.read_end(key, 1),
             lambda: objects.open_output(key),
             lambda: objects.url(key),
             lambda: objects.delete([key]),

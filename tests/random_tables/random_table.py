@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.scan import read_windows
+from sleeper.engine.scan import few_rows, read_windows
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema
@@ -196,6 +196,7 @@ def random_table(seed: int, folder: Path) -> RandomTable:
         small_decimals=processing.function is not None,
     )
     read_windows.FIRST_BYTES = pick.choice((1_000, 16 << 20))
+    few_rows.FEW_ROWS = pick.choice((-1, 8_192))
     return RandomTable(
         pick=pick,
         folder=folder,

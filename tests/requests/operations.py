@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from io import BytesIO
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.state.committed_jobs import CommittedJob
@@ -27,6 +29,7 @@ from tests.requests.counting_s3 import (
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 ROWS: Final = 20_000
 LEAVES: Final = 64
+FILES: Final = 20
 _DELAYS_S: Final = (0.02, 0.06, 0.2)
 """How long requests wait, in each attempt: a loaded machine may send late what it sends at once."""
 
@@ -52,7 +55,8 @@ class World:
         """Return a new handle of a table, which is made at the first call.
 
         Args:
-            kind: `one leaf`, `leaf to write`, `64 leaves`, `128 row groups`, or `log of N`.
+            kind: `one leaf`, `leaf to write`, `64 leaves`, `128 row groups`, `20 files`, or
+                `log of N`.
         """
         self.make(kind)
         return self.instance.table(kind)
@@ -101,6 +105,14 @@ def _row_groups(instance: sleeper.Instance, name: str) -> Table:
     return table
 
 
+def _files(instance: sleeper.Instance, name: str) -> Table:
+    """Make a table of 20 files in one leaf, all of whose keys lie between each other."""
+    table = instance.create_table(name, SCHEMA, row_keys=["key"])
+    for first in range(FILES):
+        table.ingest(rows(range(first, ROWS, FILES)))
+    return table
+
+
 def _log(instance: sleeper.Instance, name: str) -> Table:
     """Make a table whose log has so many entries; all but two add no file."""
     table = instance.create_table(name, SCHEMA, row_keys=["key"])
@@ -120,6 +132,7 @@ _MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
     "leaf to write": _one_leaf,
     f"{LEAVES} leaves": _leaves,
     "128 row groups": _row_groups,
+    f"{FILES} files": _files,
     "log": _log,
 }
 
@@ -187,10 +200,10 @@ def _open(kind: str) -> Callable[[World], Callable[[], Any]]:
 
 
 def _look_up(
-    number: int, *, is_there: bool = True, max_age: float | None = None
+    number: int, *, kind: str = "one leaf", is_there: bool = True, max_age: float | None = None
 ) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
-        table, asked = world.opened("one leaf"), key(number) + ("" if is_there else "x")
+        table, asked = world.opened(kind), key(number) + ("" if is_there else "x")
 
         def run() -> None:
             assert len(table.query(key=asked, max_age=max_age).to_pylist()) == is_there
@@ -198,6 +211,24 @@ def _look_up(
         return run
 
     return prepare
+
+
+def _first_look_up(kind: str, number: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.table(kind)
+        table.refresh()
+        return lambda: table.query(key=key(number)).to_pylist()
+
+    return prepare
+
+
+def _ingest_file(world: World) -> Callable[[], Any]:
+    table = world.opened("leaf to write")
+    body = BytesIO()
+    pq.write_table(rows(range(1_000)), body)
+    store = world.instance._context.objects
+    store.put("input.parquet", body.getvalue())
+    return lambda: table.ingest(f"{world.url}/input.parquet")
 
 
 def _range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], Any]]:
@@ -274,28 +305,47 @@ OPERATIONS: Final = (
         round_trips=0,
     ),
     Operation(
+        name="first key of an open table, in one of 20 files",
+        prepare=_first_look_up("20 files", 9_000),
+        requests=22,
+        round_trips=1,
+    ),
+    Operation(
+        name="key that is there, in one of 20 files",
+        prepare=_look_up(9_000, kind="20 files"),
+        requests=3,
+        round_trips=1,
+    ),
+    Operation(
         name="range of 100 rows, the first of its file",
         prepare=_range("one leaf", 500, 600),
-        requests=8,
-        round_trips=6,
+        requests=3,
+        round_trips=1,
     ),
     Operation(
         name="range of 100 rows",
         prepare=_again(_range("one leaf", 500, 600)),
-        requests=5,
-        round_trips=3,
+        requests=3,
+        round_trips=1,
     ),
     Operation(
         name="first range over a file of 128 row groups",
         prepare=_range("128 row groups", 0, ROWS),
         requests=262,
-        round_trips=260,
+        round_trips=261,
     ),
     Operation(
         name="ingest of one row",
         prepare=_ingest("leaf to write", range(ROWS, ROWS + 1)),
         requests=6,
         round_trips=5,
+        writes=3,
+    ),
+    Operation(
+        name="ingest of a file of 1,000 rows in the bucket",
+        prepare=_ingest_file,
+        requests=9,
+        round_trips=8,
         writes=3,
     ),
     Operation(
@@ -308,8 +358,8 @@ OPERATIONS: Final = (
     Operation(
         name="compaction of two files",
         prepare=_compact,
-        requests=25,
-        round_trips=23,
+        requests=23,
+        round_trips=19,
         writes=5,
     ),
 )

@@ -81,6 +81,9 @@ class SimulatedObjects:
     def size(self, key: str) -> int:
         return self._read(f"size {self._prefix}{key}", lambda: self._inner.size(key))
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        return self._read(f"end {self._prefix}{key}", lambda: self._inner.read_end(key, length))
+
     def stored_at(self, key: str) -> datetime | None:
         return self._read(f"stored at {self._prefix}{key}", lambda: self._inner.stored_at(key))
 

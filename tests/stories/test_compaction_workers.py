@@ -84,8 +84,8 @@ def claimed_by(instance: Instance, process: subprocess.Popen[str]) -> bool:
 
 
 def files(instance: Instance) -> int:
-    """Return how many files the table has."""
-    return len({each.filename for each in instance.table("numbers").references()})
+    """Return how many files the leaves have, each for itself: they may share some."""
+    return len(instance.table("numbers").references())
 
 
 def has_every_row(instance: Instance) -> bool:

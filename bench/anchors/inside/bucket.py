@@ -1,6 +1,7 @@
 """Look-ups in a bucket that bench.folder_bucket serves: requests, round trips, bytes and ms.
 
 python -m bench.anchors.inside.bucket SYSTEM FOLDER QUESTIONS    FOLDER: its place in the bucket
+python -m bench.anchors.inside.bucket load FOLDER INPUTS          fill a table of ours
 python -m bench.anchors.inside.bucket groups FOLDER ''           a range over many row groups
 python -m bench.anchors.inside.bucket threads FOLDER QUESTIONS   look-ups a second by 32 threads
 """
@@ -117,6 +118,17 @@ class Taken:
         }
 
 
+def load(folder: str, inputs: Path) -> None:
+    """Ingest each file, and compact, so that the log is as writers in a bucket keep it."""
+    from bench.peers.systems.sleeper_table import SleeperTable  # noqa: PLC0415 - ours alone
+
+    system = SleeperTable(inputs, f"s3://b/{folder}/instance")
+    system.begin()
+    for path in sorted(inputs.glob("*.parquet")):
+        system.append(path)
+    system.maintain()
+
+
 def look_ups(system: str, folder: str, questions: Path) -> dict[str, dict[str, float]]:
     """Open and first key; then hits and misses, when indexes are in memory."""
     hits = json.loads(questions.read_text())["hits"]
@@ -168,7 +180,9 @@ def by_threads(folder: str, questions: Path) -> dict[str, float]:
 
 if __name__ == "__main__":
     what, place = sys.argv[1:3]
-    if what == "groups":
+    if what == "load":
+        load(place, Path(sys.argv[3]))
+    elif what == "groups":
         print(json.dumps(first_range(place)))
     elif what == "threads":
         print(json.dumps(by_threads(place, Path(sys.argv[3]))))

@@ -15,16 +15,17 @@ FIGURES = ("requests", "round_trips", "mb", "ms")
 
 
 def measure(asked: Run) -> None:
-    """Tables that were loaded in a folder are asked through a server of that folder."""
+    """Peers' tables are loaded in a folder and asked through its server; ours, through that too."""
     folder = asked.folder / "bucket"
     folder.mkdir()
     write_inputs(asked, folder)
     subjects = [*asked.ours, *(name for name in asked.peers if name in PEERS)]
     for name in subjects:
-        load(asked, name, folder)
-    for name in asked.ours:
-        inside(asked.python(name), "row_groups", folder / f"groups-{name}")
-    with folder_bucket(folder, DELAY_S) as bucket:
+        if name in asked.ours:
+            inside(asked.python(name), "row_groups", folder / f"groups-{name}")
+        else:
+            load(asked, name, folder)
+    with folder_bucket(folder) as bucket:
         settings = {
             "AWS_ENDPOINT_URL": bucket.endpoint,
             "AWS_ACCESS_KEY_ID": "x",
@@ -35,19 +36,22 @@ def measure(asked: Run) -> None:
             "NO_PROXY": "127.0.0.1",
         }
 
-        def ask(name: str, what: str, place: str) -> tuple[dict, float]:
+        def ask(name: str, what: str, place: str, path: str) -> tuple[dict, float]:
             module = "bench.anchors.inside.bucket"
-            questions = str(folder / QUESTIONS_FILE)
-            command = [asked.python(name), "-m", module, what, place, questions]
+            command = [asked.python(name), "-m", module, what, place, str(folder / path)]
             used = run(command, environment=settings)
             return used.said, used.peak_mb
 
+        for name in asked.ours:
+            ask(name, "load", name, "inputs")
+        bucket.delay_s = DELAY_S
+
         def one_run(name: str, _: int) -> None:
             is_ours = name in asked.ours
-            report, peak_mb = ask(name, "sleeper" if is_ours else name, name)
+            report, peak_mb = ask(name, "sleeper" if is_ours else name, name, QUESTIONS_FILE)
             if is_ours:
-                report |= ask(name, "groups", f"groups-{name}")[0]
-                threads, threads_mb = ask(name, "threads", name)
+                report |= ask(name, "groups", f"groups-{name}", "")[0]
+                threads, threads_mb = ask(name, "threads", name, QUESTIONS_FILE)
                 asked.add("bucket_threads", name, threads["each_second"], threads_mb)
                 asked.add("bucket_threads_cpu", name, threads["cpu_ms"])
             for operation, found in report.items():

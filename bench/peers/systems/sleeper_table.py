@@ -20,13 +20,17 @@ LEAVES = 8
 class SleeperTable(System):
     """`Table.ingest`, `Table.compact`, `Table.query`."""
 
+    def __init__(self, folder: Path, url: str | None = None) -> None:
+        super().__init__(folder)
+        self.url = url or folder / "instance"
+
     def begin(self) -> None:
-        instance = sleeper.connect(self.folder / "instance", create=True)
+        instance = sleeper.connect(self.url, create=True)
         instance.create_table("t", SCHEMA, row_keys=["key"], split_points=split_points(LEAVES))
         self.open()
 
     def open(self) -> None:
-        self.table = sleeper.connect(self.folder / "instance").table("t")
+        self.table = sleeper.connect(self.url).table("t")
 
     def append(self, path: Path) -> None:
         self.table.ingest(path)

@@ -8,7 +8,7 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,14 @@ FAN_IN_MAX: Final = 100
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
 
 
+AtOnce = Callable[[Sequence[Callable[[], Any]]], list[Any]]
+"""Makes some calls, and returns their results in order."""
+
+
+def _in_turn(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    return [call() for call in calls]
+
+
 @dataclass(frozen=True, slots=True)
 class FileSlice:
     """The rows to read of one sorted data file.
@@ -72,6 +80,10 @@ class Scanner:
         batch_rows: Maximum number of rows of a batch.
         fan_in_max: Maximum number of files in one merge.
         stores: How to connect to buckets; None if there are none.
+        at_once: Makes calls that take a request or two each; one after the other by default.
+
+    Attributes:
+        temp_folder: The same.
     """
 
     def __init__(
@@ -84,10 +96,12 @@ class Scanner:
         batch_rows: int = 8192,
         fan_in_max: int = FAN_IN_MAX,
         stores: ObjectStoreSettings | None = None,
+        at_once: AtOnce = _in_turn,
     ) -> None:
+        self._at_once = at_once
         self._schema = schema
         self._arrow_schema = to_arrow(schema)
-        self._temp_folder = temp_folder
+        self.temp_folder = temp_folder
         self._fan_in_max = fan_in_max
         self._open_session = partial(
             Session,
@@ -167,7 +181,7 @@ class Scanner:
         needed = {*self._schema.key_names, *names}
         arrow_schema = pa.schema([field for field in self._arrow_schema if field.name in needed])
         round_count = -(-len(slices) // self._fan_in_max)
-        with TemporaryDirectory(prefix="sleeper-merge-", dir=self._temp_folder) as folder:
+        with TemporaryDirectory(prefix="sleeper-merge-", dir=self.temp_folder) as folder:
             between = [Path(folder) / f"{number}.parquet" for number in range(round_count)]
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
@@ -181,16 +195,25 @@ class Scanner:
         self, slices: Sequence[FileSlice], names: list[str]
     ) -> Iterator[pa.RecordBatch]:
         return translate_read_errors(
-            self._scan(slices, names), lambda error: self._explained(error, slices, names)
+            self._scan(slices, names), lambda error: self.explained(error, slices, names)
         )
 
     def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._run(self._frames(slices), names)
+        yield from self._run(self.frames(slices, self._opened()), names)
 
-    def _explained(
-        self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
+    def explained(
+        self, error: BaseException, slices: Sequence[FileSlice], columns: Sequence[str] = ()
     ) -> SleeperError:
-        """Find the file that caused an error by reading one after the other."""
+        """Return our error for a failure of DataFusion to read slices.
+
+        The file that caused it is found by reading one after the other.
+
+        Args:
+            error: The failure.
+            slices: What was read.
+            columns: The columns that were read; all without it.
+        """
+        names = [*columns] or [*self._schema.names]
         if is_shortage(error):
             return resource_error(error, len(slices))
         for part in slices:
@@ -203,14 +226,24 @@ class Scanner:
                 raise
         return resource_error(error, len(slices))
 
-    def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
-        session, frames = self._opened(), []
+    def new_session(self, settings: Mapping[str, str]) -> Session:
+        """Return a session of its own, with settings that differ from those of queries."""
+        return self._open_session(settings=settings)
+
+    def frames(self, slices: Sequence[FileSlice], session: Session) -> list[Any]:
+        """Return a DataFrame of the rows of each slice.
+
+        Raises:
+            FileMissing: a file does not exist, and it is known already.
+        """
+        opened = self._at_once([partial(session.frame, part.url) for part in slices])
+        frames = []
         predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
-        for part in slices:
+        for part, frame in zip(slices, opened, strict=True):
             if part.regions not in predicates:
                 predicate = regions_predicate(part.regions, self._schema, self._arrow_schema)
                 predicates[part.regions] = predicate
-            predicate, frame = predicates[part.regions], session.frame(part.url)
+            predicate = predicates[part.regions]
             frames.append(frame if predicate is None else frame.filter(predicate))
         return frames
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.scan.few_rows import read_few_rows
 from sleeper.engine.scan.read_windows import cut_regions, read_windows
 from sleeper.engine.scan.verified_pages import UncheckedPages, VerifiedPages
 from sleeper.lookup.reader import LookupReader
@@ -72,7 +74,7 @@ def open_table_reader(
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
-        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores),
+        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores, at_once=lookup.at_once),
         pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
     )
@@ -93,10 +95,9 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    reading.lookup.check(dict.fromkeys(name for leaf in group for name in leaf.filenames))
-    merged = _merged(reading, _regions_by_file(reading, group), columns_to_read(reading, columns))
+    in_order = _rows_in_order(reading, _regions_by_file(reading, group), columns)
     rows = process(
-        merged, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
+        in_order, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
     )
     for batch in rows:
         yield batch.select(columns)
@@ -109,6 +110,21 @@ def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
         return [*schema.names]
     needed = {*columns, *schema.key_names, *processing.needed_fields}
     return [name for name in schema.names if name in needed]
+
+
+def _rows_in_order(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files in key order, with the columns that processing needs."""
+    reading.lookup.check(regions_by_file)
+    needed = columns_to_read(reading, columns)
+    few = read_few_rows(
+        reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
+    )
+    if few is not None:
+        yield from few.to_batches()
+        return
+    yield from _merged(reading, regions_by_file, needed)
 
 
 def _merged(
@@ -136,8 +152,11 @@ def _merged(
 def _unchecked(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> list[UncheckedPages]:
-    found = (
-        reading.pages.unchecked(name, regions, columns) for name, regions in regions_by_file.items()
+    found = reading.lookup.at_once(
+        [
+            partial(reading.pages.unchecked, name, regions, columns)
+            for name, regions in regions_by_file.items()
+        ]
     )
     return [each for each in found if each is not None]
 

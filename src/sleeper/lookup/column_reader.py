@@ -8,18 +8,18 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from sleeper.lookup.byte_arrays import PlainByteArrays, joined_byte_arrays
+from sleeper.lookup.decoding.byte_arrays import PlainByteArrays, joined_byte_arrays
+from sleeper.lookup.decoding.plain_pages import PlainPages, plain_values
 from sleeper.lookup.page_ranges import Cover, cover_rows, cover_span
 from sleeper.lookup.parquet import mini_file
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import PageLocations
 from sleeper.lookup.parquet.pages import (
+    DELTA_BINARY_PACKED,
     DICTIONARY_PAGE,
     Buffer,
     Page,
-    PlainPages,
     check_levels,
-    plain_values,
     read_pages,
 )
 from sleeper.lookup.parquet_index import ParquetIndex
@@ -34,6 +34,9 @@ from sleeper.lookup.values import (
 from sleeper.value_classes import dataclass
 
 Range = tuple[int, int]
+
+_MANY_PAGES = 4
+"""From so many pages of differences on pyarrow reads them, which takes 0.1 ms to begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ def read_requests(
     """Fetch the pages of all requests in one round, and decode them.
 
     Raises:
-        ValueError, OSError: a page is damaged; the message names the column.
+        ValueError, OSError: a page is damaged; the message names row group and column.
     """
     blobs = fetch([each for request in requests for each in request.ranges], read)
     found, at = [], 0
@@ -119,7 +122,9 @@ def read_requests(
             found.append(_decode(index, request, blobs[at:end]))
         except DECODING_ERRORS as error:
             name = request.column.name
-            raise ValueError(f"column {name!r} cannot be decoded: {error}") from error
+            raise ValueError(
+                f"row group {request.group} of column {name!r} cannot be decoded: {error}"
+            ) from error
         at = end
     return found
 
@@ -169,7 +174,13 @@ def _decode(index: ParquetIndex, request: PageRequest, blobs: Sequence[Buffer]) 
         pages = [page for blob in blobs for page in read_pages(blob, chunk, leaf)]
         _check_rows(index, request, pages)
         index.note_checksums(pages)
-        found = plain_values(pages, chunk, leaf)
+        if len(pages) >= _MANY_PAGES and all(p.encoding == DELTA_BINARY_PACKED for p in pages):
+            count = request.cover.row_count
+            whole = [mini_file.LeafPages(leaf, chunk, b"", blobs, count)]
+            return ArrowValues(
+                as_type(mini_file.decode(column.column, whole, count), column.arrow_type)
+            )
+        found = plain_values(pages, chunk, leaf, int(request.cover.ends[-1]))
         if found is not None:
             return _plain_values(found, column, leaf.physical_type)
     return ArrowValues(as_type(_decode_by_pyarrow(index, request, blobs), column.arrow_type))
@@ -182,7 +193,7 @@ def _plain_values(found: PlainPages, column: BoundColumn, physical_type: int) ->
     elif found.lengths is None:
         values = PlainByteArrays(found.data, found.value_count, column.arrow_type)
     else:
-        values = joined_byte_arrays(found.data, found.lengths, found.value_count, column.arrow_type)
+        values = joined_byte_arrays(found, column.arrow_type)
     return values if found.present is None else OptionalValues(values, found.present)
 
 

@@ -20,11 +20,11 @@ from sleeper.model.schema import Schema
 def one_key_batch(key: Key, arrow_schema: pa.Schema) -> pa.RecordBatch:
     """Return one complete, checked row key as a batch of one row."""
     fields = [arrow_schema.field(place) for place in range(len(key))]
-    arrays = [_one_value(value, field.type) for value, field in zip(key, fields, strict=True)]
+    arrays = [one_value(value, field.type) for value, field in zip(key, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _one_value(value: Any, kind: pa.DataType) -> pa.Array:
+def one_value(value: Any, kind: pa.DataType) -> pa.Array:
     """Return an array of one value, made from its bytes: `pa.array` would import pandas."""
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         body = value.encode() if isinstance(value, str) else value

@@ -34,6 +34,9 @@ from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 
+UNKNOWN_READ_BYTES = 256 << 10
+"""Bytes of the first read of a remote file whose size is not known."""
+
 MANY_KEYS = 256
 """From this number of keys on, files are read in parallel: decoding takes longer than starting
 threads."""
@@ -255,7 +258,7 @@ class LookupReader:
         read = range_reader(self._files.read_ranges, filename)
         index = self._cache.get(filename, scan=scan)
         if not self._remote:
-            return index or self._open(filename, read, read, scan=scan), read
+            return index or self._open(filename, read, None, scan=scan), read
 
         def share(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             return self._flights.run((filename, *ranges), lambda: read(ranges))
@@ -265,18 +268,25 @@ class LookupReader:
 
         def open_once() -> tuple[ParquetIndex, Sequence[tuple[int, bytes]]]:
             ahead = ReadAhead(read)
-            return self._open(filename, ahead.hold, read, scan=scan), ahead.held
+            return self._open(filename, read, ahead, scan=scan), ahead.held
 
         index, held = self._flights.run(filename, open_once)
         return index, ReadAhead(share, held)
 
     def _open(
-        self, filename: str, read_end: ReadRanges, read: ReadRanges, *, scan: bool
+        self, filename: str, read: ReadRanges, ahead: ReadAhead | None, *, scan: bool
     ) -> ParquetIndex:
+        """Read a file's footer and page indexes; if it is remote, keep what is read with them."""
         size_bytes = self._sizes.pop(filename, None)
-        if size_bytes is None:
-            size_bytes = self._files.size(filename)
-        index = ParquetIndex(filename, read_file_end(size_bytes, read_end, remote=self._remote))
+        if ahead is None:
+            end = read_file_end(size_bytes or self._files.size(filename), read)
+        elif size_bytes is None:
+            tail, size_bytes = self._files.read_end(filename, UNKNOWN_READ_BYTES)
+            ahead.keep(size_bytes - len(tail), tail)
+            end = read_file_end(size_bytes, ahead.hold, remote=True, tail=tail)
+        else:
+            end = read_file_end(size_bytes, ahead.hold, remote=True)
+        index = ParquetIndex(filename, end)
         if self._ordered_by is not None and not index.is_sealed:
             check_key_order(index, *self._ordered_by, read)
         self._cache.put(index, scan=scan)

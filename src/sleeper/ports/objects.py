@@ -132,6 +132,14 @@ class Objects(Protocol):
         """
         ...
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Return the last `length` bytes of an object, or all if it has fewer, and its length.
+
+        Raises:
+            ObjectNotFound: there is no such object.
+        """
+        ...
+
     def stored_at(self, key: str) -> datetime | None:
         """Return a time (aware, UTC) by which an object was stored; None when there is no object.
 

@@ -77,6 +77,11 @@ class MemoryObjects:
         """Return the body's length."""
         return len(self._get(key))
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Copy the end of a body."""
+        body = self._get(key)
+        return body[max(0, len(body) - length) :], len(body)
+
     def stored_at(self, key: str) -> datetime | None:
         """Return the time that the write was stamped with."""
         check_key(key)

@@ -184,6 +184,9 @@ class FaultyFiles:
     def size(self, key: str) -> int:
         return self.inner.size(key)
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        return self.inner.read_end(key, length)
+
     def stored_at(self, key: str) -> Any:
         return self.inner.stored_at(key)
 

@@ -37,6 +37,11 @@ class CountedFolder:
     def size(self, key: str) -> int:
         return (self.path / key).stat().st_size
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        size = self.size(key)
+        length = min(length, size)
+        return self.read_ranges(key, [(size - length, length)])[0], size
+
     def beside(self, work: Callable[[], T]) -> Callable[[], T]:
         return at_once(work)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.byte_arrays import (
+from sleeper.lookup.decoding.byte_arrays import (
     ByteArrayView,
     EvenByteArrays,
     PlainByteArrays,

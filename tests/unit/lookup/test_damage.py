@@ -56,6 +56,9 @@ class BytesInMemory:
     def size(self, key):
         return len(self.body)
 
+    def read_end(self, key, length):
+        return self.body[max(0, len(self.body) - length) :], len(self.body)
+
     def read_ranges(self, key, ranges):
         return [self.body[offset : offset + length] for offset, length in ranges]
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.byte_arrays import joined_byte_arrays
+from sleeper.lookup.decoding.byte_arrays import joined_byte_arrays
+from sleeper.lookup.decoding.plain_pages import PlainPages
 from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 
@@ -80,7 +81,7 @@ def test_byte_arrays_are_cut_by_their_lengths(values, data):
     end = data.draw(st.integers(start + 1, len(values)))
 
     lengths, at = read_lengths(body, len(values))
-    view = joined_byte_arrays(body[at:], lengths, len(values), pa.binary())
+    view = joined_byte_arrays(PlainPages(body[at:], len(values), None, lengths), pa.binary())
     one = view.rows(np.array([start]), np.array([end]))
     two = view.rows(np.array([0, start]), np.array([1, end]))
 
@@ -98,7 +99,7 @@ def test_a_key_is_found_among_joined_byte_arrays(values, data):
     key = data.draw(st.sampled_from(values) | st.binary(max_size=9))
 
     lengths, at = read_lengths(body, len(values))
-    view = joined_byte_arrays(body[at:], lengths, len(values), pa.binary())
+    view = joined_byte_arrays(PlainPages(body[at:], len(values), None, lengths), pa.binary())
     low, high = view.find(key, 0, len(values))
 
     assert [place for place, value in enumerate(values) if value == key] == [*range(low, high)]
@@ -147,3 +148,32 @@ def test_numbers_of_other_widths_are_refused():
     """Only whole numbers of four and eight bytes are encoded so."""
     with pytest.raises(ValueError, match="type"):
         read_numbers(b"", 0, 0)
+
+
+@given(st.lists(st.lists(st.binary(max_size=9), min_size=1), min_size=2, max_size=5), st.data())
+def test_values_of_several_pages_are_joined(pages, data):
+    """Pages lie apart in the bytes; ranges of rows go over their borders."""
+    if data.draw(st.booleans()):
+        pages = [[value.ljust(9) for value in page_values] for page_values in pages]
+    values = [value for page_values in pages for value in page_values]
+    whole, starts, lengths = b"", [], []
+    for page_values in pages:
+        body = page(page_values, pa.binary(), "DELTA_LENGTH_BYTE_ARRAY")
+        each, at = read_lengths(whole + body, len(page_values), len(whole))
+        starts.append(at)
+        lengths += [each] * len(page_values) if isinstance(each, int) else each.tolist()
+        whole += body
+    joined = lengths[0] if len({*lengths}) == 1 else np.array(lengths)
+    counts = np.array([len(page_values) for page_values in pages])
+    found = PlainPages(whole, len(values), None, joined, np.array(starts), counts)
+    view = joined_byte_arrays(found, pa.binary())
+    start = data.draw(st.integers(0, len(values) - 1))
+    end = data.draw(st.integers(start, len(values)))
+
+    one = view.rows(np.array([start]), np.array([end]))
+    two = view.rows(np.array([0, start]), np.array([1, end]))
+
+    for array in (one, two):
+        array.validate(full=True)
+    assert one.to_pylist() == values[start:end]
+    assert two.to_pylist() == [values[0], *values[start:end]]

@@ -1,26 +1,32 @@
 """Merges data files of one partition into one: the work of a compaction job.
 
-All pages that are read are checked, then rows are merged, filtered, aggregated and written, batch
-by batch. Memory, in addition to DataFusion's and pyarrow's: for each input a compressed row group
-and some batches of 8,192 rows; one row group that is being written; the output's Bloom filters.
-With files of 2,000,000 rows and more, most memory is DataFusion's (docs/performance.md,
-"Compaction").
+All pages that are read are checked, then rows are merged, filtered, aggregated and written: inside
+DataFusion where that gives exactly the same rows (`engine/native`), else batch by batch. Memory, in
+addition to DataFusion's and pyarrow's: for each input a compressed row group and some batches of
+8,192 rows; one row group that is being written; the output's Bloom filters and indexes. With files
+of 2,000,000 rows and more, most memory is DataFusion's (docs/performance.md, "Compaction").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.native.merged_file import (
+    MergedFile,
+    group_rows,
+    merges_natively,
+    write_merged_file,
+)
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
-from sleeper.engine.scan.page_checksums import verify_pages
+from sleeper.engine.scan.page_checksums import VerifiedFile, verify_pages
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.scan.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
@@ -28,7 +34,7 @@ from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import Objects, Output
 from sleeper.value_classes import dataclass
 
 _CHUNK_ROWS = 32_768  # passed to the writer at a time
@@ -66,8 +72,8 @@ def compact_files(
         files: The table's folder.
         claimed: The inputs, the rows to read of them, and the name of the output.
         settings: Settings of the data file.
-        check: Called before each input file and for each batch of rows; what it raises ends the
-            job, and no file is left.
+        check: Called before each input file and many times a second while rows are merged; what
+            it raises ends the job, and no file is left.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
@@ -76,53 +82,81 @@ def compact_files(
     Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
-    rows_by_file = _verified(reading, claimed, check)
+    verified = _verified(reading, claimed, check)
     slices = [
         FileSlice(
             reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
         )
         for name in job.inputs
     ]
-    batches: Any = reading.scanner.merge(slices)
-    merged = _Counted(batches, check)
-    processed = process(
-        merged,
-        reading.processing,
-        reading.schema,
-        now_ms=claimed.claimed_ms,
-        # A user's function gets aggregated rows only.
-        overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
-    )
-    with closing(batches), files.open_output(job.output) as output:
-        chunks = row_groups(processed, _CHUNK_ROWS)
-        written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
-        if len(rows_by_file) == len(job.inputs):
-            _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
+    native = merges_natively(reading, slices, settings, claimed.claimed_ms)
+    rows = group_rows(verified, settings) if native else None
+    with files.open_output(job.output) as output:
+        if rows is None:
+            merged = _merged_by_batches(reading, slices, output, settings, claimed, check)
+        else:
+            merged = write_merged_file(
+                reading,
+                slices,
+                output,
+                settings,
+                rows=rows,
+                now_ms=claimed.claimed_ms,
+                check=check,
+            )
+        if len(verified) == len(job.inputs):
+            _check_all_read(job, sum(file.row_count for file in verified), merged.rows_read)
+    written = merged.written
     reference = replace(
         written.reference(job.output, job.partition_id, reading.schema),
         sequence=claimed.sequence,
         schema_id=claimed.schema_id,
     )
     return CompactionOutput(
-        reference=reference, rows_read=merged.row_count, size_bytes=written.size_bytes
+        reference=reference, rows_read=merged.rows_read, size_bytes=written.size_bytes
     )
+
+
+def _merged_by_batches(
+    reading: TableReader,
+    slices: Sequence[FileSlice],
+    output: Output,
+    settings: WriteSettings,
+    claimed: ClaimedJob,
+    check: Callable[[], None],
+) -> MergedFile:
+    """Merge rows in DataFusion, process them here, and write them with pyarrow."""
+    batches: Any = reading.scanner.merge(slices)
+    with closing(batches):
+        merged = _Counted(batches, check)
+        processed = process(
+            merged,
+            reading.processing,
+            reading.schema,
+            now_ms=claimed.claimed_ms,
+            # A user's function gets aggregated rows only.
+            overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
+        )
+        chunks = row_groups(processed, _CHUNK_ROWS)
+        written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
+    return MergedFile(written, merged.row_count)
 
 
 def _verified(
     reading: TableReader, claimed: ClaimedJob, check: Callable[[], None]
-) -> dict[str, int]:
-    """Verify the pages that are read; return how many rows each file has that is read whole.
+) -> list[VerifiedFile]:
+    """Verify the pages that are read; return the files that are read whole.
 
     Many leaves may share a file, so of a part only its own pages are read.
     """
-    rows_by_file = {}
+    whole = []
     for name in claimed.job.inputs:
         check()
         if name in claimed.whole_files:
-            rows_by_file[name] = verify_pages(reading.lookup, name).row_count
+            whole.append(verify_pages(reading.lookup, name))
         else:
             verify_region(reading.lookup, name, claimed.partition.region, reading.arrow_schema)
-    return rows_by_file
+    return whole
 
 
 class _Counted:

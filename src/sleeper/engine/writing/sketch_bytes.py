@@ -66,6 +66,11 @@ class SketchBuilder:
         """Add more rows, which follow those before."""
         self._sample.add(rows.select(self._schema.row_key_names))
 
+    @property
+    def has_every_row(self) -> bool:
+        """Whether every row is sketched, so that the key columns of the file say the same."""
+        return self._sample.stride == 1
+
     def to_bytes(self) -> bytes:
         """Return the bytes of the sketch."""
         sample = self._sample

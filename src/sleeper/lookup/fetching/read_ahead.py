@@ -44,11 +44,19 @@ class ReadAhead:
         """The parts of the file that are in memory, by their offsets."""
         return self._held
 
+    def keep(self, offset: int, data: bytes) -> None:
+        """Keep a part of the file that was read otherwise."""
+        self._held.append((offset, data))
+
     def hold(self, ranges: Sequence[Range]) -> list[bytes]:
         """Read ranges, all at once, and keep them."""
         blobs = self._read(ranges)
         self._held += ((offset, data) for (offset, _), data in zip(ranges, blobs, strict=True))
         return blobs
+
+    def has(self, ranges: Iterable[Range]) -> bool:
+        """Return whether all ranges are in memory."""
+        return all(self._cut(each) is not None for each in ranges)
 
     def hold_missing(self, ranges: Iterable[Range]) -> None:
         """Read and keep those ranges that are not held; adjacent ones as one."""
@@ -108,6 +116,10 @@ def read_key_ahead(
     """
     groups = groups_of_keys(index, keys, wanted)
     leaves = wanted.key_leaves
+    if ahead.held:  # the file was just opened
+        every = range(len(index.footer.row_counts))
+        read = [group for group in every if ahead.has(index.filter_places((group,), leaves))]
+        index.load_filters(read, leaves, ahead)
     if not groups:
         return
     index.load(groups, wanted.leaves, leaves, ahead)

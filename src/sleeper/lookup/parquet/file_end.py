@@ -76,13 +76,16 @@ def range_reader(
     return read
 
 
-def read_file_end(file_size: int, read: ReadRanges, *, remote: bool = False) -> FileEnd:
+def read_file_end(
+    file_size: int, read: ReadRanges, *, remote: bool = False, tail: bytes = b""
+) -> FileEnd:
     """Read the end of a file in one request, or in a few if it is long, and check it.
 
     Args:
         file_size: The file's size.
         read: Reads the file.
         remote: Whether a request takes long, so that a few bytes in vain cost less.
+        tail: The last bytes, if they were read already.
 
     Raises:
         ValueError: the file is not a Parquet file, or is damaged.
@@ -91,8 +94,7 @@ def read_file_end(file_size: int, read: ReadRanges, *, remote: bool = False) -> 
     if remote:
         share = min(file_size // _INDEX_SHARE, REMOTE_READ_BYTES_MAX)
         first, held_max = max(share, REMOTE_READ_BYTES), REMOTE_HELD_BYTES_MAX
-    first = min(first, file_size)
-    (tail,) = read([(file_size - first, first)]) if first else (b"",)
+    tail = tail or _extended(b"", first, file_size, read)
     length = footer_length(tail, file_size)
     tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
     footer_start = file_size - TAIL_BYTES - length

@@ -12,19 +12,14 @@ from __future__ import annotations
 import re
 import threading
 import zlib
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from sleeper.lookup.parquet.compact_protocol import read_struct, read_varint
-from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 from sleeper.lookup.parquet.footer import CODECS, ColumnChunk, Leaf
-from sleeper.lookup.parquet.levels import Flags, levels_fill, present_rows
-from sleeper.lookup.parquet.page_index import Ints
-from sleeper.value_classes import dataclass
+from sleeper.lookup.parquet.levels import levels_fill
 
 DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = range(4)
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
@@ -68,8 +63,7 @@ def _check_size(size: int, chunk: ColumnChunk) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """One page of a file.
 
     Attributes:
@@ -103,8 +97,11 @@ def read_pages(raw: Buffer, chunk: ColumnChunk, leaf: Leaf) -> list[Page]:
     Raises:
         ValueError: a page is damaged, or they do not fill `raw` exactly.
     """
-    pages = []
     view = memoryview(raw)
+    page = _usual_page(raw, view, chunk)
+    if page is not None:
+        return [page]
+    pages = []
     at = 0
     while at < len(raw):
         header, body_at = usual_header(raw, at) or read_struct(bytes(raw), at)
@@ -161,6 +158,57 @@ def _number(varint: bytes) -> int:
             value |= (byte & 127) << shift
             shift += 7
     return (value >> 1) ^ -(value & 1)
+
+
+def _usual_page(raw: Buffer, view: memoryview, chunk: ColumnChunk) -> Page | None:
+    """Check a single page with the most frequent header of all; None if it is anything else.
+
+    It is of version 2, with a checksum, and of ordinary size.
+    """
+    found = _USUAL_HEADER.match(raw)
+    if found is None:
+        return None
+    _, size, compressed, checksum, _, about = found.groups()
+    body = view[found.end() :]
+    if about is None or checksum is None or _number(compressed) != len(body):
+        return None
+    numbers, uncompressed_size = _version_2(about), _number(size)
+    if numbers is None or not 0 <= uncompressed_size <= min(
+        chunk.uncompressed_size, INFLATED_BYTES_FREE
+    ):
+        return None
+    values, nulls, rows, encoding, levels, is_compressed = numbers
+    is_compressed = is_compressed and chunk.codec != 0
+    if (
+        encoding not in chunk.encodings
+        or levels[0] + levels[1] > len(body)
+        or not (is_compressed or uncompressed_size == len(body))
+    ):
+        return None
+    if zlib.crc32(body) != _number(checksum) & 0xFFFFFFFF:
+        raise ValueError("a page's checksum does not match its bytes")
+    return Page(
+        DATA_PAGE_V2,
+        encoding,
+        values,
+        rows,
+        nulls,
+        uncompressed_size,
+        levels,
+        True,
+        is_compressed,
+        body,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _version_2(about: bytes) -> tuple[int, int, int, int, tuple[int, int], bool] | None:
+    """Return the numbers of a version 2 page; None if they are not ordinary."""
+    numbers = read_struct(about)[0]
+    values, levels = numbers[1], (numbers[6], numbers[5])
+    if not 0 <= values <= VALUES_MAX or min(levels) < 0:
+        return None
+    return values, numbers[2], numbers[3], numbers[4], levels, numbers.get(7, True)
 
 
 def _checked_page(header: dict[int, Any], body: memoryview, chunk: ColumnChunk, leaf: Leaf) -> Page:
@@ -268,10 +316,6 @@ def decompress(codec: str, body: memoryview, size: int) -> bytes:
 OWN_CODECS = frozenset((0, 1, 2, 6, 7))
 """Codecs whose pages this module decompresses: none, snappy, gzip, zstd, lz4 (raw blocks)."""
 
-_DELTAS = frozenset((DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY))
-"""Encodings that this module reads of version 2 pages, beside PLAIN of all; some writers pad the
-levels of version 1 pages in their own way."""
-
 _of_thread = threading.local()
 
 
@@ -282,118 +326,3 @@ def _codec(name: str) -> Any:
         codec = pa.Codec(name)
         setattr(_of_thread, name, codec)
     return codec
-
-
-@dataclass(frozen=True, slots=True)
-class PlainPages:
-    """The concatenated content of pages of a flat column, as PLAIN has it or nearly so.
-
-    Attributes:
-        data: The values that are not null: as PLAIN encodes them, or byte arrays without lengths.
-        value_count: Their number.
-        present: Which rows have a value; None if all have one.
-        lengths: Of byte arrays without lengths, a number if all are equal; None if `data` is PLAIN.
-    """
-
-    data: bytes
-    value_count: int
-    present: Flags | None
-    lengths: int | Ints | None
-
-
-def plain_values(pages: Sequence[Page], chunk: ColumnChunk, leaf: Leaf) -> PlainPages | None:
-    """Decompress pages and read their levels; None if a page has an encoding of pyarrow's alone.
-
-    The value counts of pages must be compared with the offset index before.
-
-    Raises:
-        ValueError, OSError: a page is damaged.
-    """
-    if chunk.codec not in OWN_CODECS or leaf.repetition_max or leaf.definition_max > 1:
-        return None
-    pages = [page for page in pages if page.kind != DICTIONARY_PAGE]
-    if not pages:
-        return None
-    encoding = pages[0].encoding
-    own = encoding == PLAIN or (encoding in _DELTAS and all(p.kind == DATA_PAGE_V2 for p in pages))
-    if not own or any(page.encoding != encoding for page in pages):
-        return None
-    if len(pages) == 1:
-        return _plain_page(pages[0], chunk.codec, leaf)
-    parts = [_plain_page(page, chunk.codec, leaf) for page in pages]
-    present = None
-    if any(part.present is not None for part in parts):
-        flags = [
-            np.ones(part.value_count, np.bool_) if part.present is None else part.present
-            for part in parts
-        ]
-        present = np.concatenate(flags)
-    data = b"".join([part.data for part in parts])
-    return PlainPages(data, sum(part.value_count for part in parts), present, _all_lengths(parts))
-
-
-def _all_lengths(parts: Sequence[PlainPages]) -> int | Ints | None:
-    """Return the lengths of the byte arrays of several pages."""
-    first = parts[0].lengths
-    if first is None:
-        return None
-    if isinstance(first, int) and all(
-        isinstance(part.lengths, int) and part.lengths == first for part in parts
-    ):
-        return first
-    whole: Ints = np.concatenate(
-        [
-            np.full(part.value_count, part.lengths)
-            if isinstance(part.lengths, int)
-            else part.lengths
-            for part in parts
-            if part.lengths is not None
-        ]
-    )
-    return whole
-
-
-def _plain_page(page: Page, codec: int, leaf: Leaf) -> PlainPages:
-    levels, values = _levels_and_values(page, decompressed(page, codec), leaf)
-    present, count = None, page.value_count
-    if leaf.definition_max:
-        present = present_rows(levels, count)
-    elif levels:
-        raise ValueError("a page has levels, but its column has no nulls")
-    if present is not None:
-        count = int(np.count_nonzero(present))
-    if page.null_count not in (None, page.value_count - count):
-        raise ValueError("a page has another number of nulls than its header says")
-    lengths: int | Ints | None = None
-    if page.encoding == DELTA_LENGTH_BYTE_ARRAY:
-        if leaf.physical_type != _BYTE_ARRAY:
-            raise ValueError("a page's numbers are encoded as byte arrays")
-        lengths, at = read_lengths(values, count)
-        values = values[at:]
-    elif page.encoding == DELTA_BINARY_PACKED:
-        values = read_numbers(values, count, _WHOLE_WIDTHS.get(leaf.physical_type, 0))
-    width = _WIDTHS.get(leaf.physical_type)
-    if width is not None and len(values) != count * width:
-        raise ValueError("a page holds another number of values than its header says")
-    return PlainPages(values, count, present, lengths)
-
-
-def _levels_and_values(page: Page, values: bytes, leaf: Leaf) -> tuple[bytes, bytes]:
-    """Return the definition levels of a page and its values."""
-    if page.kind == DATA_PAGE_V2:
-        if page.levels_sizes[0]:
-            raise ValueError("a page has repetition levels, but its column is no list")
-        return bytes(page.body[: page.levels_sizes[1]]), values
-    if not leaf.definition_max:
-        return b"", values
-    length = int.from_bytes(values[:4], "little")
-    levels, values = values[4 : 4 + length], values[4 + length :]
-    if len(levels) != length:
-        raise ValueError("a page's levels are longer than the page")
-    return levels, values
-
-
-_BYTE_ARRAY = 6
-_WHOLE_WIDTHS = {1: 4, 2: 8}
-_WIDTHS = {**_WHOLE_WIDTHS, 4: 4, 5: 8}
-"""Bytes of a value, by physical type; of whole numbers."""

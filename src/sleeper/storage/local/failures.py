@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
@@ -70,3 +71,17 @@ def _owner(path: str) -> str:
     except OSError:
         return ""
     return f" (it belongs to user {found.st_uid}, mode {stat.S_IMODE(found.st_mode):04o})"
+
+
+def check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[bytes]) -> None:
+    """Check that the bytes of each (offset, length) were all there.
+
+    Raises:
+        StorageFailed: the file ends before one of them does.
+    """
+    for (offset, length), body in zip(ranges, bodies, strict=True):
+        if len(body) < length:
+            raise StorageFailed(
+                f"{path} ends before byte {offset + length}, up to which it should be read. It is "
+                "shorter than expected: truncated, or replaced."
+            )

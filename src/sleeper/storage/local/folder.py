@@ -26,6 +26,7 @@ from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageRea
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
+    check_lengths,
     link_failure,
     read_failure,
     sync_failure,
@@ -142,7 +143,7 @@ class FolderObjects:
             raise read_failure(error, path) from error
         finally:
             os.close(descriptor)
-        _check_lengths(path, ranges, bodies)
+        check_lengths(path, ranges, bodies)
         return bodies
 
     def size(self, key: str) -> int:
@@ -157,6 +158,12 @@ class FolderObjects:
         if stat.S_ISDIR(found.st_mode):
             raise _not_found(path)
         return found.st_size
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Ask for the file's length, and read."""
+        size_bytes = self.size(key)
+        length = min(length, size_bytes)
+        return self.read_ranges(key, [(size_bytes - length, length)])[0], size_bytes
 
     def stored_at(self, key: str) -> datetime | None:
         """Ask the file system when the file was last written, named or copied.
@@ -338,15 +345,6 @@ def _read_at(descriptor: int, offset: int, length: int) -> bytes:
     if len(body) == length or not body:
         return body
     return body + _read_at(descriptor, offset + len(body), length - len(body))
-
-
-def _check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[bytes]) -> None:
-    for (offset, length), body in zip(ranges, bodies, strict=True):
-        if len(body) < length:
-            raise StorageFailed(
-                f"{path} ends before byte {offset + length}, up to which it should be read. It is "
-                "shorter than expected: truncated, or replaced."
-            )
 
 
 def _not_found(path: str) -> ObjectNotFound:

@@ -12,6 +12,7 @@ _NO_BUCKET = re.compile("NoSuchBucket|bucket does not exist")
 _NO_CREDENTIALS = re.compile(r"169\.254\.|metadata\.google|InvalidAccessKeyId|MissingCredential")
 _NO_CONDITIONS = re.compile("501 Not Implemented|NotImplemented")
 _ELSEWHERE = re.compile("redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed")
+_OTHER_RANGE = re.compile("CONTENT_RANGE|non-partial response|Requested [0-9]+\\.\\.")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _NO_TLS = re.compile(r"InvalidMessage\(\s*InvalidContentType")
 _CREDENTIALS = (
@@ -36,6 +37,11 @@ def is_missing_bucket(error: Exception) -> bool:
 def is_past_the_end(error: Exception) -> bool:
     """Return whether the requested range begins past the end of its object."""
     return "416 Range Not Satisfiable" in str(error)
+
+
+def is_about_range(error: Exception) -> bool:
+    """Return whether the store did not answer with the range that was requested."""
+    return is_past_the_end(error) or _OTHER_RANGE.search(str(error)) is not None
 
 
 def not_found(bucket: Bucket, key: str) -> ObjectNotFound:

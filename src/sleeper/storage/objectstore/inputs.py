@@ -9,10 +9,17 @@ from typing import Any
 from sleeper.errors import InputNotFound, InputUnreadable, StorageFailed
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
 from sleeper.storage.objectstore.client import Client, client_of, obstore
-from sleeper.storage.objectstore.failures import is_missing_bucket, read_failure, vendor_errors
+from sleeper.storage.objectstore.failures import (
+    is_about_range,
+    is_missing_bucket,
+    read_failure,
+    vendor_errors,
+)
 
 _PAGE_KEYS = 1_000
 _HIDDEN = ("_", ".")
+_END_BYTES = 64 << 10
+"""Bytes that are read when an object is opened. They have the footer of most Parquet files."""
 
 
 class BucketInputs:
@@ -52,7 +59,7 @@ class BucketInputs:
 
     @contextmanager
     def open(self, url: str) -> Iterator[BucketFile]:
-        """Open an object for reading, with random access.
+        """Open an object for reading, with random access, by a request for its last bytes.
 
         Raises:
             InputNotFound: the object does not exist.
@@ -62,12 +69,12 @@ class BucketInputs:
         client = self._client(bucket)
         client.store()
         try:
-            head = client.call(lambda store: obstore().head(store, key))
+            head, end = client.call(lambda store: _end_of(store, key))
         except FileNotFoundError:
             raise InputNotFound(f"object {url!r} no longer exists") from None
         except vendor_errors() as error:
             raise _failure(error, bucket, key) from error
-        file = BucketFile(client, key, size_bytes=head["size"], e_tag=head["e_tag"])
+        file = BucketFile(client, key, size_bytes=head["size"], e_tag=head["e_tag"], end=end)
         yield file
         file.close()
 
@@ -92,14 +99,24 @@ def _inputs_of(settings: ObjectStoreSettings) -> BucketInputs:
 
 
 class BucketFile:
-    """An object as a file: each `read` is one request, and nothing is cached.
+    """An object as a file: each `read` is one request, but for the last bytes, which are in memory.
 
     All reads are of the version that was opened; the store checks that.
+
+    Args:
+        client: The bucket.
+        key: The object.
+        size_bytes: Its length.
+        e_tag: Its version; None if the store names none.
+        end: Its last bytes.
     """
 
-    def __init__(self, client: Client, key: str, *, size_bytes: int, e_tag: str | None) -> None:
+    def __init__(
+        self, client: Client, key: str, *, size_bytes: int, e_tag: str | None, end: bytes = b""
+    ) -> None:
         self._client, self._bucket, self._key = client, client.bucket, key
         self._size_bytes, self._e_tag = size_bytes, e_tag
+        self._end, self._end_at = end, size_bytes - len(end)
         self._position = 0
         self.closed = False
 
@@ -109,6 +126,10 @@ class BucketFile:
         wanted = left if size is None or size < 0 else min(size, left)
         if not wanted:
             return b""
+        if self._position >= self._end_at:
+            at = self._position - self._end_at
+            self._position += wanted
+            return self._end[at : at + wanted]
         options: Any = {"range": (self._position, self._position + wanted)}
         if self._e_tag is not None:
             options["if_match"] = self._e_tag
@@ -154,6 +175,20 @@ class BucketFile:
     def close(self) -> None:
         """Do nothing: no connection is open."""
         self.closed = True
+
+
+def _end_of(store: Any, key: str) -> tuple[Any, bytes]:
+    """Return the properties of an object, and its last bytes, or none where the store has none."""
+    try:
+        found = obstore().get(store, key, options={"range": {"suffix": _END_BYTES}})
+        end = bytes(found.bytes())
+    except FileNotFoundError:
+        raise
+    except vendor_errors() as error:
+        if not is_about_range(error):
+            raise
+        return obstore().head(store, key), b""
+    return found.meta, end if len(end) == min(_END_BYTES, found.meta["size"]) else b""
 
 
 def _names_of(store: Any, key: str) -> list[str]:

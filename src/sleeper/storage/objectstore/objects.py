@@ -21,6 +21,7 @@ from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_p
 from sleeper.storage.objectstore.beside import at_once
 from sleeper.storage.objectstore.client import Client, is_overload, obstore
 from sleeper.storage.objectstore.failures import (
+    is_about_range,
     is_missing_bucket,
     is_past_the_end,
     not_found,
@@ -124,6 +125,31 @@ class BucketObjects:
             raise self._absence(error, key) from error
         except vendor_errors() as error:
             raise self._read_failure(error, key) from error
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Get the end of an object by one request, whose answer has the object's length.
+
+        Some servers do not answer that, of an empty object or at all: then by two.
+        """
+        name = self._opened(key)
+
+        def get_end(store: Any) -> tuple[bytes, int]:
+            found = obstore().get(store, name, options={"range": {"suffix": length}})
+            return bytes(found.bytes()), int(found.meta["size"])
+
+        try:
+            body, size_bytes = self.client.call(get_end)
+        except FileNotFoundError as error:
+            raise self._absence(error, key) from error
+        except vendor_errors() as error:
+            if not is_about_range(error):
+                raise self._read_failure(error, key) from error
+            size_bytes = self.size(key)
+            length = min(length, size_bytes)
+            return self.read_ranges(key, [(size_bytes - length, length)])[0], size_bytes
+        if len(body) != min(length, size_bytes):
+            raise self._too_short(key, [(size_bytes - length, length)])
+        return body, size_bytes
 
     def stored_at(self, key: str) -> datetime | None:
         """Ask for the object's head."""

@@ -78,6 +78,11 @@ class RoutedObjects:
         objects, name = self._found(key)
         return objects.size(name)
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, int]:
+        """Read the end of the object where its key belongs."""
+        objects, name = self._found(key)
+        return objects.read_end(name, length)
+
     def stored_at(self, key: str) -> datetime | None:
         """Return when the object was stored where its key belongs."""
         objects, name = self._found(key)

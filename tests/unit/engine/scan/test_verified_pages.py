@@ -14,7 +14,7 @@ import pytest
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import open_table_reader, read_leaves
-from sleeper.engine.scan import read_windows
+from sleeper.engine.scan import few_rows, read_windows
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
@@ -37,6 +37,12 @@ KEYS = {  # the n-th key of each type, ascending
 }
 LAYOUT = WriteSettings(page_rows=100, row_group_rows=1000)
 FILES = ("a.parquet", "b.parquet", "c.parquet")
+
+
+@pytest.fixture(autouse=True)
+def _read_by_datafusion(monkeypatch):
+    """Ranges of few rows too."""
+    monkeypatch.setattr(few_rows, "FEW_ROWS", -1)
 
 
 class Counted:
@@ -103,8 +109,8 @@ def read(reader, low=None, high=None, columns=("n",)):
 @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.value)
 def test_a_read_in_windows_gives_each_row_once_and_in_order(tmp_path, monkeypatch, kind):
     """Windows are cut at keys of every type, between row groups."""
-    monkeypatch.setattr(read_windows, "FIRST_BYTES", 4_000)
-    monkeypatch.setattr(read_windows, "LAST_BYTES", 8_000)
+    monkeypatch.setattr(read_windows, "FIRST_BYTES", 1_000)
+    monkeypatch.setattr(read_windows, "LAST_BYTES", 2_000)
     reader, table = reader_of(tmp_path, kind)
     keys = table.column("key").to_pylist()
     unchecked = [reader.pages.unchecked(name, (), ("key", "n")) for name in FILES]

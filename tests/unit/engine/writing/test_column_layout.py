@@ -18,6 +18,7 @@ from sleeper.engine.writing.column_layout import column_layouts
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
+from sleeper.storage.local.folder import FolderObjects
 
 SCHEMA = Schema(
     row_keys=[Field("id", Primitive.STRING), Field("at", Primitive.LONG)],
@@ -132,7 +133,7 @@ def test_all_readers_read_the_same_rows(codec, tmp_path):
     for read in (by_datafusion, by_duckdb, by_polars):
         assert read(path, simple).to_pylist() == wanted, read.__name__
     keys = expected.select(["id", "at"]).slice(100, 50).combine_chunks().to_batches()[0]
-    (found,) = LookupReader(Folder(path.parent)).look_up([path.name], keys, ARROW)
+    (found,) = LookupReader(FolderObjects(path.parent)).look_up([path.name], keys, ARROW)
     assert found.equals(expected.slice(100, 50))
 
 
@@ -152,17 +153,3 @@ def by_duckdb(path, names):
 
 def by_polars(path, names):
     return pl.read_parquet(path, columns=names).sort("id", "at").to_arrow()
-
-
-class Folder:
-    """Files of a folder."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def size(self, name):
-        return (self.path / name).stat().st_size
-
-    def read_ranges(self, name, ranges):
-        body = (self.path / name).read_bytes()
-        return [body[offset : offset + length] for offset, length in ranges]

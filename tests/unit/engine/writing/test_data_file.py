@@ -19,6 +19,7 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
 from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import read_file_end
 from sleeper.lookup.parquet.footer import read_footer
 from sleeper.lookup.reader import LookupReader
@@ -136,7 +137,7 @@ class TestWrittenFile:
         assert (sketches.quantile(0, 0.5), sketches.quantile(1, 0.5)) == ("00000500", 500)
 
     @pytest.mark.parametrize("settings", [{}, {"bloom_filter": False}, {"row_group_rows": 70}])
-    @pytest.mark.parametrize("row_count", [1, 500, 2 * SKETCHED_ROWS_MAX, 20_000])
+    @pytest.mark.parametrize("row_count", [2 * SKETCHED_ROWS_MAX, 20_000])
     def test_has_its_sketch_where_no_reader_of_rows_looks(self, row_count, settings):
         """Before filters and indexes, so that their bytes stay together."""
         file, body = written(rows_of(row_count), **settings)
@@ -148,6 +149,26 @@ class TestWrittenFile:
             for group in read_file_end(len(body), reader_of(body)).footer.chunks
             for chunk in group
         )
+
+    @pytest.mark.parametrize("settings", [{}, {"bloom_filter": False}, {"row_group_rows": 70}])
+    @pytest.mark.parametrize("row_count", [1, 500, SKETCHED_ROWS_MAX])
+    def test_has_no_sketch_where_its_keys_say_the_same(self, row_count, settings):
+        """Of few rows, a sketch would be the key columns again."""
+        file, body = written(rows_of(row_count), **settings)
+
+        assert b"SLPRSK" not in body
+        sketches = sketch_of(file, body)
+        assert sketches.is_exact
+        assert sketches.quantile(0, 1) == f"{row_count - 1:08}"
+
+    def test_tells_of_damage_in_the_keys_that_are_its_sketch(self):
+        """Their pages are compared with their checksums."""
+        file, body = written(rows_of(100))
+        damaged = bytearray(body)
+        damaged[100] ^= 1
+
+        with pytest.raises(DataDamaged, match=NAME):
+            sketch_of(file, bytes(damaged))
 
     def test_may_have_no_sketch(self):
         """A file of another writer is read without one."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from sleeper.lookup.decoding.plain_pages import PlainPages
 from sleeper.lookup.parquet.mini_file import decode_byte_arrays
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX
 from sleeper.lookup.values import (
@@ -119,27 +120,51 @@ class EvenByteArrays:
 
 
 class JoinedByteArrays:
-    """Byte arrays of many lengths, one after the other.
+    """Byte arrays of a page one after the other, without lengths between them; of several pages.
 
     Args:
         data: Their bytes.
-        lengths: The length of each; they add up to those of `data`.
+        lengths: The length of each, or of all.
+        starts: Where the values of each page begin in `data`.
+        counts: The number of values of each page.
         arrow_type: string or binary.
     """
 
-    __slots__ = ("_data", "_ends", "_type", "count")
+    __slots__ = ("_data", "_ends", "_firsts", "_lengths", "_shifts", "_type", "count")
 
-    def __init__(self, data: bytes, lengths: Ints, arrow_type: pa.DataType) -> None:
+    def __init__(
+        self, data: bytes, lengths: int | Ints, starts: Ints, counts: Ints, arrow_type: pa.DataType
+    ) -> None:
         self._data = data
-        self._ends = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=self._ends[1:])
         self._type = arrow_type
-        self.count = len(lengths)
+        self._lengths = lengths
+        self._firsts = np.cumsum(counts) - counts
+        self.count = int(counts.sum())
+        self._ends = None if isinstance(lengths, int) else np.cumsum(lengths)
+        if isinstance(lengths, int):
+            before = self._firsts * lengths
+        else:
+            before = np.concatenate(([0], np.cumsum(lengths)))[self._firsts]
+        self._shifts: Ints = starts - before
+
+    def _places(self, rows: Ints) -> tuple[Ints, Ints]:
+        """Return where values start and end in `data`."""
+        shifts = self._shifts[self._firsts.searchsorted(rows, "right") - 1]
+        if isinstance(self._lengths, int):
+            starts = rows * self._lengths + shifts
+            return starts, starts + self._lengths
+        assert self._ends is not None
+        ends = self._ends[rows] + shifts
+        return ends - self._lengths[rows], ends
 
     def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
         """As `Values.find`."""
-        data, ends = self._data, self._ends
-        return bisect_values(lambda row: data[ends[row] : ends[row + 1]], key, start, end)
+
+        def value_at(row: int) -> bytes:
+            (first,), (last,) = self._places(np.array((row,)))
+            return self._data[first:last]
+
+        return bisect_values(value_at, key, start, end)
 
     def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
         """As `Values.find_many`: numpy has no fast search for values of different lengths."""
@@ -148,27 +173,53 @@ class JoinedByteArrays:
     def rows(self, starts: Ints, ends: Ints) -> pa.Array:
         """As `Values.rows`."""
         if len(starts) == 1:
-            start, end = int(starts[0]), int(ends[0])
-            first, last = int(self._ends[start]), int(self._ends[end])
-            offsets = (self._ends[start : end + 1] - first).astype(np.int32)
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._data[first:last])]
-            return pa.Array.from_buffers(self._type, end - start, buffers, 0)
-        # Offsets of 64 bits, because all pages together may have more than 2 GiB.
-        buffers = [None, pa.py_buffer(self._ends), pa.py_buffer(self._data)]
-        every = pa.Array.from_buffers(pa.large_binary(), self.count, buffers, 0)
+            return self._one_range(int(starts[0]), int(ends[0]))
+        chosen = positions(starts, ends)
+        if not len(chosen):
+            return pa.nulls(0, self._type)
+        firsts, lasts = self._places(chosen)
+        # A value, the bytes up to the next one, and so on, as elements of one Arrow array.
+        interleaved = np.empty(2 * len(firsts) + 1, np.int64)
+        interleaved[0:-1:2] = firsts
+        interleaved[1::2] = lasts
+        interleaved[-1] = lasts[-1]
+        buffers = [None, pa.py_buffer(interleaved), pa.py_buffer(self._data)]
+        every = pa.Array.from_buffers(pa.large_binary(), 2 * len(firsts), buffers, 0)
         kind = pa.binary() if pa.types.is_binary(self._type) else pa.string()
-        return every.take(pa.array(positions(starts, ends))).cast(pa.binary()).view(kind)
+        values = every.take(pa.array(np.arange(0, 2 * len(firsts), 2)))
+        return values.cast(pa.binary()).view(kind)
+
+    def _one_range(self, start: int, end: int) -> pa.Array:
+        """Join the bytes of consecutive values, which are together in each page."""
+        if start == end:
+            return pa.nulls(0, self._type)
+        first, last = self._firsts.searchsorted((start, end - 1), "right").tolist()
+        lows = np.maximum(self._firsts[first - 1 : last], start)
+        highs = np.append(lows[1:], end)
+        from_bytes, _ = self._places(lows)
+        _, to_bytes = self._places(highs - 1)
+        runs = zip(from_bytes.tolist(), to_bytes.tolist(), strict=True)
+        data = b"".join([self._data[low:high] for low, high in runs])
+        offsets = np.zeros(end - start + 1, np.int32)
+        lengths = self._lengths
+        some = lengths if isinstance(lengths, int) else lengths[start:end]
+        offsets[1:] = some
+        np.cumsum(offsets, out=offsets)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self._type, end - start, buffers, 0)
 
 
 def joined_byte_arrays(
-    data: bytes, lengths: int | Ints, count: int, arrow_type: pa.DataType
+    found: PlainPages, arrow_type: pa.DataType
 ) -> EvenByteArrays | JoinedByteArrays:
-    """View byte arrays without lengths between them; `lengths` is a number if all are equal."""
-    if isinstance(lengths, int):
-        if lengths and count:
-            return EvenByteArrays(data, count, arrow_type, prefix=0)
-        lengths = np.zeros(count, np.int64)
-    return JoinedByteArrays(data, lengths, arrow_type)
+    """View byte arrays without lengths between them."""
+    lengths, starts, counts = found.lengths, found.starts, found.counts
+    assert lengths is not None
+    if starts is None or counts is None:
+        if isinstance(lengths, int) and lengths and found.value_count:
+            return EvenByteArrays(found.data, found.value_count, arrow_type, prefix=0)
+        starts, counts = np.zeros(1, np.int64), np.array((found.value_count,))
+    return JoinedByteArrays(found.data, lengths, starts, counts, arrow_type)
 
 
 class ByteArrayView:

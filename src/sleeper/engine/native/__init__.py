@@ -1,0 +1,1 @@
+"""Writes data files inside DataFusion: rows never become Python objects."""

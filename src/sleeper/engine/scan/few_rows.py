@@ -1,0 +1,198 @@
+"""Reads ranges of few rows by the page reader, without an engine.
+
+To set up a plan in DataFusion takes as long as to read some thousand rows. So a range whose pages
+have few rows, by the page indexes, is read as keys are: the pages that can have them, once, each
+compared with its checksum. Rows of several files are sorted together in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sleeper.lookup.key_batch import one_value
+from sleeper.lookup.key_order import merge_small
+from sleeper.lookup.key_search import Found, read_rows
+from sleeper.lookup.keys import key_bound
+from sleeper.lookup.page_ranges import as_ranges
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.page_index import PageBounds
+from sleeper.lookup.parquet_index import ParquetIndex
+from sleeper.lookup.reader import LookupReader
+from sleeper.lookup.values import comparable_array
+from sleeper.model.keys import key_type, smallest_value
+from sleeper.model.ranges import Region
+from sleeper.model.schema import Schema
+from sleeper.value_classes import dataclass
+
+FEW_ROWS = 8_192
+FEW_BYTES = 4 << 20
+"""Rows of a range, and compressed bytes of its pages, in all files: no more are read here. From
+about so many rows on DataFusion takes less time (docs/decisions)."""
+
+REGIONS_MAX = 4
+FILES_MAX = 12
+"""Regions and files of one range; with more, to look through them takes longer than a plan."""
+
+
+def read_few_rows(
+    lookup: LookupReader,
+    regions_by_file: Mapping[str, Sequence[Region]],
+    columns: Sequence[str],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+) -> pa.Table | None:
+    """Return the rows of files inside their regions, in key order; None if they may be many.
+
+    Args:
+        lookup: Reads the files.
+        regions_by_file: The regions of each file; no regions mean all rows.
+        columns: The columns to return, with all keys.
+        schema: The table's schema.
+        arrow_schema: The same as Arrow's.
+
+    Raises:
+        DataDamaged: a file is missing or damaged.
+        StorageFailed: a file cannot be read.
+    """
+    if len(regions_by_file) > FILES_MAX or not all(
+        0 < len(regions) <= REGIONS_MAX for regions in regions_by_file.values()
+    ):
+        return None
+    table = _Table(schema, arrow_schema, tuple(columns))
+    choices = lookup.at_once(
+        [
+            partial(lookup.inspect, name, partial(_choose, table, regions))
+            for name, regions in regions_by_file.items()
+        ]
+    )
+    chosen = dict(zip(regions_by_file, choices, strict=True))
+    some = [choice for choice in choices if choice is not None]
+    if (
+        len(some) < len(choices)
+        or sum(choice.rows for choice in some) > FEW_ROWS
+        or sum(choice.size_bytes for choice in some) > FEW_BYTES
+    ):
+        return None
+    batches = lookup.at_once(
+        [
+            partial(
+                lookup.inspect, name, partial(_read, table, regions_by_file[name], choice.found)
+            )
+            for name, choice in chosen.items()
+            if choice is not None and choice.found
+        ]
+    )
+    result = pa.schema([arrow_schema.field(name) for name in columns])
+    tables = [pa.Table.from_batches(each, result) for each in batches]
+    return merge_small(tables, schema.key_names, result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What is read of each file."""
+
+    schema: Schema
+    arrow_schema: pa.Schema
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The rows of a file's pages that may have keys of some regions, and the pages' bytes."""
+
+    found: tuple[Found, ...]
+    rows: int
+    size_bytes: int
+
+
+def _choose(
+    table: _Table, regions: Sequence[Region], index: ParquetIndex, read: ReadRanges
+) -> _Choice | None:
+    """Choose rows of a file by the bounds of its pages; None if they are many."""
+    bound = index.columns(table.arrow_schema)
+    key_leaf = bound[table.arrow_schema.names[0]].leaf
+    kind = table.arrow_schema.field(0).type
+    limits = [_limits(region, kind) for region in regions]
+    row_counts = index.footer.row_counts
+    groups = [
+        group
+        for group in _between(index.group_bounds(key_leaf), limits).tolist()
+        if row_counts[group]
+    ]
+    if sum(row_counts[group] for group in groups[1:-1]) > FEW_ROWS:
+        return None
+    leaves = tuple(leaf for name in table.columns for leaf in bound[name].column.leaves)
+    index.load(groups, leaves, (key_leaf,), read)
+    found, rows, size = list[Found](), 0, 0
+    for group in groups:
+        pages = _between(index.bounds(group, key_leaf), limits)
+        if not len(pages):
+            continue
+        firsts = index.locations(group, key_leaf).first_rows
+        starts, ends, places = as_ranges(pages, np.zeros(len(pages), np.int64))
+        found.append(Found(group, firsts[starts], firsts[ends], places))
+        own = int((firsts[ends] - firsts[starts]).sum())
+        rows += own
+        chunks = sum(index.chunk(group, leaf).size for leaf in leaves)
+        size += chunks * own // row_counts[group]
+    return _Choice(tuple(found), rows, size)
+
+
+def _limits(region: Region, kind: pa.DataType) -> tuple[Any, Any]:
+    """Return the ends of the first row key, comparable with bounds of pages."""
+    side = region.ranges[0]
+    return _bound(side.min, kind), None if side.max is None else _bound(side.max, kind)
+
+
+def _bound(value: Any, kind: pa.DataType) -> Any:
+    return key_bound(comparable_array(one_value(value, kind))[0].as_py())[0]
+
+
+def _between(bounds: PageBounds, limits: Sequence[tuple[Any, Any]]) -> Any:
+    """Return the places that may have keys between some limits, ascending.
+
+    Bounds may be cut short, so one that equals an upper limit may have lesser keys.
+    """
+    inside = np.zeros(len(bounds.minimums), np.bool_)
+    for low, high in limits:
+        first = int(bounds.maximums.searchsorted(low, "left"))
+        end = len(inside) if high is None else int(bounds.minimums.searchsorted(high, "right"))
+        inside[first:end] = True
+    return np.flatnonzero(inside)
+
+
+def _read(
+    table: _Table,
+    regions: Sequence[Region],
+    found: Sequence[Found],
+    index: ParquetIndex,
+    read: ReadRanges,
+) -> list[pa.RecordBatch]:
+    """Read the columns of rows, and keep those inside the regions."""
+    bound = index.columns(table.arrow_schema)
+    columns = [bound[name] for name in table.columns]
+    result = pa.schema([table.arrow_schema.field(name) for name in table.columns])
+    batches = []
+    for _, arrays in read_rows(index, found, columns, read):
+        rows = pa.RecordBatch.from_arrays(arrays, schema=result)
+        inside = [_inside(rows, region, table.schema) for region in regions]
+        batches.append(rows.filter(reduce(pc.or_, inside)))
+    return batches
+
+
+def _inside(rows: pa.RecordBatch, region: Region, schema: Schema) -> Any:
+    """Return which rows have keys inside a region."""
+    conditions = []
+    for field, side in zip(schema.row_keys, region.ranges, strict=True):
+        column = rows.column(rows.schema.get_field_index(field.name))
+        if side.min != smallest_value(key_type(field)):
+            conditions.append(pc.greater_equal(column, one_value(side.min, column.type)[0]))
+        if side.max is not None:
+            conditions.append(pc.less(column, one_value(side.max, column.type)[0]))
+    return reduce(pc.and_, conditions) if conditions else pa.repeat(True, rows.num_rows)

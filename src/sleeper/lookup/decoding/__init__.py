@@ -1,0 +1,1 @@
+"""The values of flat columns, from the bytes of their pages."""
