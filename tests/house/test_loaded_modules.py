@@ -7,20 +7,27 @@ no other module does.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import sleeper
+from tests.contracts.s3_server import bucket, s3_credentials, s3_server
+
+__all__ = ["bucket", "s3_credentials", "s3_server"]
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 DOORS = {
+    "engine/read_leaves.py": "a look-up reads no range",
     "instance.py": "what an instance does beside reading: jobs, backups, removal",
     "operations/instance_properties.py": "makes instances in every kind of storage",
+    "operations/query.py": "a look-up in a table without processing",
     "storage/places.py": "one adapter for each kind of URL",
     "table/handle.py": "a read checks no commit",
     "table/rows.py": "a read needs no writer",
@@ -42,14 +49,21 @@ print(json.dumps([*loaded]))
 """Leaves out what is imported and not loaded, and our rooms, which are docstrings."""
 
 
-def modules_loaded(code: str) -> set[str]:
+LOOK_UP = """
+import sleeper
+table = sleeper.connect({url!r}).table("t")
+assert table.query(key="b").to_pylist() == [{{"key": "b", "n": 2}}]
+"""
+
+
+def modules_loaded(code: str, environment: Mapping[str, str] = {}) -> set[str]:
     """The modules that a new process has loaded when it has run `code`."""
     done = subprocess.run(
         [sys.executable, "-c", code + LIST_MODULES],
         check=True,
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": str(SOURCE)},
+        env={**environment, "PYTHONPATH": str(SOURCE)},
     )
     return {*json.loads(done.stdout.splitlines()[-1])}
 
@@ -65,14 +79,18 @@ def foreign_packages(modules: set[str]) -> set[str]:
     }
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> str:
-    """An instance with a table."""
-    url = str(tmp_path_factory.mktemp("instance") / "one")
+def make_table(url: str) -> str:
+    """Make an instance with a table of two rows."""
     schema = pa.schema([("key", pa.string()), ("n", pa.int64())])
     table = sleeper.connect(url, create=True).create_table("t", schema, row_keys=["key"])
     table.ingest([{"key": "a", "n": 1}, {"key": "b", "n": 2}])
     return url
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> str:
+    """An instance with a table."""
+    return make_table(str(tmp_path_factory.mktemp("instance") / "one"))
 
 
 def test_only_doors_import_late():
@@ -97,21 +115,81 @@ def test_importing_the_package_loads_nothing_but_its_errors():
 
 def test_the_first_look_up_in_a_folder_loads_no_writer_and_no_query_engine(folder):
     """A script that asks for one key pays for Arrow, the page reader and the state."""
-    look_up = f"""
-import sleeper
-table = sleeper.connect({folder!r}).table("t")
-assert table.query(key="b").to_pylist() == [{{"key": "b", "n": 2}}]
-"""
-    loaded = modules_loaded(look_up)
+    loaded = modules_loaded(LOOK_UP.format(url=folder))
 
     rooms = (
-        "sleeper.engine.writing.",
-        "sleeper.engine.inputs.",
-        "sleeper.jobs.",
-        "sleeper.services",
+        *("sleeper.engine.writing.", "sleeper.engine.inputs.", "sleeper.engine.scan."),
+        *(
+            "sleeper.engine.processing.",
+            "sleeper.jobs.",
+            "sleeper.services",
+            "sleeper.spark.submit.",
+        ),
+        *("sleeper.storage.aws.", "sleeper.storage.local.jobs.", "sleeper.storage.memory"),
     )
-    rooms += ("sleeper.storage.aws.", "sleeper.storage.local.jobs.", "sleeper.storage.memory")
     assert [name for name in sorted(loaded) if name.startswith(rooms)] == []
-    assert len([name for name in loaded if name.startswith("sleeper")]) <= 150
-    wanted = {"pyarrow", "numpy", "cloudpickle", "xxhash", "javaproperties"}
-    assert foreign_packages(loaded) - wanted == set()
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 140
+    assert foreign_packages(loaded) <= {"pyarrow", "numpy", "cloudpickle", "xxhash"}
+    assert {"http", "xml", "email", "sqlite3", "tempfile", "pyarrow.parquet"} & loaded == set()
+
+
+def test_a_range_loads_the_query_engine_and_no_writer(folder):
+    """DataFusion loads pandas if it is installed: nothing here can help it."""
+    read = f"""
+import sleeper
+table = sleeper.connect({folder!r}).table("t")
+assert table.query(range={{"key": ("b", None)}}).count() == 1
+"""
+    loaded = modules_loaded(read)
+
+    rooms = ("sleeper.engine.writing.", "sleeper.engine.inputs.", "sleeper.jobs.")
+    assert [name for name in sorted(loaded) if name.startswith(rooms)] == []
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 160
+    assert {"polars", "boto3", "obstore", "rich", "click"} & loaded == set()
+
+
+@pytest.mark.usefixtures("s3_credentials")
+def test_the_first_look_up_in_a_bucket_loads_its_client_and_no_clouds(
+    s3_server, bucket, monkeypatch
+):
+    """obstore is needed, boto3 is not."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    url = make_table(f"s3://{bucket}/one")
+    loaded = modules_loaded(LOOK_UP.format(url=url), os.environ)
+
+    rooms = ("sleeper.engine.writing.", "sleeper.engine.scan.", "sleeper.storage.aws.")
+    assert [name for name in sorted(loaded) if name.startswith(rooms)] == []
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 160
+    assert {"boto3", "botocore", "datafusion", "polars", "pandas"} & loaded == set()
+
+
+def test_the_list_of_commands_loads_no_command():
+    """`sleeper --help` needs click, and neither Arrow nor an instance."""
+    loaded = modules_loaded("""
+import contextlib, io
+from sleeper.interfaces.cli.main import main
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+    main(["--help"])
+""")
+
+    assert {name for name in loaded if name.startswith("sleeper.")} == {
+        *("sleeper.errors", "sleeper.spark.views"),
+        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.exit_codes"),
+        "sleeper.interfaces.cli.stderr",
+    }
+    assert foreign_packages(loaded) == {"click"}
+    assert "importlib.metadata" not in loaded
+
+
+def test_a_worker_that_waits_for_jobs_loads_no_engine(folder):
+    """Services start many: an idle one has no query engine, no Spark and no pandas."""
+    loaded = modules_loaded(f"""
+import contextlib
+from sleeper.interfaces.cli.main import main
+with contextlib.suppress(SystemExit):
+    main(["worker", "ingest", "--until-empty", "--instance", {folder!r}])
+""")
+
+    assert len([name for name in loaded if name.startswith("sleeper")]) <= 275
+    assert {"polars", "datafusion", "pandas", "pyspark", "boto3", "obstore"} & loaded == set()

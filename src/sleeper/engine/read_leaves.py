@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.processing.decimal_sums import Overflow
-from sleeper.engine.processing.process import process
-from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.few_rows import read_few_rows
-from sleeper.engine.scan.read_windows import cut_regions, read_windows
-from sleeper.engine.scan.verified_pages import UncheckedPages, VerifiedPages
+from sleeper.late_imports import late_imports
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
@@ -26,8 +21,13 @@ from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.value_classes import dataclass
 
+with late_imports():
+    from sleeper.engine import read
+    from sleeper.engine.processing import decimal_sums, process
+    from sleeper.engine.scan import few_rows, read_windows, verified_pages
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class TableReader:
     """The readers of a table, which all reads share: its files, schema and processing.
 
@@ -36,18 +36,33 @@ class TableReader:
         schema: The table's schema.
         arrow_schema: The table's Arrow schema.
         lookup: Finds exact keys, and checks footers; caches page indexes.
-        scanner: Reads ranges; reuses a DataFusion context.
-        pages: Records which pages were compared with their checksums.
         processing: The table's filters, aggregations and function.
+        temp_folder: Where merges of very many files spill; None for the system's temp folder.
+        stores: How DataFusion connects to buckets.
     """
 
     files: Objects
     schema: Schema
     arrow_schema: pa.Schema
     lookup: LookupReader
-    scanner: Scanner
-    pages: VerifiedPages
     processing: Processing
+    temp_folder: Path | None
+    stores: ObjectStoreSettings | None
+
+    @cached_property
+    def scanner(self) -> read.Scanner:
+        """Reads ranges; reuses a DataFusion context."""
+        return read.Scanner(
+            self.schema,
+            temp_folder=self.temp_folder,
+            stores=self.stores,
+            at_once=self.lookup.at_once,
+        )
+
+    @cached_property
+    def pages(self) -> verified_pages.VerifiedPages:
+        """Records which pages were compared with their checksums."""
+        return verified_pages.VerifiedPages(self.lookup, self.arrow_schema)
 
 
 def open_table_reader(
@@ -74,9 +89,9 @@ def open_table_reader(
         schema=schema,
         arrow_schema=arrow_schema,
         lookup=lookup,
-        scanner=Scanner(schema, temp_folder=temp_folder, stores=stores, at_once=lookup.at_once),
-        pages=VerifiedPages(lookup, arrow_schema),
         processing=processing,
+        temp_folder=temp_folder,
+        stores=stores,
     )
 
 
@@ -96,8 +111,12 @@ def read_leaves(
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
     in_order = _rows_in_order(reading, _regions_by_file(reading, group), columns)
-    rows = process(
-        in_order, reading.processing, reading.schema, now_ms=now_ms, overflow=Overflow.LIMIT
+    rows = process.process(
+        in_order,
+        reading.processing,
+        reading.schema,
+        now_ms=now_ms,
+        overflow=decimal_sums.Overflow.LIMIT,
     )
     for batch in rows:
         yield batch.select(columns)
@@ -118,7 +137,7 @@ def _rows_in_order(
     """Yield rows of files in key order, with the columns that processing needs."""
     reading.lookup.check(regions_by_file)
     needed = columns_to_read(reading, columns)
-    few = read_few_rows(
+    few = few_rows.read_few_rows(
         reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
     )
     if few is not None:
@@ -132,7 +151,7 @@ def _merged(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in key order; pages are checked before they are read."""
     unchecked = _unchecked(reading, regions_by_file, columns)
-    windows = read_windows(unchecked, reading.schema) if unchecked else ()
+    windows = read_windows.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:
         reading.pages.check(unchecked)
         yield from reading.scanner.merge(_slices(reading, regions_by_file), columns)
@@ -141,7 +160,7 @@ def _merged(
         cut = {
             name: inside
             for name, regions in regions_by_file.items()
-            if (inside := cut_regions(regions, window, reading.schema))
+            if (inside := read_windows.cut_regions(regions, window, reading.schema))
         }
         reading.pages.check(_unchecked(reading, cut, columns))
         rows: Any = reading.scanner.merge(_slices(reading, cut), columns)
@@ -151,7 +170,7 @@ def _merged(
 
 def _unchecked(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
-) -> list[UncheckedPages]:
+) -> list[verified_pages.UncheckedPages]:
     found = reading.lookup.at_once(
         [
             partial(reading.pages.unchecked, name, regions, columns)
@@ -178,7 +197,8 @@ def _regions_by_file(
 
 def _slices(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
-) -> list[FileSlice]:
+) -> list[read.FileSlice]:
     return [
-        FileSlice(reading.files.url(name), regions) for name, regions in regions_by_file.items()
+        read.FileSlice(reading.files.url(name), regions)
+        for name, regions in regions_by_file.items()
     ]

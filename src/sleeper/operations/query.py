@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from sleeper.engine.processing.decimal_sums import Overflow
-from sleeper.engine.processing.process import process
 from sleeper.engine.read_leaves import TableReader, columns_to_read, read_leaves
 from sleeper.engine.rows import Rows
+from sleeper.late_imports import late_imports
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.lookup.key_order import merge_small
 from sleeper.model.keys import Key
@@ -22,6 +21,9 @@ from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
 from sleeper.value_classes import dataclass
+
+with late_imports():
+    from sleeper.engine.processing import decimal_sums, process
 
 
 def query_key(
@@ -142,12 +144,12 @@ class _View:
         found = self.merged(tables)
         if reading.processing.is_identity or not found.num_rows:
             return found
-        batches = process(
+        batches = process.process(
             iter(found.to_batches()),
             reading.processing,
             reading.schema,
             now_ms=self.now_ms,
-            overflow=Overflow.LIMIT,
+            overflow=decimal_sums.Overflow.LIMIT,
         )
         return pa.Table.from_batches(batches, found.schema)
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.model.files import ClaimRecord
@@ -178,6 +177,8 @@ def _to_parquet(table: pa.Table, number: int, more: dict[bytes, bytes] | None = 
         _NUMBER_KEY: str(number).encode(),
         **(more or {}),
     }
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and small states need none
+
     sink = pa.BufferOutputStream()
     pq.write_table(
         table.replace_schema_metadata(metadata),
@@ -206,6 +207,8 @@ class _Columns:
 
 
 def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], Any]) -> Any:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
     try:
         # Not read_table, which imports pandas and reads in chunks that would have to be joined.
         parquet = pq.ParquetFile(
@@ -227,7 +230,7 @@ def _from_parquet(body: bytes, source: PartSource, read: Callable[[Any], Any]) -
         raise DataDamaged(f"{source.where} is damaged: {error}. {source.advice}") from error
 
 
-def _check_size(parquet: pq.ParquetFile, size_bytes: int) -> None:
+def _check_size(parquet: Any, size_bytes: int) -> None:
     """Check that decompressed pages are not larger than plausible for a snapshot.
 
     Real snapshots are compressed to about a tenth, and to a hundredth if all names are similar.

@@ -23,11 +23,8 @@ from sleeper.model.object_stores import (
     split_url,
     without_credentials,
 )
-from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
-from sleeper.ports.job_stores import JobStores
 from sleeper.ports.objects import Objects
-from sleeper.ports.results_queue import ResultsQueue
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
@@ -36,6 +33,9 @@ from sleeper.storage.object_index import begin_index, object_table_index
 from sleeper.value_classes import dataclass
 
 with late_imports():
+    from sleeper.ports import belongings as belonging_port
+    from sleeper.ports import job_stores
+    from sleeper.ports import results_queue as results_port
     from sleeper.storage import memory
     from sleeper.storage.aws import clients
     from sleeper.storage.aws.deployment import belongings, instance_names, table_index
@@ -238,7 +238,7 @@ def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChec
 
 def aws_belongings(
     values: Mapping[str, str], url: str, region: str | None, pause: Callable[[int], None]
-) -> list[Belonging]:
+) -> list[belonging_port.Belonging]:
     """Return the queues and the tables in DynamoDB of an instance in a folder or a bucket.
 
     Args:
@@ -276,7 +276,7 @@ def job_stores_of(
     sleep: Callable[[float], None],
     pause: Callable[[int], None],
     new_id: NewId,
-) -> JobStores:
+) -> job_stores.JobStores:
     """Return where the jobs of an instance are kept. Those in memory are new.
 
     Args:
@@ -326,7 +326,7 @@ def job_stores_of(
     return stores
 
 
-def results_queue(region: str | None) -> ResultsQueue:
+def results_queue(region: str | None) -> results_port.ResultsQueue:
     """Return what sends rows of queries to queues in SQS.
 
     Args:

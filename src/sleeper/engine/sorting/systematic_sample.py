@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-_FIRST = pa.array([0])
+_FIRST = pa.arange(0, 1)  # not pa.array, which imports pandas
 
 
 class SystematicSample:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
@@ -87,9 +86,11 @@ class LazyCommands(click.Group):
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if not asked:
         return
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and no other command needs it
+
     try:
-        click.echo(f"sleeper {version('sleeper-store')}")
-    except PackageNotFoundError:
+        click.echo(f"sleeper {metadata.version('sleeper-store')}")
+    except metadata.PackageNotFoundError:
         click.echo("sleeper, run from its sources without being installed")
     ctx.exit()
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
@@ -109,6 +108,8 @@ _VALUES = TopColumn(
 
 
 def _decoded(parts: Sequence[Buffer], row_count: int) -> pa.Array:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and seldom needed
+
     source = pa.BufferReader(b"".join(parts))
     file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=False)
     table = file.read(use_threads=False)
