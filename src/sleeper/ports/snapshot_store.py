@@ -41,6 +41,10 @@ class SnapshotStore(Protocol):
         """
         ...
 
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log that a copy could not be used or saved, which changes no result."""
+        ...
+
     def load(self, number: int, part: str) -> bytes:
         """Return one part of snapshot `number`.
 

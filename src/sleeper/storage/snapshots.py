@@ -64,6 +64,10 @@ class ObjectSnapshotStore:
         """Put the copy."""
         self.objects.put(_NEWEST, body)
 
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log a warning."""
+        logger.warning("%s: %s", what, error)
+
     def load(self, number: int, part: str) -> bytes:
         """Read one object."""
         key = self.key(number, part)
@@ -96,6 +100,10 @@ class NoSnapshots:
 
     def save_newest(self, body: bytes) -> None:
         """Drop the copy: nothing needs it."""
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log a warning."""
+        logger.warning("%s: %s", what, error)
 
     def load(self, number: int, part: str) -> bytes:
         """Refuse: there is no snapshot.

@@ -10,7 +10,6 @@ commits writes it after the entry, and of two writers the slower one may leave a
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -28,8 +27,6 @@ _SIZE_PER_ENTRY: Final = 500
 
 _SIZE_MAX: Final = 50_000
 """Of a larger state the copy only tells the number of the last snapshot."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class NewestCopies:
         try:
             return self._decoded(body)
         except (DataDamaged, FormatTooNew, ObjectNotFound) as error:
-            logger.warning("the copy of the newest state is not used: %s", error)
+            self._snapshots.note_failure("the copy of the newest state is not used", error)
             return None
 
     def save_if_due(self, state: TableState, *, snapshot: int, changed: int) -> None:
@@ -95,9 +92,8 @@ class NewestCopies:
         try:
             self._snapshots.save_newest(_encoded(number, parts, snapshot, changed))
         except Exception as error:  # noqa: BLE001 - the commit has succeeded
-            logger.warning("the copy of transaction %d was not saved: %s", number, error)
-        else:
-            logger.debug("copied the state of transaction %d", number)
+            what = f"the copy of transaction {number} was not saved"
+            self._snapshots.note_failure(what, error)
         self._copied = number
 
     def _decoded(self, body: bytes) -> NewestCopy:
