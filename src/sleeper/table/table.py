@@ -41,6 +41,7 @@ class Table(TableHandle):
     commit_requests = LateMethod(lambda: commits.commit_requests)
     delete_requests = LateMethod(lambda: commits.delete_requests)
     query = rows.query
+    count = rows.count
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
