@@ -23,7 +23,6 @@ from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
 from sleeper.model.files import FileReference
-from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId, given_job_id
@@ -182,7 +181,7 @@ def _write(
     """Write the valid rows, sorted, to files of their leaves."""
     groups = sorted_groups(
         intake.batches(),
-        leaf_groups(state.tree.leaves()),
+        state.tree.leaf_groups(),
         schema,
         to_arrow(schema),
         settings.processing,
