@@ -121,12 +121,10 @@ def ingest(
 ) -> IngestResult:
     """Add all rows of `data` to a table in one commit; `remote` reads input by URL.
 
-    `state` is what the caller's look has found; without it this looks. If the job was committed
-    before, its input is not read.
+    Of a job that was committed before no input is read. `state` is what the caller has looked up.
 
     Raises:
-        InputRefused: the input does not fit; the table is unchanged.
-        AlreadyExists: the file `set_aside` exists; the table is unchanged.
+        InputRefused, AlreadyExists: the input does not fit, or the file `set_aside` exists.
         CommitRefused, CommitContended, ClockTooFarAhead: the table is unchanged.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is unchanged; written files were deleted if possible.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 
 from sleeper.errors import CommitRefused, DataDamaged
@@ -114,9 +115,8 @@ def commit_group(
         pause: Waits before another attempt; called with the number of attempts before, from 0.
         attempts: Maximum number of attempts.
         here: The move of the table's state that the log was opened for; None for the first store.
-        is_known_newest: Whether `known` is probably the newest state, so that the first attempt
-            is made without a look. If the next number is taken, or `known` refuses something, the
-            log is read as ever.
+        is_known_newest: Whether `known` is probably the newest state: then the log is read only if
+            the next number is taken, or `known` refuses something.
 
     Raises:
         StateMoved: the table's state is in another store. Nothing was written.
@@ -126,6 +126,7 @@ def commit_group(
         DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
         BadRequest: a transaction has an invalid value. Nothing was written.
     """
+    planned = partial(_planned, transactions, here, schema=schema, now=now, new_id=new_id)
 
     def catch_up() -> None:
         nonlocal known
@@ -135,35 +136,39 @@ def commit_group(
         nonlocal is_known_newest
         if is_known_newest:
             is_known_newest = False
-            entry = planned()
+            entry = planned(known)
             if entry.body is not None and not any(entry.result.refusals):
                 return entry
         catch_up()
-        return planned()
-
-    def planned() -> NextEntry[GroupCommitted]:
-        check_not_moved(known, transactions, here)
-        at = known.next_entry_time(now())
-        following = replace(known, number=known.number + 1, at=at)
-        first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)
-        for missing in first:
-            following = missing.fold(following, at)
-        applied, accepted, refusals = _apply_each(transactions, following, at)
-        if not accepted:
-            return NextEntry(following.number, None, GroupCommitted(known, refusals))
-        entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
-        body = encode_entry(entry, schema)
-        return NextEntry(following.number, body, GroupCommitted(applied, refusals))
+        return planned(known)
 
     more = 1 if is_known_newest and attempts > 0 else 0
-    return append_entry(
-        log,
-        build,
-        pause=pause,
-        attempts=attempts + more,
-        wording=COMMIT_WORDING,
-        meanwhile=catch_up,
-    )
+    given = partial(append_entry, log, build, pause=pause, wording=COMMIT_WORDING)
+    return given(attempts=attempts + more, meanwhile=catch_up)
+
+
+def _planned(
+    transactions: Sequence[Transaction],
+    here: StateMove | None,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> NextEntry[GroupCommitted]:
+    """Return the entry after a state; one without a body if it would change nothing."""
+    check_not_moved(known, transactions, here)
+    at = known.next_entry_time(now())
+    following = replace(known, number=known.number + 1, at=at)
+    first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)
+    for missing in first:
+        following = missing.fold(following, at)
+    applied, accepted, refusals = _apply_each(transactions, following, at)
+    if not accepted:
+        return NextEntry(following.number, None, GroupCommitted(known, refusals))
+    entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
+    body = encode_entry(entry, schema)
+    return NextEntry(following.number, body, GroupCommitted(applied, refusals))
 
 
 def commit(
