@@ -85,7 +85,7 @@ def _inside(row: Row, request: Request) -> bool:
 
 
 def _compare(pick: Random, table: Table, asked: dict[str, Any], expected: list[Row]) -> None:
-    """Ask, of all columns or some of them, and compare rows and their order."""
+    """Ask, of all columns or some of them; compare rows, their order, and their number."""
     schema = table.schema
     names = [*schema.names]
     columns = None
@@ -98,3 +98,6 @@ def _compare(pick: Random, table: Table, asked: dict[str, Any], expected: list[R
     if len(keys) == len(schema.key_names):
         in_order = [tuple(row[name] for name in keys) for row in expected]
         assert [tuple(row[name] for name in keys) for row in found] == in_order, asked
+    unordered = table.query(**asked, columns=columns, ordered=False).to_pylist()
+    assert Counter(comparable_rows(unordered)) == Counter(comparable_rows(wanted)), asked
+    assert table.count(**asked) == len(expected), asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
@@ -23,8 +24,12 @@ from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.engine import read
+    from sleeper.engine.file_rows import file_rows as single_files
     from sleeper.engine.processing import decimal_sums, process
     from sleeper.engine.scan import few_rows, read_windows, verified_pages
+
+_PARTS_AT_ONCE = 4
+"""Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,13 @@ class TableReader:
     processing: Processing
     temp_folder: Path | None
     stores: ObjectStoreSettings | None
+
+    @cached_property
+    def file_rows(self) -> single_files.FileRows:
+        """Reads rows of single files."""
+        remote = self.files.is_remote
+        threads = _PARTS_AT_ONCE if remote else min(_PARTS_AT_ONCE, os.cpu_count() or 1)
+        return single_files.FileRows(self.lookup, self.schema, self.arrow_schema, threads=threads)
 
     @cached_property
     def scanner(self) -> read.Scanner:
@@ -110,10 +122,12 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    in_order = _rows_in_order(reading, _regions_by_file(reading, group), columns)
+    regions_by_file = _regions_by_file(reading, group)
+    processing = reading.processing
+    in_order = _rows_in_order(reading, regions_by_file, columns)
     rows = process.process(
         in_order,
-        reading.processing,
+        processing,
         reading.schema,
         now_ms=now_ms,
         overflow=decimal_sums.Overflow.LIMIT,
@@ -122,12 +136,68 @@ def read_leaves(
         yield batch.select(columns)
 
 
-def columns_to_read(reading: TableReader, columns: Sequence[str]) -> list[str]:
-    """Return the columns that must be read to return `columns`."""
+def read_leaves_unordered(
+    reading: TableReader,
+    groups: Sequence[Sequence[LeafQuery]],
+    columns: Sequence[str],
+    *,
+    now_ms: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the requested rows of groups of leaves, in any order, processed.
+
+    Aggregations and functions need rows in key order, so their tables are read as by `read_leaves`.
+
+    Args and Raises: as `read_leaves`; the groups are those of `plan_leaf_queries`.
+    """
+    processing = reading.processing
+    if processing.aggregations or processing.function is not None:
+        for group in groups:
+            yield from read_leaves(reading, group, columns, now_ms=now_ms)
+        return
+    every_leaf = [leaf for group in groups for leaf in group]
+    regions_by_file = _regions_by_file(reading, every_leaf)
+    needed = columns_to_read(reading, columns, keys=False)
+    rows = process.process(
+        _rows_of_files(reading, regions_by_file, needed), processing, reading.schema, now_ms=now_ms
+    )
+    for batch in rows:
+        yield batch.select(columns)
+
+
+def count_rows_of_files(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]]
+) -> int:
+    """Return how many rows of files are inside their regions; processing is not applied.
+
+    Raises:
+        DataDamaged: a file is missing or damaged.
+        StorageFailed: a file cannot be read.
+    """
+    left_out = list[str]()
+    count = reading.file_rows.count_files(regions_by_file, left_out)
+    key = [reading.schema.names[0]]
+    for name in left_out:
+        rows = _merged(reading, {name: regions_by_file[name]}, key)
+        count += sum(batch.num_rows for batch in rows)
+    return count
+
+
+def columns_to_read(
+    reading: TableReader, columns: Sequence[str], *, keys: bool = True
+) -> list[str]:
+    """Return the columns that must be read to return `columns`, in the schema's order.
+
+    Args:
+        reading: The table.
+        columns: The columns to return.
+        keys: Whether rows of several files are merged, which needs the keys in any case.
+    """
     processing, schema = reading.processing, reading.schema
     if processing.needs_all_fields:
         return [*schema.names]
-    needed = {*columns, *schema.key_names, *processing.needed_fields}
+    needed = {*columns, *processing.needed_fields}
+    if keys or processing.aggregations:
+        needed.update(schema.key_names)
     return [name for name in schema.names if name in needed]
 
 
@@ -135,21 +205,35 @@ def _rows_in_order(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files in key order, with the columns that processing needs."""
-    reading.lookup.check(regions_by_file)
     needed = columns_to_read(reading, columns)
+    reading.lookup.check(regions_by_file)
     few = few_rows.read_few_rows(
         reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
     )
     if few is not None:
         yield from few.to_batches()
-        return
-    yield from _merged(reading, regions_by_file, needed)
+    elif len(regions_by_file) == 1:
+        needed = columns_to_read(reading, columns, keys=False)
+        yield from _rows_of_files(reading, regions_by_file, needed)
+    else:
+        yield from _merged(reading, regions_by_file, needed)
+
+
+def _rows_of_files(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files, each file in its order; those that our reader cannot read come last."""
+    left_out = list[str]()
+    yield from reading.file_rows.read_files(regions_by_file, columns, left_out)
+    for name in left_out:
+        yield from _merged(reading, {name: regions_by_file[name]}, columns)
 
 
 def _merged(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files in key order; pages are checked before they are read."""
+    reading.lookup.check(regions_by_file)
     unchecked = _unchecked(reading, regions_by_file, columns)
     windows = read_windows.read_windows(unchecked, reading.schema) if unchecked else ()
     if len(windows) < 2:

@@ -1,8 +1,8 @@
-"""Rows: the result of a query, as Arrow batches in key order."""
+"""Rows: the result of a query, as Arrow batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # seldom used, and slow to import
 
 
 class Rows:
-    """The rows of one result, in key order, with exactly the requested columns.
+    """The rows of one result, in key order unless asked otherwise, with the requested columns.
 
     The result of a range is a stream: it is read from the files during iteration, and only once.
     After that, query again or keep the table that `to_arrow` returned. The result of one key is in
@@ -25,9 +25,10 @@ class Rows:
     interface: `polars.DataFrame(rows)`, `pyarrow.table(rows)`. pandas does not: use `to_pandas`.
 
     Args:
-        batches: The stream, in key order. Closing these rows closes it.
+        batches: The stream. Closing these rows closes it.
         schema: The schema of every batch.
         transaction: The transaction number of the state that was read.
+        counter: Counts the rows of the stream without reading it; None if nothing can.
 
     Attributes:
         transaction: The transaction number of the state that was read.
@@ -37,12 +38,18 @@ class Rows:
         DataDamaged: a file of the table is missing or damaged.
     """
 
-    __slots__ = ("_batches", "_schema", "_table", "transaction")
+    __slots__ = ("_batches", "_counter", "_schema", "_table", "transaction")
 
     def __init__(
-        self, batches: Iterator[pa.RecordBatch], schema: pa.Schema, transaction: int
+        self,
+        batches: Iterator[pa.RecordBatch],
+        schema: pa.Schema,
+        transaction: int,
+        *,
+        counter: Callable[[], int] | None = None,
     ) -> None:
         self._batches: Iterator[pa.RecordBatch] | None = batches
+        self._counter = counter
         self._schema = schema
         self._table: pa.Table | None = None
         self.transaction = transaction
@@ -63,6 +70,12 @@ class Rows:
     def in_memory(self) -> bool:
         """True if all rows are in memory; False for a stream."""
         return self._table is not None
+
+    def begun(self) -> Self:
+        """Read the first batch of a stream now, and the others during iteration."""
+        if self._table is None and self._batches is not None:
+            self._batches = _begun(self._batches)
+        return self
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
@@ -128,9 +141,16 @@ class Rows:
         return rows
 
     def count(self) -> int:
-        """Read all rows without keeping them, and return their number."""
+        """Return the exact number of rows.
+
+        Rows of a query are counted without reading them where the state knows their number, else by
+        page indexes and a few keys, and they stay unread. Where a filter, an aggregation or a
+        function decides, keys and what these need are read. Other streams are read, and not kept.
+        """
         if self._table is not None:
             return int(self._table.num_rows)
+        if self._counter is not None and self._batches is not None:
+            return self._counter()
         return sum(batch.num_rows for batch in self)
 
     def close(self) -> None:
@@ -158,3 +178,20 @@ class Rows:
             state = "a stream, read or closed" if self._batches is None else "a stream, not read"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         return f"<Rows of transaction {self.transaction}: {state}; {columns or 'no columns'}>"
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the first batch; return an iterator of all, which closes `batches` when it is closed."""
+    first = next(batches, None)
+
+    def joined() -> Iterator[pa.RecordBatch]:
+        try:
+            if first is not None:
+                yield first
+            yield from batches
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    return joined()

@@ -63,6 +63,7 @@ class PartitionTree:
     partitions: Mapping[str, Partition]
     root_id: str
     merged: Mapping[str, str] = field(default_factory=dict)
+    _groups: list[LeafGroup] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, partitions: Iterable[Partition]) -> PartitionTree:
@@ -109,6 +110,12 @@ class PartitionTree:
     def leaves(self) -> Iterator[Partition]:
         """Yield the leaves in key order, the lower child first (rule PRT-9)."""
         return self._descend(lambda _: True)
+
+    def leaf_groups(self) -> Sequence[LeafGroup]:
+        """Return all leaves in groups; they are made once."""
+        if not self._groups:
+            self._groups[:] = leaf_groups(self.leaves())
+        return self._groups
 
     def leaf_of(self, key: Key) -> Partition:
         """Return the leaf that `key` belongs to (rule PRT-8).

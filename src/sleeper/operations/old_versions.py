@@ -41,7 +41,11 @@ def read_version(
         with closing(rows), deletions_reported(version, store=store, files=files):
             yield from rows
 
-    return Rows(batches(), rows.schema, rows.transaction)
+    def count() -> int:
+        with deletions_reported(version, store=store, files=files):
+            return rows.count()
+
+    return Rows(batches(), rows.schema, rows.transaction, counter=count)
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Runs queries on one state of a table.
 
 Exact keys go to the look-up reader, ranges to DataFusion; both read only pages that can contain
-requested rows. Rows are in key order over the whole result (rules QRY-1 to QRY-6).
+requested rows. Rows are in key order over the whole result, unless the caller asks for any order
+(rules QRY-1 to QRY-6, QRY-21).
 """
 
 from __future__ import annotations
@@ -10,7 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from sleeper.engine.read_leaves import TableReader, columns_to_read, read_leaves
+from sleeper.engine.read_leaves import (
+    TableReader,
+    columns_to_read,
+    count_rows_of_files,
+    read_leaves,
+    read_leaves_unordered,
+)
 from sleeper.engine.rows import Rows
 from sleeper.late_imports import late_imports
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
@@ -19,6 +26,7 @@ from sleeper.model.keys import Key
 from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
 from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
+from sleeper.planning.row_counts import plan_row_count
 from sleeper.state.table_state import TableState
 from sleeper.value_classes import dataclass
 
@@ -83,8 +91,12 @@ def query_regions(
     regions: Sequence[Region],
     columns: Sequence[str] | None,
     now_ms: int,
+    *,
+    ordered: bool = True,
 ) -> Rows:
     """Return the rows inside any of `regions`, each once, as a stream.
+
+    Rows are in key order, unless `ordered` is False.
 
     Raises:
         QueryInvalid: the columns do not fit the schema.
@@ -93,13 +105,28 @@ def query_regions(
     """
     view = _View.of(reading, columns, now_ms)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def groups() -> Iterator[list[LeafQuery]]:
         for group in plan_leaf_queries(state, regions):
             for leaf in group:
                 _note_sizes(reading, state, leaf)
+            yield group
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        if not ordered:
+            yield from read_leaves_unordered(reading, [*groups()], view.columns, now_ms=now_ms)
+            return
+        for group in groups():
             yield from read_leaves(reading, group, view.columns, now_ms=now_ms)
 
-    return Rows(batches(), view.arrow_schema, transaction=state.number)
+    def count() -> int:
+        if reading.processing.is_identity:
+            plan = plan_row_count(state, regions)
+            return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
+        key = [reading.schema.names[0]]
+        found = read_leaves_unordered(reading, [*groups()], key, now_ms=now_ms)
+        return sum(batch.num_rows for batch in found)
+
+    return Rows(batches(), view.arrow_schema, transaction=state.number, counter=count)
 
 
 def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:

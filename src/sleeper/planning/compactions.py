@@ -119,10 +119,11 @@ def plan_compactions(
     """
     outstanding: set[str] = set()
     leaves = []
+    referenced = state.files.partition_ids()
     for leaf in state.leaf_partitions():
-        references = state.files.references_on(leaf.partition_id)
-        if not references:
+        if leaf.partition_id not in referenced:
             continue
+        references = state.files.references_on(leaf.partition_id)
         here = {ref.job_id for ref in references if ref.job_id is not None}
         outstanding |= here
         free = sorted((r for r in references if r.job_id is None), key=lambda r: r.row_count)

@@ -1,9 +1,9 @@
 """Plans moving references of split partitions down to the leaves (rules FRF-4, CMP-2).
 
 References move all the way down in one run. The row counts that the leaves get add up to the
-partition's count: each leaf's share is estimated from the file's sketch, or halved if there is no
-sketch. A leaf in which the file certainly has no row gets no reference. Other leaves get one, and
-readers find out whether it has rows there.
+partition's count: each leaf's share is counted or estimated from the file's sketch, or halved if
+there is no sketch. A leaf in which the file certainly has no row gets no reference. Other leaves
+get one, and readers find out whether it has rows there.
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ def _into_leaves(
     If there are too many leaves, some of the rows go to partitions above them.
     """
     leaves: list[FileReference] = []
+    exact = not reference.row_count_estimated
     waiting = deque([(tree.partition(reference.partition_id), reference.row_count)])
     while waiting:
         # With a limit the highest partition is next, so that the tree is descended evenly.
@@ -122,7 +123,7 @@ def _into_leaves(
                 reference,
                 partition_id=here.partition_id,
                 row_count=row_count,
-                row_count_estimated=True,
+                row_count_estimated=not (known.are_counted(here) and exact),
                 whole_file=False,
                 updated=None,
             )
@@ -137,7 +138,6 @@ def _into_leaves(
         waiting += [(upper, row_count - below), (lower, below)]
     if len(leaves) == 1 and reference.whole_file:
         # All rows of the file are there, and they were counted.
-        exact = not reference.row_count_estimated
         return (replace(leaves[0], whole_file=True, row_count_estimated=not exact),)
     return tuple(leaves)
 
@@ -163,6 +163,11 @@ class _FileKeys:
             return cls(None, None, ranks)
         first, last = (key_from_text(t, schema) for t in (reference.first_key, reference.last_key))
         return cls(first, last, ranks)
+
+    def are_counted(self, partition: Partition) -> bool:
+        """Return whether ranks tell the rows of a partition: all of its only row key field."""
+        known = self.ranks is not None and self.ranks.is_exact
+        return known and len(partition.region.ranges) == 1
 
     def may_lie_in(self, region: Region) -> bool:
         """Return False only if the file certainly has no row in a region."""

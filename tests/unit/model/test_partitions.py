@@ -329,6 +329,18 @@ class TestLeafGroups:
 
         assert [group.leaves for group in groups] == [(leaf,) for leaf in tree.leaves()]
 
+    def test_are_made_once_for_a_tree_and_anew_for_a_changed_one(self):
+        """An ingest into a hundred thousand leaves asks for them each time."""
+        tree = tree_of(10, schema=TWO)
+        before = tree.leaf_groups()
+        (leaf, _) = tree.leaves()
+        parent, *children = split_partition(leaf, 5, new_id=iter(["a", "b"]).__next__)
+
+        after = tree.with_split(parent, children).leaf_groups()
+
+        assert tree.leaf_groups() is before
+        assert (len(before), len(after)) == (2, 3)
+
     @given(grown_trees())
     def test_groups_divide_the_first_row_key(self, tree):
         """Without gap or overlap, ascending, and every leaf is in the group of its values."""

@@ -75,8 +75,10 @@ def test_one_run_goes_all_the_way_to_the_leaves():
 def test_counts_are_estimated_from_the_sketch():
     """Each leaf gets its share of the file's keys."""
     state = table([10, 20, 30], 100)
+    estimate = Exact([5] * 10 + [15] * 60 + [35] * 30)
+    estimate.is_exact = False
 
-    after, _ = pushed(state, lambda name: Exact([5] * 10 + [15] * 60 + [35] * 30))
+    after, _ = pushed(state, lambda name: estimate)
 
     assert counts(after) == [10, 60, 0, 30]
     assert all(ref.row_count_estimated and not ref.whole_file for ref in after.references())
@@ -127,6 +129,25 @@ class TestLeavesWithoutRows:
             [ref.row_count for ref in state.files.references_on(leaf.partition_id)]
             for leaf in state.leaf_partitions()
         ] == [[2], [], [2], []]
+
+    def test_an_exact_sketch_counts(self):
+        """FRF-4: with one row key, counts that come from all keys are no estimates."""
+        state, _ = pushed(table([10, 20, 30], 7), lambda _: Exact([1, 2, 3, 15, 25, 26, 39]))
+
+        references = state.references()
+        assert counts(state) == [3, 1, 2, 1]
+        assert not any(reference.row_count_estimated for reference in references)
+
+    def test_a_count_that_was_an_estimate_stays_one(self):
+        """All keys of a file do not tell how many of its rows the reference selects."""
+        state = table([10, 20, 30], 7)
+        (reference,) = state.references()
+        guessed = replace(reference, row_count_estimated=True)
+        files = state.files.changed(added=[guessed], at=AT)
+
+        state, _ = pushed(replace(state, files=files), lambda _: Exact([1, 2, 3, 15, 25, 26, 39]))
+
+        assert all(reference.row_count_estimated for reference in state.references())
 
     def test_first_and_last_key_tell(self):
         """Where the sketch is an estimate, or there is none."""

@@ -65,6 +65,14 @@ BUGS = (
         tests=ANY_ORDER,
     ),
     Bug(
+        name="estimate-called-exact",
+        breaks="A count that was an estimate is called exact once its reference is pushed down.",
+        module="planning/push_down.py",
+        right="                row_count_estimated=not (known.are_counted(here) and exact),\n",
+        wrong="                row_count_estimated=not known.are_counted(here),\n",
+        tests=("tests/unit/planning/test_push_down.py",),
+    ),
+    Bug(
         name="median-not-clipped",
         breaks="The median of whole files splits a leaf that has parts of them.",
         module="engine/writing/sketch.py",

@@ -7,11 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from sleeper.engine.scan.page_sizes import all_small, inflated_size
+from sleeper.lookup.column_reader import fetch
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import Leaf
 from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
-from sleeper.lookup.parquet.pages import check_inflated
+from sleeper.lookup.parquet.pages import Buffer, check_inflated, is_bomb
 from sleeper.lookup.parquet_index import ParquetIndex
+from sleeper.value_classes import dataclass
 
 READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read."""
@@ -55,7 +58,7 @@ def check_runs(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -
     Raises:
         ValueError: a page is damaged, or would take more memory than is accepted.
     """
-    _check(index, _spans(index, runs, read), read)
+    _check(index, _spans(index, runs, read, READ_BYTES), read)
 
 
 def check_all_runs(index: ParquetIndex, read: ReadRanges) -> None:
@@ -69,10 +72,69 @@ def check_all_runs(index: ParquetIndex, read: ReadRanges) -> None:
             index.load([group], leaves, (), read)
             counts = [len(index.locations(group, leaf).offsets) for leaf in leaves]
             runs = [PageRun(group, leaf, 0, counts[leaf]) for leaf in leaves]
-            _check(index, _spans(index, runs, read), read)
+            _check(index, _spans(index, runs, read, READ_BYTES), read)
 
 
-def _spans(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> Iterator[_Span]:
+@dataclass(frozen=True, slots=True)
+class RunPages:
+    """The bytes of a run, which were checked.
+
+    Attributes:
+        run: Which pages.
+        dictionary: The dictionary page of the chunk; empty if it has none.
+        data: The pages, one after the other.
+        heads: Where each page starts in `data`.
+    """
+
+    run: PageRun
+    dictionary: Buffer
+    data: Buffer
+    heads: list[int]
+
+
+def read_checked_runs(
+    index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges
+) -> list[RunPages]:
+    """Read runs of a file that has page sums, check them, and return their bytes.
+
+    All runs are read in one call, so the caller chooses how much is in memory.
+
+    Raises:
+        ValueError: a page is damaged, or would take more memory than is accepted.
+    """
+    spans = list(_spans(index, runs, read, length_max=None))
+    blobs = iter(zip(spans, fetch([span[:2] for span in spans], read), strict=True))
+    return [_run_pages(index, run, blobs) for run in runs]
+
+
+def _run_pages(
+    index: ParquetIndex, run: PageRun, blobs: Iterator[tuple[_Span, Buffer]]
+) -> RunPages:
+    """Check the next span, or the next two if a dictionary page precedes the run."""
+    span, data = next(blobs)
+    chunk = index.chunk(run.group, run.leaf)
+    dictionary_size = int(index.locations(run.group, run.leaf).offsets[0]) - chunk.offset
+    dictionary: Buffer = b""
+    if dictionary_size and run.first:
+        _check_span(index, span, zlib.crc32(data, span.before), data)
+        dictionary, (span, data) = data, next(blobs)
+    found, whole, heads = zlib.crc32(data, span.before), data, span.heads
+    if dictionary_size and not run.first:
+        dictionary, data = data[:dictionary_size], data[dictionary_size:]
+        heads = [head - dictionary_size for head in heads[1:]]
+    small = all_small(data, heads)
+    unknown = span.heads[: len(span.heads) - len(heads)] if small else span.heads
+    _check_span(index, span, found, whole, unknown)
+    if not small and is_bomb(inflated_size(data, heads), chunk.size):
+        place = place_of(run.group, index.footer.leaves[run.leaf])
+        raise ValueError(f"{place}: its pages would become more in memory than is accepted")
+    return RunPages(run, dictionary, data, heads)
+
+
+def _spans(
+    index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges, length_max: int | None
+) -> Iterator[_Span]:
+    """Yield the spans of each run; one longer than `length_max` is divided into its pages."""
     places = dict.fromkeys((run.group, run.leaf) for run in runs)
     sums = dict(zip(places, index.page_sums([*places], read), strict=True))
     for group, leaf, first, end in runs:
@@ -89,7 +151,7 @@ def _spans(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> It
             borders.insert(0, chunk.offset)
         if end == len(offsets):
             borders.append(chunk.end)
-        if borders[-1] - borders[0] <= READ_BYTES:
+        if length_max is None or borders[-1] - borders[0] <= length_max:
             yield _span(own, group, leaf, start, borders)
         else:
             for page, pair in enumerate(pairwise(borders)):
@@ -136,12 +198,27 @@ def _check_long_page(index: ParquetIndex, page: _Span, read: ReadRanges) -> None
     _check_span(index, page, value, start)
 
 
-def _check_span(index: ParquetIndex, span: _Span, found: int, data: bytes) -> None:
-    chunk = index.chunk(span.group, span.leaf)
+def _check_span(
+    index: ParquetIndex,
+    span: _Span,
+    found: int,
+    data: Buffer,
+    heads: Sequence[int] | None = None,
+) -> None:
+    """Compare the sum, and check how large pages become in memory.
+
+    Args:
+        index: The file's.
+        span: The pages.
+        found: The sum of `data`.
+        data: Their bytes.
+        heads: The pages whose size is not known to be accepted; None for all.
+    """
     try:
         if found != span.after:
             raise ValueError("its pages do not match their checksums")
-        for head in span.heads:
+        chunk = index.chunk(span.group, span.leaf)
+        for head in span.heads if heads is None else heads:
             check_inflated(data, head, chunk)
     except (ValueError, LookupError) as error:
         place = place_of(span.group, index.footer.leaves[span.leaf])

@@ -148,12 +148,12 @@ class VerifiedPages:
         bound = index.columns(self._arrow_schema)
         key_leaf = bound[self._arrow_schema.names[0]].leaf
         leaves = tuple(leaf for name in columns for leaf in bound[name].column.leaves)
-        limits = _first_key_limits(regions) if regions else None
+        limits = first_key_limits(regions) if regions else None
         bounds = index.group_bounds(key_leaf)
         row_counts = index.footer.row_counts
         groups = [
             group
-            for low, high in _places_between(bounds, limits)
+            for low, high in places_between(bounds, limits)
             for group in range(low, high)
             if row_counts[group] and not checked.has_all(group, leaves)
         ]
@@ -220,7 +220,8 @@ class _CheckedFile:
                 yield PageRun(run.group, run.leaf, first, flags.rfind(0, first, run.end) + 1)
 
 
-def _first_key_limits(regions: Sequence[Region]) -> Limits:
+def first_key_limits(regions: Sequence[Region]) -> Limits:
+    """Return the ranges of the first row key of some regions, comparable with bounds of pages."""
     sides = [region.ranges[0] for region in regions]
     limits = [
         (_as_bound(side.min), None if side.max is None else _as_bound(side.max)) for side in sides
@@ -243,7 +244,7 @@ def _as_bound(value: Any) -> int | bytes:
     return (value - _EPOCH.date()).days if isinstance(value, date) else int(value)
 
 
-def _places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int, int]]:
+def places_between(bounds: PageBounds, limits: Limits | None) -> list[tuple[int, int]]:
     """Return which row groups or pages may contain first row keys of ranges, as disjoint runs."""
     if limits is None:
         return [(0, len(bounds.minimums))]
@@ -274,7 +275,7 @@ def _runs_of_rows(
         for leaf in leaves:
             yield PageRun(group, leaf, 0, len(index.locations(group, leaf).offsets))
         return
-    places = _places_between(index.bounds(group, key_leaf), limits)
+    places = places_between(index.bounds(group, key_leaf), limits)
     key_rows = index.locations(group, key_leaf).first_rows
     rows = [(int(key_rows[first]), int(key_rows[end])) for first, end in places]
     for leaf in leaves:

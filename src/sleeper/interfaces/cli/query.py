@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from itertools import product
@@ -40,6 +41,8 @@ _SHOWN_ROWS = 1000
 @click.option("--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line.")
 @columns_option
 @as_of_option
+@click.option("--count", "only_count", is_flag=True, help="Print the number of rows alone.")
+@click.option("--unordered", is_flag=True, help="Read rows in any order: faster for many rows.")
 @click.option("--output", type=click.Path(dir_okay=False), help="Write all rows to this file.")
 @click.option(
     "--format", "form", type=click.Choice(["table", *FORMATS]), help="How rows are written."
@@ -53,6 +56,8 @@ def query(
     keys_file: str | None,
     columns: tuple[str, ...],
     as_of: int | None,
+    only_count: bool,
+    unordered: bool,
     output: str | None,
     form: Literal["table", "parquet", "csv", "arrow", "json"] | None,
     instance: str,
@@ -63,18 +68,29 @@ def query(
     Repeat --key or --range with other fields to combine conditions, with the same
     field for several values. An empty MIN or MAX is no limit. Each line of
     --keys-file is one key; the values of a composite key are separated by tabs.
-    Bytes are base64; dates and timestamps are ISO 8601.
+    Bytes are base64; dates and timestamps are ISO 8601. --count is exact, and mostly
+    needs no row to be read.
 
     \b
     Examples:
         sleeper query flights --key tailnum=N14228
         sleeper query flights --range tailnum=N1,N2 --columns tailnum,dest
         sleeper query flights --keys-file tails.txt --output found.parquet
+        sleeper query flights --range tailnum=N1,N2 --count
     """
+    if only_count and (columns or output or form):
+        raise click.UsageError(
+            "--count prints a number: leave out --columns, --output and --format"
+        )
     chosen = _chosen_format(form, output, as_json=as_json)
     opened = connect(instance).table(table)
     asked = _question(opened.schema, keys, ranges, keys_file)
-    rows = opened.query(**asked, columns=column_names(opened.schema, columns), as_of=as_of)
+    if only_count:
+        found = opened.count(**asked, as_of=as_of)
+        click.echo(json.dumps({"rows": found}) if as_json else str(found))
+        return
+    names = column_names(opened.schema, columns)
+    rows = opened.query(**asked, columns=names, as_of=as_of, ordered=not unordered)
     if chosen == "table":
         _show(rows)
     elif output is None:

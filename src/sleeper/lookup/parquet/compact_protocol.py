@@ -205,14 +205,14 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     return values, at
 
 
-def struct_bytes(fields: Sequence[Field]) -> bytes:
-    """Return the bytes of a struct.
+def struct_bytes(fields: Sequence[Field], *, after: int = 0) -> bytes:
+    """Return the bytes of a struct, or of its rest after the field `after`.
 
     >>> read_struct(struct_bytes([(1, I32, -5), (20, BINARY, b"key")]))
     ({1: -5, 20: b'key'}, 9)
     """
     out = bytearray()
-    last = 0
+    last = after
     for number, kind, value in fields:
         if 0 < number - last < 16:
             out.append((number - last) << 4 | kind)

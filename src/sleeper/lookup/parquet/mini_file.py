@@ -1,4 +1,4 @@
-"""A Parquet file in memory with one column and a few of its pages, for pyarrow to decode.
+"""A Parquet file in memory with some columns and a few of their pages, for pyarrow to decode.
 
 So the look-up reader supports every encoding, nesting and codec that pyarrow supports. Pages and
 schema elements are copied unchanged from the data file; only the footer is written.
@@ -6,8 +6,8 @@ schema elements are copied unchanged from the data file; only the footer is writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -43,23 +43,50 @@ class LeafPages:
     value_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class GroupPages:
+    """Pages of one row group that hold the same rows.
+
+    Attributes:
+        row_count: The number of these rows.
+        leaves: The pages of each leaf of each column, in the order of the columns.
+    """
+
+    row_count: int
+    leaves: Sequence[LeafPages]
+
+
 def decode(column: TopColumn, leaves: Sequence[LeafPages], row_count: int) -> pa.Array:
     """Decode pages with `row_count` rows of one column.
 
     Raises:
         ValueError, OSError: pyarrow cannot decode them, or they have another number of rows.
     """
+    (array,) = decode_columns([column], [GroupPages(row_count, leaves)])
+    return array
+
+
+def decode_columns(columns: Sequence[TopColumn], groups: Sequence[GroupPages]) -> list[pa.Array]:
+    """Decode pages of several columns, and return an array for each; groups follow each other.
+
+    Raises:
+        ValueError, OSError: pyarrow cannot decode them, or they have another number of rows.
+    """
     parts: list[Buffer] = [MAGIC]
-    chunks = []
+    group_parts = []
     at = len(MAGIC)
-    for pages in leaves:
-        data_size = sum(map(len, pages.data))
-        chunks.append(_chunk_fields(pages, at, data_size))
-        parts += [pages.dictionary, *pages.data]
-        at += len(pages.dictionary) + data_size
-    footer = _footer(column, chunks, row_count, at - len(MAGIC))
+    for group in groups:
+        chunks, start = [], at
+        for pages in group.leaves:
+            data_size = sum(map(len, pages.data))
+            chunks.append(_chunk_bytes(pages, at, data_size))
+            parts += [pages.dictionary, *pages.data]
+            at += len(pages.dictionary) + data_size
+        group_parts.append(_group_bytes(chunks, at - start, group.row_count))
+    row_count = sum(group.row_count for group in groups)
+    footer = _footer(columns, group_parts, row_count)
     parts += [footer, len(footer).to_bytes(4, "little"), MAGIC]
-    return _decoded(parts, row_count)
+    return _decoded(pa.BufferReader(b"".join(parts)), row_count, len(columns))
 
 
 def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
@@ -71,8 +98,29 @@ def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
     Raises:
         ValueError, OSError: their number is different, or they do not fill `data`.
     """
+
+    def fill(page: memoryview) -> int:
+        page[:] = data
+        return len(data)
+
+    return decode_byte_arrays_from(fill, len(data), count)
+
+
+def decode_byte_arrays_from(fill: Callable[[memoryview], int], size: int, count: int) -> pa.Array:
+    """Decode `count` PLAIN byte arrays that `fill` writes into memory, and that fill `size` bytes.
+
+    Args:
+        fill: Writes the bytes, and returns how many.
+        size: How many it must be.
+        count: How many byte arrays they are.
+
+    Returns:
+        A binary array.
+
+    Raises:
+        ValueError, OSError: their number is different, or they do not fill the bytes.
+    """
     about: list[Field] = [(1, I32, count), (2, I32, PLAIN), (3, I32, RLE), (4, I32, RLE)]
-    size = len(data)
     header = struct_bytes([(1, I32, DATA_PAGE), (2, I32, size), (3, I32, size), (5, STRUCT, about)])
     chunk: list[Field] = [
         (1, I32, _BYTE_ARRAY),
@@ -84,10 +132,15 @@ def decode_byte_arrays(data: bytes, count: int) -> pa.Array:
         (7, I64, len(header) + size),
         (9, I64, len(MAGIC)),
     ]
-    chunks = [[(2, I64, 0), (3, STRUCT, chunk)]]
-    footer = _footer(_VALUES, chunks, count, len(header) + size)
-    parts = [MAGIC, header, data, footer, len(footer).to_bytes(4, "little"), MAGIC]
-    values = _decoded(parts, count)
+    chunks = [struct_bytes([(2, I64, 0), (3, STRUCT, chunk)])]
+    footer = _footer([_VALUES], [_group_bytes(chunks, len(header) + size, count)], count)
+    start, end = MAGIC + header, footer + len(footer).to_bytes(4, "little") + MAGIC
+    file = pa.allocate_buffer(len(start) + size + len(end))
+    view = memoryview(file).cast("B")
+    view[: len(start)], view[len(start) + size :] = start, end
+    if fill(view[len(start) : len(start) + size]) != size:
+        raise ValueError("a page has another size than its header says")
+    (values,) = _decoded(pa.BufferReader(file), count, 1)
     # pyarrow does not report remaining bytes.
     ends = np.frombuffer(values.buffers()[1], np.int32)
     if int(ends[count]) + _PREFIX_BYTES * count != size:
@@ -107,15 +160,14 @@ _VALUES = TopColumn(
 )
 
 
-def _decoded(parts: Sequence[Buffer], row_count: int) -> pa.Array:
+def _decoded(source: pa.BufferReader, row_count: int, column_count: int) -> list[pa.Array]:
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and seldom needed
 
-    source = pa.BufferReader(b"".join(parts))
     file = pq.ParquetFile(source, pre_buffer=False, page_checksum_verification=False)
     table = file.read(use_threads=False)
-    if table.num_rows != row_count or table.num_columns != 1:
+    if table.num_rows != row_count or table.num_columns != column_count:
         raise ValueError(f"pages hold {table.num_rows} rows instead of {row_count}")
-    return one_array(table.column(0))
+    return [one_array(column) for column in table.columns]
 
 
 def one_array(values: pa.ChunkedArray) -> pa.Array:
@@ -123,31 +175,47 @@ def one_array(values: pa.ChunkedArray) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
-def _chunk_fields(pages: LeafPages, at: int, data_size: int) -> list[Field]:
-    size = len(pages.dictionary) + data_size
+def _chunk_bytes(pages: LeafPages, at: int, data_size: int) -> bytes:
+    leaf, chunk, size = pages.leaf, pages.chunk, len(pages.dictionary) + data_size
     about: list[Field] = [
-        (1, I32, pages.leaf.physical_type),
-        (2, LIST, (I32, sorted(pages.chunk.encodings))),
-        (3, LIST, (BINARY, [name.encode() for name in pages.leaf.path])),
-        (4, I32, pages.chunk.codec),
         (5, I64, pages.value_count),
-        (6, I64, pages.chunk.uncompressed_size),
+        (6, I64, chunk.uncompressed_size),
         (7, I64, size),
         (9, I64, at + len(pages.dictionary)),
     ]
     if pages.dictionary:
         about.append((11, I64, at))
-    return [(2, I64, 0), (3, STRUCT, about)]
+    start = _chunk_start(leaf.physical_type, chunk.encodings, leaf.path, chunk.codec)
+    return start + struct_bytes(about, after=4) + b"\0"
 
 
-def _footer(column: TopColumn, chunks: list[Any], row_count: int, size: int) -> bytes:
-    root = struct_bytes([(4, BINARY, b"schema"), (5, I32, 1)])
-    group: list[Field] = [(1, LIST, (STRUCT, chunks)), (2, I64, size), (3, I64, row_count)]
+@lru_cache(maxsize=1000)
+def _chunk_start(
+    physical_type: int, encodings: frozenset[int], path: tuple[str, ...], codec: int
+) -> bytes:
+    """Return the first bytes of a column chunk in a footer, which many chunks share."""
+    about: list[Field] = [
+        (1, I32, physical_type),
+        (2, LIST, (I32, sorted(encodings))),
+        (3, LIST, (BINARY, [name.encode() for name in path])),
+        (4, I32, codec),
+    ]
+    chunk = struct_bytes([(2, I64, 0), (3, STRUCT, struct_bytes(about)[:-1])])
+    return chunk[:-1]
+
+
+def _group_bytes(chunks: Sequence[bytes], size: int, row_count: int) -> bytes:
+    return struct_bytes([(1, LIST, (STRUCT, chunks)), (2, I64, size), (3, I64, row_count)])
+
+
+def _footer(columns: Sequence[TopColumn], groups: Sequence[bytes], row_count: int) -> bytes:
+    root = struct_bytes([(4, BINARY, b"schema"), (5, I32, len(columns))])
+    elements = [element for column in columns for element in column.schema_bytes]
     return struct_bytes(
         [
             (1, I32, 2),
-            (2, LIST, (STRUCT, [root, *column.schema_bytes])),
+            (2, LIST, (STRUCT, [root, *elements])),
             (3, I64, row_count),
-            (4, LIST, (STRUCT, [group])),
+            (4, LIST, (STRUCT, groups)),
         ]
     )
