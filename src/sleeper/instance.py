@@ -29,7 +29,7 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
 from sleeper.model.schema import Schema
-from sleeper.model.tables import TableRecord, no_such_table
+from sleeper.model.tables import TableRecord
 from sleeper.operations.instance_properties import (
     StoredProperties,
     log_mistakes,
@@ -40,10 +40,10 @@ from sleeper.operations.instance_properties import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import Place, place_of
+from sleeper.storage.places import IndexBegun, Place, begun_index, place_of
 from sleeper.table.instance_context import open_context
 from sleeper.table.state_stores import delete_states, store_of
-from sleeper.table.table import Table
+from sleeper.table.table import Table, open_table, record_of
 
 with late_imports():
     from sleeper.jobs import instance_jobs, open_jobs
@@ -106,6 +106,7 @@ def connect(
 
 
 def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = False) -> Instance:
+    begun = begun_index(place.objects)
     values = properties_at(place)
     if values is None and (create or place.scheme == "memory"):
         _make(place, {})
@@ -116,12 +117,14 @@ def _connect(place: Place, allow_functions: tuple[str, ...], *, create: bool = F
             f"or connect({place.url!r}, create=True)"
         )
     log_mistakes(values, place.url)
-    return _opened(place, values, allow_functions)
+    return _opened(place, values, allow_functions, begun)
 
 
-def _opened(place: Place, values: Mapping[str, str], allow: Sequence[str]) -> Instance:
-    url, stores = place.url, place.stores
-    return Instance(place.objects, values, url=url, stores=stores, allow_functions=allow)
+def _opened(
+    place: Place, values: Mapping[str, str], allow: Sequence[str], begun: IndexBegun = None
+) -> Instance:
+    opened = partial(Instance, place.objects, values, url=place.url, stores=place.stores)
+    return opened(allow_functions=allow, index_begun=begun)
 
 
 def create_instance(
@@ -186,6 +189,7 @@ class Instance:
         new_id: NewId = _new_id,
         pause: Callable[[int], None] = _pause,
         ticks_s: Callable[[], float] | None = None,
+        index_begun: IndexBegun = None,
     ) -> None:
         self.url = url
         self.instance_id = values["sleeper.id"]
@@ -204,6 +208,7 @@ class Instance:
             environment=os.environ,
             allow_functions=tuple(allow_functions),
             reopen=(_reopen_table, (self,)),
+            index_begun=index_begun,
         )
         self._adopt(values)
         self._jobs: instance_jobs.InstanceJobs | None = None
@@ -248,7 +253,7 @@ class Instance:
         Raises:
             TableNotFound: there is no table with this name; the message names similar ones.
         """
-        return Table(self._record(name), self._context)
+        return open_table(name, self._context)
 
     def create_table(
         self,
@@ -302,7 +307,7 @@ class Instance:
             TableNotFound: there is no table with this name.
         """
         context = self._context
-        record = self._record(name)
+        record = record_of(name, context)
         delete_table.delete_table(
             record.table_id,
             index=context.index,
@@ -350,14 +355,6 @@ class Instance:
             new_id=context.new_id,
             now=context.now,
         )
-
-    def _record(self, name: str) -> TableRecord:
-        if not isinstance(name, str):
-            raise BadRequest(f"a table's name must be a string, not {name!r}")
-        record = self._context.index.by_name(name)
-        if record is None:
-            raise TableNotFound(no_such_table(name, [table.name for table in self.tables()]))
-        return record
 
     def close(self) -> None:
         """Close what is open. A `memory://` instance ends here."""

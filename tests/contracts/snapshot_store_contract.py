@@ -54,3 +54,13 @@ class SnapshotStoreContract:
             snapshots.load(8, "files.parquet")
         with pytest.raises(ObjectNotFound, match=r"nothing\.parquet"):
             snapshots.load(7, "nothing.parquet")
+
+    def test_a_copy_of_a_new_state_replaces_the_last_one(self, snapshots):
+        """It is no snapshot: no listing shows it."""
+        assert snapshots.newest() is None
+
+        for body in (b"one", b"two"):
+            snapshots.save_newest(body)
+
+        assert snapshots.newest() == b"two"
+        assert snapshots.numbers() == ()

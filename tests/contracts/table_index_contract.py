@@ -42,6 +42,16 @@ class TableIndexContract:
         assert index.by_id("0a") == record
         assert index.all() == (record,)
 
+    def test_what_is_known_of_a_name_may_be_old_but_was_there(self, open_index):
+        """Nothing need be known; what is known is the table as a handle has seen it."""
+        index = open_index()
+        record = table("0a", "t")
+        index.add(record)
+        index.by_name("t")
+
+        assert index.known_by_name("t") in (record, None)
+        assert index.known_by_name("other") is None
+
     def test_what_is_not_there_is_none(self, open_index):
         """An index needs no making: it begins without tables."""
         index = open_index()

@@ -71,6 +71,12 @@ class Rows:
         """True if all rows are in memory; False for a stream."""
         return self._table is not None
 
+    def begun(self) -> Self:
+        """Read the first batch of a stream now, and the others during iteration."""
+        if self._table is None and self._batches is not None:
+            self._batches = _begun(self._batches)
+        return self
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
             return iter(self._table.to_batches())
@@ -172,3 +178,20 @@ class Rows:
             state = "a stream, read or closed" if self._batches is None else "a stream, not read"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         return f"<Rows of transaction {self.transaction}: {state}; {columns or 'no columns'}>"
+
+
+def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the first batch; return an iterator of all, which closes `batches` when it is closed."""
+    first = next(batches, None)
+
+    def joined() -> Iterator[pa.RecordBatch]:
+        try:
+            if first is not None:
+                yield first
+            yield from batches
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    return joined()

@@ -15,6 +15,7 @@ it is a value that is missing by mistake, and it would read the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import Enum
 from operator import index
 from typing import Any, Final
@@ -208,6 +209,25 @@ def checked_as_of(as_of: object) -> int | None:
     if isinstance(as_of, bool) or not hasattr(as_of, "__index__"):
         raise QueryInvalid(f"as_of must be a transaction number, not {as_of!r}")
     return index(as_of)
+
+
+def checked_max_age(max_age: object) -> float | None:
+    """Check `max_age` and return it in seconds; None for the table's property.
+
+    Raises:
+        QueryInvalid: it is not a number of seconds or a timedelta, or negative.
+    """
+    if max_age is None:
+        return None
+    if isinstance(max_age, timedelta):
+        seconds = max_age.total_seconds()
+    elif isinstance(max_age, int | float) and not isinstance(max_age, bool):
+        seconds = float(max_age)
+    else:
+        raise QueryInvalid(f"max_age must be a number of seconds or a timedelta, not {max_age!r}")
+    if not seconds >= 0:
+        raise QueryInvalid(f"max_age must not be negative, unlike {max_age!r}")
+    return seconds
 
 
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:

@@ -117,20 +117,20 @@ def ingest(
     now: Callable[[], datetime],
     new_id: NewId,
     remote: InputStore | None = None,
+    state: TableState | None = None,
 ) -> IngestResult:
     """Add all rows of `data` to a table in one commit; `remote` reads input by URL.
 
-    If the job was committed before, its input is not read.
+    Of a job that was committed before no input is read. `state` is what the caller has looked up.
 
     Raises:
-        InputRefused: the input does not fit; the table is unchanged.
-        AlreadyExists: the file `set_aside` exists; the table is unchanged.
+        InputRefused, AlreadyExists: the input does not fit, or the file `set_aside` exists.
         CommitRefused, CommitContended, ClockTooFarAhead: the table is unchanged.
         CommitUnknown: storage gave no answer; run again with the job id that the error names.
         StorageFailed: the table is unchanged; written files were deleted if possible.
     """
     started = now()
-    state = store.refresh()
+    state = state or store.refresh()
     given_id = given_job_id(request.job_id)
     if given_id is not None and (done := state.jobs.find(given_id)) is not None:
         return _done_before(given_id, done)

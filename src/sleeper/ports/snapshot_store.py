@@ -21,6 +21,30 @@ class SnapshotStore(Protocol):
         """Return the numbers of all complete snapshots, ascending."""
         ...
 
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether it keeps a copy of a new state: where a listing costs a request."""
+        ...
+
+    def newest(self) -> bytes | None:
+        """Return what `save_newest` stored last, by any process; None if there is nothing.
+
+        It may be older than other snapshots: of two writers the slower one comes last.
+        """
+        ...
+
+    def save_newest(self, body: bytes) -> None:
+        """Store a copy of a new state in place of the last one; only where it `keeps_newest`.
+
+        Raises:
+            StorageFailed: it is unknown which one is stored.
+        """
+        ...
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log that a copy could not be used or saved, which changes no result."""
+        ...
+
     def load(self, number: int, part: str) -> bytes:
         """Return one part of snapshot `number`.
 

@@ -40,6 +40,10 @@ class TableIndex(Protocol):
         """Return the table with this name, or None."""
         ...
 
+    def known_by_name(self, name: str) -> TableRecord | None:
+        """Return the table with this name as it was some time ago; None if that is unknown."""
+        ...
+
     def by_id(self, table_id: str) -> TableRecord | None:
         """Return the table with this id, or None."""
         ...
@@ -53,9 +57,18 @@ class IndexCheckpoints(Protocol):
     """Checkpoints of the index: all tables after some entry, so that a reader reads few entries."""
 
     def newest(self) -> tuple[str, bytes] | None:
-        """Return the name and the body of the newest checkpoint; None if there is none."""
+        """Return the name and the body of a recent checkpoint; None if there is none."""
         ...
 
     def save(self, number: int, body: bytes) -> None:
         """Save the checkpoint after entry `number`; a failure is logged and not raised."""
+        ...
+
+    @property
+    def keeps_newest(self) -> bool:
+        """Whether it keeps a copy of the newest tables: where a listing costs a request."""
+        ...
+
+    def save_newest(self, body: bytes) -> None:
+        """Keep a checkpoint in place of the last such copy; a failure is logged and not raised."""
         ...

@@ -98,6 +98,18 @@ class StateStore(Protocol):
         """Seconds that this store's last commit took, with lost races; None before the first."""
         ...
 
+    def known(self) -> TableState | None:
+        """Return the cached state, which may be old; None before the first read. Reads nothing."""
+        ...
+
+    def begin(self) -> None:
+        """Make a state `known` by one read, if the store keeps a copy of one that is new.
+
+        Raises:
+            StorageFailed: the storage cannot be read.
+        """
+        ...
+
     def state(self) -> TableState:
         """Return the cached state, which may be old. Reads storage only at the first call."""
         ...

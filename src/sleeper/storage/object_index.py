@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.ids import NewId
@@ -15,6 +16,7 @@ from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.value_classes import dataclass
 
 _ENTRIES = "tables/index/"
+_NEWEST = "tables/checkpoints/newest.json"
 _CHECKPOINTS_KEPT = 2
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ def object_table_index(
     new_id: NewId,
     pause: Callable[[int], None],
     checks: CommitChecks = NO_CHECKS,
+    begun: Callable[[], bytes | None] | None = None,
 ) -> LogTableIndex:
     """Return the table index of an instance.
 
@@ -34,14 +37,22 @@ def object_table_index(
         new_id: Makes a unique id for each entry.
         pause: Waits after a lost race; called with the number of races lost before.
         checks: The checks when an entry is committed.
+        begun: Returns what `begin_index` began to read.
     """
+    # A store that is not trusted might lose an entry to another one: its log alone decides.
+    keeps_newest = objects.is_remote and not checks.read_back
     return LogTableIndex(
         open_log(objects, _ENTRIES, checks),
-        ObjectIndexCheckpoints(objects),
+        ObjectIndexCheckpoints(objects, keeps_newest=keeps_newest, begun=begun),
         entry_name=ObjectTransactionLog(objects, _ENTRIES).key,
         new_id=new_id,
         pause=pause,
     )
+
+
+def begin_index(objects: Objects) -> Callable[[], bytes | None]:
+    """Begin to read the copy of the newest tables; return what waits for it."""
+    return objects.beside(partial(objects.read, _NEWEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +62,21 @@ class ObjectIndexCheckpoints:
     Attributes:
         objects: The instance's objects.
         prefix: Prefix of the checkpoints' keys; twenty digits and `.json` follow.
+        keeps_newest: Whether a copy of the newest checkpoint is kept under one key.
+        begun: Returns that copy, if it was begun to be read before.
     """
 
     objects: Objects
     prefix: str = "tables/checkpoints/"
+    keeps_newest: bool = False
+    begun: Callable[[], bytes | None] | None = None
 
     def newest(self) -> tuple[str, bytes] | None:
-        """List the checkpoints and read the last one."""
+        """Read the copy, or list the checkpoints and read the last one."""
+        if self.keeps_newest:
+            copy = self.begun() if self.begun is not None else self.objects.read(_NEWEST)
+            if copy is not None:
+                return _NEWEST, copy
         name = re.compile(re.escape(self.prefix) + r"\d{20}\.json")
         keys = [info.key for info in self.objects.listing(self.prefix)]
         for key in reversed([key for key in keys if name.fullmatch(key)]):
@@ -77,6 +96,13 @@ class ObjectIndexCheckpoints:
             logger.warning("checkpoint %s was not saved: %s", self._key(number), error)
         else:
             logger.debug("saved checkpoint %s", self._key(number))
+
+    def save_newest(self, body: bytes) -> None:
+        """Put the copy."""
+        try:
+            self.objects.put(_NEWEST, body)
+        except StorageFailed as error:
+            logger.warning("the copy of the newest tables was not saved: %s", error)
 
     def _key(self, number: int) -> str:
         return f"{self.prefix}{number:020d}.json"

@@ -29,7 +29,7 @@ from sleeper.ports.table_index import TableIndex
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.unfinished import remove_hidden_folder
-from sleeper.storage.object_index import object_table_index
+from sleeper.storage.object_index import begin_index, object_table_index
 from sleeper.value_classes import dataclass
 
 with late_imports():
@@ -56,6 +56,9 @@ _CONFIGURATION = (
     paths.TABLE_INDEX,
 )
 """How the keys begin that an instance in AWS has in its config bucket."""
+
+IndexBegun = Callable[[], bytes | None] | None
+"""Returns the copy of a table index that was begun to be read; None if none was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,7 @@ def table_index_of(
     new_id: NewId,
     pause: Callable[[int], None],
     checks: CommitChecks,
+    begun: IndexBegun = None,
 ) -> TableIndex:
     """Return the table index of an instance: in DynamoDB for one in AWS, else in its objects.
 
@@ -200,13 +204,19 @@ def table_index_of(
         new_id: Makes unique ids.
         pause: Waits after a lost race; called with the number of races lost before.
         checks: The checks when a change is committed to objects.
+        begun: Returns what `begun_index` began to read.
     """
     if not isinstance(objects, FolderObjects) and isinstance(objects, routed_objects.RoutedObjects):
         tables = aws_deployment.instance_tables(
             instance_id, stores.region, pause=pause, new_id=new_id
         )
         return table_index.DynamoTableIndex(tables, objects, pause=pause)
-    return object_table_index(objects, new_id=new_id, pause=pause, checks=checks)
+    return object_table_index(objects, new_id=new_id, pause=pause, checks=checks, begun=begun)
+
+
+def begun_index(objects: Objects) -> IndexBegun:
+    """Begin to read a table index in a bucket, before its instance is known; None elsewhere."""
+    return None if bucket_of(objects) is not objects else begin_index(objects)
 
 
 def commit_checks(objects: Objects, read_back: str, new_id: NewId) -> CommitChecks:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
 from sleeper.ports.objects import Objects
 from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
+
+_NEWEST: Final = "statestore/snapshots/newest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,14 @@ class ObjectSnapshotStore:
         objects: The table's objects.
         prefix: Prefix of the parts' keys; twenty digits, `-` and the part's name follow.
         last_part: The part that is written last and completes a snapshot.
+        keeps_newest: Whether a copy of a new state is kept under one key, so that a reader finds it
+            without a listing.
     """
 
     objects: Objects
     prefix: str = "statestore/snapshots/"
     last_part: str = "files.parquet"
+    keeps_newest: bool = False
 
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
         """Create each part in its order; an existing part is kept."""
@@ -50,6 +56,18 @@ class ObjectSnapshotStore:
         keys = (info.key.removeprefix(self.prefix) for info in self.objects.listing(self.prefix))
         return tuple(int(found[1]) for key in keys if (found := name.fullmatch(key)))
 
+    def newest(self) -> bytes | None:
+        """Read the copy."""
+        return self.objects.read(_NEWEST)
+
+    def save_newest(self, body: bytes) -> None:
+        """Put the copy."""
+        self.objects.put(_NEWEST, body)
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log a warning."""
+        logger.warning("%s: %s", what, error)
+
     def load(self, number: int, part: str) -> bytes:
         """Read one object."""
         key = self.key(number, part)
@@ -66,6 +84,8 @@ class ObjectSnapshotStore:
 class NoSnapshots:
     """A `SnapshotStore` without snapshots (rule STS-24)."""
 
+    keeps_newest = False
+
     def save(self, number: int, parts: Mapping[str, bytes]) -> bool:
         """Drop the parts: nothing needs them."""
         return False
@@ -73,6 +93,17 @@ class NoSnapshots:
     def numbers(self) -> tuple[int, ...]:
         """Return no numbers."""
         return ()
+
+    def newest(self) -> bytes | None:
+        """Return None."""
+        return None
+
+    def save_newest(self, body: bytes) -> None:
+        """Drop the copy: nothing needs it."""
+
+    def note_failure(self, what: str, error: Exception) -> None:
+        """Log a warning."""
+        logger.warning("%s: %s", what, error)
 
     def load(self, number: int, part: str) -> bytes:
         """Refuse: there is no snapshot.

@@ -14,12 +14,14 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
-from sleeper.errors import StorageFailed, TableNotFound
+from sleeper.engine.rows import Rows
+from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.late_imports import late_imports
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.objects import Objects
+from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
@@ -45,6 +47,7 @@ class OpenedTable:
         store: The table's state.
         reader: The readers, which all reads share: page indexes, query engine, processing.
         open_reader: Opens another `reader`; may be pickled for another process.
+        max_age_s: How old an answer may be, if a query does not say it.
     """
 
     pid: int
@@ -54,6 +57,7 @@ class OpenedTable:
     store: StateStore
     reader: TableReader
     open_reader: Callable[[], TableReader]
+    max_age_s: float
 
     def sweep_guard(self) -> added_files.SweepGuard:
         """Return the guard that checks files of a job that begins now, before their commit."""
@@ -64,6 +68,21 @@ class OpenedTable:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look for a newer record and state.
+
+    Attributes:
+        opened: What is open since.
+        begun_s: When it began, by the instance's ticks.
+        changes: The last changes of this process when it began.
+    """
+
+    opened: OpenedTable
+    begun_s: float
+    changes: tuple[int, int]
+
+
 class TableHandle:
     """The base of `Table`: it opens the table at first use, and again after a fork."""
 
@@ -71,6 +90,12 @@ class TableHandle:
         self._context = context
         self._record = record
         self._opened: OpenedTable | None = None
+        self._own_changes = (
+            OwnChanges(context.url),
+            OwnChanges(context.url, record.table_id),
+        )
+        self._looked: _Look | None = None
+        self._beginning: Callable[[], None] | None = None
         self.schema = Schema.from_json(record.properties[SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
         self._properties = TableProperties(record.properties, context.properties)
@@ -107,7 +132,7 @@ class TableHandle:
 
     def state(self) -> TableState:
         """Return the table's state after every commit so far."""
-        return self._current().store.refresh()
+        return self._newest()[1]
 
     def refresh(self) -> int:
         """Read new commits, and return the table's transaction number."""
@@ -128,6 +153,99 @@ class TableHandle:
                 "open another table, or create it again"
             )
         return self._adopt(record)
+
+    def _newest(self) -> tuple[OpenedTable, TableState]:
+        """Return the open objects, and the state after every commit so far.
+
+        Where storage is remote, the looks for a newer record and for a newer state are made at
+        once.
+        """
+        begun_s, changes = self._context.ticks_s(), self._last_changes()
+        if not self._context.objects.is_remote:
+            opened = self._current()
+            state = opened.store.refresh()
+        else:
+            before = self._adopt(self._record)
+            current = self._context.objects.beside(self._current)
+            try:
+                state = before.store.refresh()
+            except SleeperError:
+                current()  # raises TableNotFound instead, if the table was deleted
+                raise
+            opened = current()
+            if opened.store is not before.store:
+                state = opened.store.refresh()
+        self._looked = _Look(opened, begun_s, changes)
+        return opened, state
+
+    def _answered(
+        self, answer: Callable[[OpenedTable, TableState], Rows], max_age_s: float | None
+    ) -> Rows:
+        """Return the answer from the newest state, or from one that is young enough.
+
+        Where storage is remote, the answer from the state that is known is made beside the look
+        for a newer one. If there is a newer one, or other properties, it is made again.
+
+        Args:
+            answer: Makes it. It may be called twice.
+            max_age_s: How long ago the last look may be; None for the table's property.
+        """
+        known = self._known()
+        if known is None:
+            return answer(*self._newest())
+        is_young = self._is_young(known[0], max_age_s)
+        if not is_young and not self._context.objects.is_remote:
+            return answer(*self._newest())
+        newest = self._newest if is_young else self._context.objects.beside(self._newest)
+        try:
+            found = answer(*known)
+            if not is_young:
+                found.begun()
+        except Exception as failure:
+            now = newest()
+            if _are_same(known, now):
+                raise
+            _log.info("%s is read anew, at transaction %d: %s", self.name, now[1].number, failure)
+            return answer(*now)
+        if is_young:
+            return found
+        now = newest()
+        if _are_same(known, now):
+            return found
+        found.close()
+        return answer(*now)
+
+    def begun(self) -> Self:
+        """Begin to read the table's state, for the first query. In a folder there is no need."""
+        store = self._adopt(self._record).store
+        self._beginning = self._context.objects.beside(store.begin)
+        return self
+
+    def _known(self) -> tuple[OpenedTable, TableState] | None:
+        """Return what this process has open and cached for the table, without a look."""
+        if (beginning := self._beginning) is not None:
+            self._beginning = None
+            try:
+                beginning()
+            except SleeperError as failure:
+                _log.info("the state of table %s is read anew: %s", self.name, failure)
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            return None
+        state = opened.store.known()
+        return None if state is None else (opened, state)
+
+    def _is_young(self, opened: OpenedTable, max_age_s: float | None) -> bool:
+        """Return whether the last look was recent, and before no change by this process."""
+        age_s, looked = opened.max_age_s if max_age_s is None else max_age_s, self._looked
+        if not age_s or looked is None or looked.opened is not opened:
+            return False
+        passed_s = self._context.ticks_s() - looked.begun_s
+        return 0 <= passed_s <= age_s and looked.changes == self._last_changes()
+
+    def _last_changes(self) -> tuple[int, int]:
+        of_index, of_table = self._own_changes
+        return of_index.last(), of_table.last()
 
     def _adopt(self, record: TableRecord) -> OpenedTable:
         """Use a new record. Objects that depend on changed properties are opened again."""
@@ -165,6 +283,7 @@ class TableHandle:
             store=store,
             reader=open_reader(),
             open_reader=open_reader,
+            max_age_s=properties.statestore.transaction_check_ms / 1000,
         )
 
     def _undo_commit_if_deleted(self) -> None:
@@ -198,6 +317,16 @@ class TableHandle:
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
+
+
+def _are_same(known: tuple[OpenedTable, TableState], now: tuple[OpenedTable, TableState]) -> bool:
+    """Return whether an answer from what was known is the answer from what is there now."""
+    (before, before_state), (opened, state) = known, now
+    return (
+        opened.reader is before.reader
+        and opened.store is before.store
+        and state.number == before_state.number
+    )
 
 
 def _state_place(properties: TableProperties) -> tuple[str, StateMove | None]:

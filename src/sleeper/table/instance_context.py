@@ -11,9 +11,10 @@ from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.state.own_changes import NotedTableIndex, OwnChanges
 from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import commit_checks, table_index_of
+from sleeper.storage.places import IndexBegun, commit_checks, table_index_of
 from sleeper.storage.storage_clock import StorageClock
 from sleeper.value_classes import dataclass
 
@@ -73,6 +74,7 @@ def open_context(
     environment: Mapping[str, str],
     allow_functions: tuple[str, ...],
     reopen: tuple[Callable[..., Any], tuple[Any, ...]],
+    index_begun: IndexBegun = None,
 ) -> InstanceContext:
     """Return the context of an instance with these properties. Nothing is read.
 
@@ -80,6 +82,7 @@ def open_context(
         properties: The instance's properties.
         url, objects, now, ticks_s, new_id, host, pause, inputs, environment, allow_functions,
             reopen: As in `InstanceContext`.
+        index_begun: Returns what `begun_index` began to read.
     """
     clock = StorageClock(
         objects,
@@ -88,12 +91,19 @@ def open_context(
         ahead_max=timedelta(minutes=properties.clocks.skew_max_minutes),
     )
     checks = commit_checks(objects, properties.commits.read_back, new_id)
+    index = table_index_of(
+        objects,
+        properties.id,
+        inputs.settings,
+        new_id=new_id,
+        pause=pause,
+        checks=checks,
+        begun=index_begun,
+    )
     return InstanceContext(
         url=url,
         objects=objects,
-        index=table_index_of(
-            objects, properties.id, inputs.settings, new_id=new_id, pause=pause, checks=checks
-        ),
+        index=NotedTableIndex(index, OwnChanges(url)),
         commit_checks=checks,
         properties=properties,
         temp_folder=None,

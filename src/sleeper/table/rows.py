@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -20,10 +20,12 @@ from sleeper.model.queries import (
     asked_by,
     asked_regions,
     checked_as_of,
+    checked_max_age,
 )
 from sleeper.model.schema import Schema
 from sleeper.operations.query import query_key, query_keys, query_regions
-from sleeper.table.handle import TableHandle
+from sleeper.state.table_state import TableState
+from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.instance_context import InstanceContext
 
 with late_imports():
@@ -70,7 +72,7 @@ def ingest(
 
     Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
     """
-    opened = self._current()
+    opened, state = self._newest()
     request = standard_ingest.IngestRequest(
         job_id=job_id,
         ignore_extra_columns=ignore_extra_columns,
@@ -88,6 +90,7 @@ def ingest(
         now=self._context.now,
         new_id=self._context.new_id,
         remote=self._context.inputs,
+        state=state,
     )
     self._undo_commit_if_deleted()
     return result
@@ -103,6 +106,7 @@ def query(
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
     ordered: bool = True,
+    max_age: float | timedelta | None = None,
 ) -> Rows:
     """Read rows by key or key range, in key order; all rows without either.
 
@@ -117,9 +121,11 @@ def query(
         regions: Several such ranges; a row in two of them is returned once.
         columns: The columns to return, in this order; all without it.
         as_of: A transaction number: reads the table as it was after that transaction.
-        ordered: False to read a range, or all rows, in any order. For sums, counts and other
-            analytics: files are read in parallel and not merged, and keys only if they are asked
-            for.
+        ordered: False to read a range, or all rows, in any order: files are read in parallel and
+            not merged, and keys only if they are asked for.
+        max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
+            handle does not look again, and may miss what other processes changed. None takes the
+            table's property; 0 looks (docs/buckets.md).
 
     Returns:
         Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
@@ -133,24 +139,21 @@ def query(
 
     Source: rules QRY-1 to QRY-6, QRY-21.
     """
+    asked = asked_by(key=key, keys=keys, range=range, regions=regions)
+    number, age_s = checked_as_of(as_of), checked_max_age(max_age)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
-    asked = asked_by(key=key, keys=keys, range=range, regions=regions)
-    number = checked_as_of(as_of)
-    opened = self._current()
-    state = opened.store.refresh() if number is None else opened.store.at(number)
-    now_ms = int(self._context.now().timestamp() * 1000)
-    reader = opened.reader
+    read: Callable[..., Rows]
     if asked == "key":
-        answer = partial(query_key, reader, state, key, columns, now_ms)
+        read = partial(query_key, key=key)
     elif asked == "keys":
-        answer = partial(query_keys, reader, state, keys, columns, now_ms)
+        read = partial(query_keys, keys=list(keys) if isinstance(keys, Iterator) else keys)
     else:
         found = asked_regions(self.schema, range, regions)
-        answer = partial(query_regions, reader, state, found, columns, now_ms, ordered=ordered)
-    if number is None:
-        return answer()
-    return old_versions.read_version(answer, state, store=opened.store, files=opened.files)
+        read = partial(query_regions, regions=found, ordered=ordered)
+    now_ms = int(self._context.now().timestamp() * 1000)
+    answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms))
+    return self._answered(answer, age_s) if number is None else _as_of(self, answer, number)
 
 
 def count(
@@ -176,6 +179,19 @@ def count(
     given = {name: value for name, value in asked.items() if value is not NOT_GIVEN}
     with query(self, **given, columns=columns, as_of=as_of) as rows:
         return rows.count()
+
+
+def _answer(read: Callable[..., Rows], opened: OpenedTable, state: TableState) -> Rows:
+    return read(opened.reader, state)
+
+
+def _as_of(
+    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], number: int
+) -> Rows:
+    opened = self._current()
+    version = opened.store.at(number)
+    answered = partial(answer, opened, version)
+    return old_versions.read_version(answered, version, store=opened.store, files=opened.files)
 
 
 def path_aside(set_aside: object) -> Path | None:

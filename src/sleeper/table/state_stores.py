@@ -18,6 +18,7 @@ from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, Tab
 from sleeper.ports.objects import Objects
 from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
@@ -43,6 +44,7 @@ class _Place:
     Attributes:
         state_id: The id of the state, for items outside of the folder: the table's id, and that of
             the state's last move.
+        changes: Counts the commits of this process to the table.
         files: The folder of the state: the table's, or one inside it after a move.
         here: The move to this place; None for the place where the table was made.
         schema: The table's schema.
@@ -52,6 +54,7 @@ class _Place:
     """
 
     state_id: str
+    changes: OwnChanges
     files: Objects
     here: StateMove | None
     schema: Schema
@@ -86,6 +89,7 @@ def open_state_store(
     here = properties.state_move
     place = _Place(
         state_id=table_id if here is None else f"{table_id}-{here.move_id}",
+        changes=OwnChanges(context.url, table_id),
         files=files if here is None else files.under(paths.moved_state(here.move_id)),
         here=here,
         schema=schema,
@@ -133,8 +137,12 @@ def delete_states(record: TableRecord, context: InstanceContext) -> None:
 
 
 def _log_in_objects(place: _Place) -> StateStore:
-    log = open_log(place.files, checks=place.context.commit_checks)
-    return _store_on_log(place, log, ObjectSnapshotStore(place.files), SnapshotRule())
+    checks = place.context.commit_checks
+    log = open_log(place.files, checks=checks)
+    is_remote = place.files.is_remote
+    # A store that is not trusted might lose an entry to another one: its log alone decides.
+    snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote and not checks.read_back)
+    return _store_on_log(place, log, snapshots, SnapshotRule(), is_remote=is_remote)
 
 
 def _log_in_dynamo(place: _Place) -> StateStore:
@@ -163,7 +171,12 @@ def _dynamo_log(place: _Place) -> dynamo_log.DynamoTransactionLog:
 
 
 def _store_on_log(
-    place: _Place, log: TransactionLog, snapshots: SnapshotStore, rule: SnapshotRule
+    place: _Place,
+    log: TransactionLog,
+    snapshots: SnapshotStore,
+    rule: SnapshotRule,
+    *,
+    is_remote: bool = False,
 ) -> StateStore:
     context = place.context
     return TransactionLogStateStore(
@@ -178,6 +191,8 @@ def _store_on_log(
         pause=context.pause,
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
+        note_commit=place.changes.note,
+        is_remote=is_remote,
     )
 
 
@@ -225,6 +240,7 @@ def _of_revisions(
         pause=lambda attempt: context.pause(attempt + slow_attempts),
         attempts=place.properties.statestore.commit_attempts,
         here=place.here,
+        note_commit=place.changes.note,
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from sleeper.errors import BadRequest, TableNotFound
 from sleeper.late_imports import LateMethod, late_imports
+from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.table import rows
 from sleeper.table.handle import TableHandle
+from sleeper.table.instance_context import InstanceContext
 
 with late_imports():
     from sleeper.table import commits, compaction, definition, maintenance, spark
@@ -17,8 +20,9 @@ class Table(TableHandle):
 
     A handle is cheap: files and state are opened at first use, and an idle handle makes no
     requests. It is safe in threads and may be pickled. A forked process may look up keys; it may
-    read ranges and ingest only if its parent has not. Every call first checks for new properties
-    and commits (in a local folder these are two calls of the file system).
+    read ranges and ingest only if its parent has not. Every call checks for new properties and
+    commits (in a local folder these are two calls of the file system), but a query that may be
+    older (`max_age`).
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")
@@ -66,3 +70,30 @@ class Table(TableHandle):
     collect_garbage = LateMethod(lambda: maintenance.collect_garbage)
     orphans = LateMethod(lambda: maintenance.orphans)
     sweep_orphans = LateMethod(lambda: maintenance.sweep_orphans)
+
+
+def open_table(name: str, context: InstanceContext) -> Table:
+    """Return the table with a name; its state is begun to be read beside the look for the name.
+
+    Raises:
+        TableNotFound: there is no table with this name.
+    """
+    is_begun = context.objects.is_remote and isinstance(name, str)
+    known = context.index.known_by_name(name) if is_begun else None
+    begun = None if known is None else Table(known, context).begun()
+    record = record_of(name, context)
+    return Table(record, context) if begun is None or record != known else begun
+
+
+def record_of(name: str, context: InstanceContext) -> TableRecord:
+    """Return the record of the table with a name.
+
+    Raises:
+        TableNotFound: there is no table with this name; the message names similar ones.
+    """
+    if not isinstance(name, str):
+        raise BadRequest(f"a table's name must be a string, not {name!r}")
+    record = context.index.by_name(name)
+    if record is None:
+        raise TableNotFound(no_such_table(name, [table.name for table in context.index.all()]))
+    return record

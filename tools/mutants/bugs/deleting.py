@@ -25,9 +25,9 @@ BUGS = (
         name="deleted-versions-are-damage",
         breaks="A version whose files the collector has deleted is reported as damaged.",
         module="table/rows.py",
-        right="    return old_versions.read_version(answer, state, store=opened.store, "
+        right="    return old_versions.read_version(answered, version, store=opened.store, "
         "files=opened.files)\n",
-        wrong="    return answer()\n",
+        wrong="    return answered()\n",
         tests=("tests/stories/test_time_travel.py",),
     ),
     Bug(

@@ -47,7 +47,7 @@ BUGS = (
         name="commits-not-checked",
         breaks="A table's commits are not read back where a store is not trusted.",
         module="table/state_stores.py",
-        right="    log = open_log(place.files, checks=place.context.commit_checks)\n",
+        right="    log = open_log(place.files, checks=checks)\n",
         wrong="    log = open_log(place.files)\n",
         tests=BROKEN_STORES,
     ),

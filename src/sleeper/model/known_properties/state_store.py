@@ -83,8 +83,9 @@ class StateStoreProperties:
         "table.statestore.transactionlog.time.between.transaction.checks.ms",
         "0",
         NOT_NEGATIVE,
-        "How stale a read may be.",
-        used=False,
+        "How old an answer of an open table may be, in milliseconds. A query that looked for newer "
+        "commits and properties so recently does not look again, and may miss what others changed "
+        "since. What its own process changed it always sees. The max_age of a query comes first.",
     )
     snapshot_ahead_min: int = setting(
         "table.statestore.transactionlog.snapshot.load.min.transactions.ahead",

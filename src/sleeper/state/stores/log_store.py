@@ -6,10 +6,10 @@ that is not used makes no requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import takewhile
+from itertools import islice, takewhile
 from threading import Lock
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
@@ -22,11 +22,15 @@ from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.moved_log import MovedLog, version_left_behind
+from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.value_classes import dataclass
 
 _UNSEEN_MAX = timedelta(hours=1)
+_LATELY_S = 10
+_BEHIND_MAX = 128
+"""Whoever is so many entries behind looks for a snapshot that is further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,10 @@ class TransactionLogStateStore:
         snapshot_rule: When to write snapshots.
         here: The move of the table's state to this store; None if it is the table's first. The log
             begins with it, after a snapshot of the state that was moved.
+        note_commit: Called after each commit, and after one of which nothing is known.
+        is_remote: Whether a look costs as much as a lost race: then a commit that comes soon after
+            a look is tried without another one.
+        note_commit: Called after each commit, and after one that may have been made.
 
     Attributes:
         log: The table's log. It refuses to read entries from before the state was moved here.
@@ -90,10 +98,13 @@ class TransactionLogStateStore:
         storage_time: Callable[[], datetime] | None = None,
         ticks_s: Callable[[], float] | None = None,
         here: StateMove | None = None,
+        note_commit: Callable[[], object] = lambda: None,
+        is_remote: bool = False,
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
         self._snapshots = snapshots
+        self._copies = NewestCopies(snapshots, schema)
         self._schema = schema
         self._now = now
         self._storage_time = storage_time or now
@@ -102,6 +113,9 @@ class TransactionLogStateStore:
         self._new_id = new_id
         self._pause = pause
         self._attempts = attempts
+        self._note_commit = note_commit
+        self._is_remote = is_remote
+        self._looked_s = float("-inf")  # when the last look or commit began
         self._rule = snapshot_rule or SnapshotRule()
         self.snapshot_failure: Exception | None = None
         self._held: TableState | None = None
@@ -111,15 +125,27 @@ class TransactionLogStateStore:
         self._snapshot_number, self._changed = 0, 0
         self._measured = TableState.empty()
 
+    def known(self) -> TableState | None:
+        """Return the cached state, if there is one."""
+        return self._held
+
     def state(self) -> TableState:
         """Return the cached state without reading storage."""
-        return self._held or self._load_once()
+        return self._held or self._loaded() or self.state()
+
+    def begin(self) -> None:
+        """Hold the copy of a new state, if there is one; `refresh` goes on from it."""
+        with self._loading:
+            if self._held is None and (copy := self._copies.load()) is not None:
+                self._hold_copy(copy)
 
     def refresh(self) -> TableState:
         """Replay new entries and return the state. Without new entries this costs one read."""
-        if self._held is None:
-            return self._load_once()
-        return self._hold(self._caught_up(self._recent()))
+        begun_s = self._ticks_s()
+        state = None if self._held is not None else self._loaded()
+        state = state or self._hold(self._caught_up(self._recent()))
+        self._looked_s = begun_s
+        return state
 
     def time(self) -> datetime:
         """Return the storage's time, or the last entry's if that is later."""
@@ -193,8 +219,15 @@ class TransactionLogStateStore:
                 done = self._commit_after(known, transactions)
             except DataDamaged:
                 done = self._commit_after(self._reload_past_corrupt_entry(known), transactions)
+            finally:
+                self._note_commit()
+            is_alone = done.state.number == known.number + 1  # after a lost race, look first
+            self._looked_s = begun_s if is_alone else float("-inf")
             self._hold(done.state)
             self._save_snapshot_if_due(done.state)
+            self._copies.save_if_due(
+                done.state, snapshot=self._snapshot_number, changed=self._changed
+            )
             self.commit_s = self._ticks_s() - begun_s
             return done
 
@@ -225,15 +258,27 @@ class TransactionLogStateStore:
             pause=self._pause,
             attempts=self._attempts,
             here=self._here,
+            is_known_newest=self._is_remote and self._looked_lately(),
         )
 
-    def _load_once(self) -> TableState:
+    def _looked_lately(self) -> bool:
+        return 0 <= self._ticks_s() - self._looked_s <= _LATELY_S
+
+    def _loaded(self) -> TableState | None:
+        """Load the newest state and return it; None if another thread has loaded one meanwhile."""
         with self._loading:
             if self._held is not None:
-                return self._held
+                return None
+            if (copy := self._copies.load()) is not None:
+                return self._hold(self._caught_up(self._hold_copy(copy)))
             self._measured, loaded = self._load()
             self._snapshot_number = self._measured.number
             return self._hold(loaded)
+
+    def _hold_copy(self, copy: NewestCopy) -> TableState:
+        self._measured = copy.state
+        self._snapshot_number, self._changed = copy.snapshot, copy.changed
+        return self._hold(copy.state)
 
     def _load(self) -> tuple[TableState, TableState]:
         """Return the state of the newest readable snapshot, and the state at the log's end."""
@@ -252,7 +297,7 @@ class TransactionLogStateStore:
     ) -> tuple[TableState, Exception | None]:
         """Return the state of the newest readable snapshot, and the first damage of newer ones."""
         damage: Exception | None = None
-        for number in self._newest_first(numbers, up_to):
+        for number in reversed(numbers if up_to is None else [n for n in numbers if n <= up_to]):
             try:
                 return self._load_snapshot(number), damage
             except (DataDamaged, ObjectNotFound) as error:
@@ -260,10 +305,6 @@ class TransactionLogStateStore:
         if self._here is not None:
             raise self._first_snapshot_missing(self._here) from damage
         return TableState.empty(), damage
-
-    @staticmethod
-    def _newest_first(numbers: Sequence[int], up_to: int | None) -> Iterator[int]:
-        return (number for number in reversed(numbers) if up_to is None or number <= up_to)
 
     @staticmethod
     def _first_snapshot_missing(here: StateMove) -> DataDamaged:
@@ -280,7 +321,14 @@ class TransactionLogStateStore:
 
     def _caught_up(self, known: TableState) -> TableState:
         try:
-            return replay(known, self.log.read_after(known.number), self._schema)
+            near = islice(self.log.read_after(known.number), _BEHIND_MAX)
+            state = replay(known, near, self._schema)
+            if state.number < known.number + _BEHIND_MAX:
+                return state
+            numbers = self._snapshots.numbers()
+            if numbers and numbers[-1] > state.number:
+                return self._load()[1]
+            return replay(state, self.log.read_after(state.number), self._schema)
         except DataDamaged:
             return self._reload_past_corrupt_entry(known)
 

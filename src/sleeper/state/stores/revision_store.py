@@ -65,6 +65,7 @@ class RevisionStateStore:
         pause: Waits after a lost race; called with the number of races lost before.
         attempts: Maximum number of attempts of one commit.
         here: The move of the table's state to this store; None if it is the table's first.
+        note_commit: Called after each commit, and after one of which nothing is known.
 
     Attributes:
         commit_s: Seconds that the last commit took, with lost races; None before the first.
@@ -84,6 +85,7 @@ class RevisionStateStore:
         pause: Callable[[int], None],
         attempts: int = 10,
         here: StateMove | None = None,
+        note_commit: Callable[[], object] = lambda: None,
     ) -> None:
         self._revisions = revisions
         self._here = here
@@ -93,6 +95,7 @@ class RevisionStateStore:
         self._new_id = new_id
         self._pause = pause
         self._attempts = attempts
+        self._note_commit = note_commit
         self.commit_s: float | None = None
         self._held: Revision | None = None
         self._swapping, self._committing = Lock(), Lock()
@@ -101,6 +104,13 @@ class RevisionStateStore:
     def changes_max(self) -> int | None:
         """How many changes one commit may make; None for any number."""
         return self._revisions.changes_max
+
+    def known(self) -> TableState | None:
+        """Return the cached state, if there is one."""
+        return None if self._held is None else self._held.state
+
+    def begin(self) -> None:
+        """Do nothing: the newest state is one read away."""
 
     def state(self) -> TableState:
         """Return the cached state; it is read at the first call."""
@@ -222,9 +232,12 @@ class RevisionStateStore:
                 GroupCommitted(applied.state, applied.refusals),
             )
 
-        done = append_entry(
-            slot, build, pause=self._pause, attempts=self._attempts, wording=COMMIT_WORDING
-        )
+        try:
+            done = append_entry(
+                slot, build, pause=self._pause, attempts=self._attempts, wording=COMMIT_WORDING
+            )
+        finally:
+            self._note_commit()
         if done.state is slot.after.state:
             self._hold(slot.after)
         return done

@@ -25,6 +25,8 @@ from sleeper.state.table_index.records import TableRecords, fold
 
 ENTRIES_PER_CHECKPOINT = 64
 ATTEMPTS = 20
+_TABLES_PER_COPY = 64
+"""An index of more tables is copied at every second change, at every third, and so on."""
 _WORDING = CommitWording(
     entry="entry",
     when_contended="Try the change of the table index again.",
@@ -92,6 +94,10 @@ class LogTableIndex:
         """Read new entries, then look up the name in memory."""
         return self._caught_up().by_name.get(name)
 
+    def known_by_name(self, name: str) -> TableRecord | None:
+        """Look up the name in the newest checkpoint and the entries that were read since."""
+        return self._known().by_name.get(name)
+
     def by_id(self, table_id: str) -> TableRecord | None:
         """Read new entries, then look up the id in memory."""
         return self._caught_up().by_id.get(table_id)
@@ -115,9 +121,15 @@ class LogTableIndex:
                 self._log, build, pause=self._pause, attempts=ATTEMPTS, wording=_WORDING
             )
         self._hold(changed)
-        if changed.number % ENTRIES_PER_CHECKPOINT == 0:
+        is_due = changed.number % ENTRIES_PER_CHECKPOINT == 0
+        tables_per_entry = len(changed.by_id) // _TABLES_PER_COPY + 1
+        is_copied = self._checkpoints.keeps_newest and changed.number % tables_per_entry == 0
+        if is_due or is_copied:
             body = encode_checkpoint(changed.number, changed.by_id.values())
-            self._checkpoints.save(changed.number, body)
+            if is_due:
+                self._checkpoints.save(changed.number, body)
+            if is_copied:
+                self._checkpoints.save_newest(body)
 
     def _caught_up(self) -> TableRecords:
         """Read new entries."""

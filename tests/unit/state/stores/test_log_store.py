@@ -58,6 +58,8 @@ class Log:
 class Snapshots:
     """Snapshots in a dictionary; `failure` is raised by `save`."""
 
+    keeps_newest = False
+
     def __init__(self):
         self.parts, self.failure, self.listings = {}, None, 0
 

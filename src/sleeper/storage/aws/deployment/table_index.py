@@ -106,6 +106,10 @@ class DynamoTableIndex:
         item = self._tables.get(BY_NAME, _name_key(name))
         return None if item is None else _record_of(item)
 
+    def known_by_name(self, name: str) -> TableRecord | None:
+        """Return None: nothing is held."""
+        return None
+
     def by_id(self, table_id: str) -> TableRecord | None:
         """Get the item with this id."""
         item = self._tables.get(BY_ID, _id_key(table_id))

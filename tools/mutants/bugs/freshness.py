@@ -1,0 +1,105 @@
+"""Bugs in how old an answer may be."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+MAX_AGE = ("tests/stories/test_max_age.py",)
+NEWEST_COPY = ("tests/stories/test_newest_copy.py",)
+WITHOUT_LOOK = ("tests/unit/state/stores/test_commit_without_look.py",)
+
+BUGS = (
+    Bug(
+        name="old-answer-returned",
+        breaks="An answer that was begun before a look is returned although the look found a newer "
+        "state.",
+        module="table/handle.py",
+        right="        and state.number == before_state.number\n",
+        wrong="",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="old-properties-used",
+        breaks="An answer that was begun with other properties is returned.",
+        module="table/handle.py",
+        right="        opened.reader is before.reader\n        and ",
+        wrong="        ",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="own-commit-missed",
+        breaks="Within the allowed age a process does not see its own commit.",
+        module="table/state_stores.py",
+        right="        note_commit=place.changes.note,\n        is_remote",
+        wrong="        is_remote",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="own-change-of-the-index-missed",
+        breaks="Within the allowed age a process does not see properties that it has set.",
+        module="table/instance_context.py",
+        right="index=NotedTableIndex(index, OwnChanges(url))",
+        wrong="index=index",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="age-counts-from-the-last-query",
+        breaks="A reader that asks often never looks again.",
+        module="table/handle.py",
+        right="        if is_young:\n            return found\n",
+        wrong="        if is_young:\n            looked = self._looked\n"
+        "            self._looked = replace(looked, begun_s=self._context.ticks_s())\n"
+        "            return found\n",
+        tests=MAX_AGE,
+    ),
+    Bug(
+        name="gap-in-entries-read-at-once",
+        breaks="Of entries that are read at once, those after a missing one are used.",
+        module="storage/object_log.py",
+        right="                if body is None:\n                    break\n"
+        "                number += 1\n",
+        wrong="                number += 1\n                if body is None:\n"
+        "                    continue\n",
+        tests=("tests/unit/storage/test_reading_ahead.py",),
+    ),
+    Bug(
+        name="copy-taken-for-the-newest",
+        breaks="A reader that opens a table by a copy of its state misses the entries after it.",
+        module="state/stores/log_store.py",
+        right="                return self._hold(self._caught_up(self._hold_copy(copy)))\n",
+        wrong="                return self._hold_copy(copy)\n",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="load-of-another-thread-taken-for-a-look",
+        breaks="A query answers by the copy that was begun to be read before it.",
+        module="state/stores/log_store.py",
+        right="                return None\n            if (copy",
+        wrong="                return self._held\n            if (copy",
+        tests=("tests/unit/state/stores/test_log_store.py",),
+    ),
+    Bug(
+        name="copy-in-a-store-that-is-not-trusted",
+        breaks="Where an entry may be replaced, a copy of it is kept.",
+        module="table/state_stores.py",
+        right=" and not checks.read_back",
+        wrong="",
+        tests=NEWEST_COPY,
+    ),
+    Bug(
+        name="refused-without-a-look",
+        breaks="A commit is refused by a state that is not the newest.",
+        module="state/stores/commit.py",
+        right=" and not any(entry.result.refusals)",
+        wrong="",
+        tests=WITHOUT_LOOK,
+    ),
+    Bug(
+        name="nothing-to-do-without-a-look",
+        breaks="A commit is dropped because it would not change a state that is not the newest.",
+        module="state/stores/commit.py",
+        right="            if entry.body is not None and not any(",
+        wrong="            if not any(",
+        tests=WITHOUT_LOOK,
+    ),
+)
