@@ -53,13 +53,11 @@ BUGS = (
         tests=MAX_AGE,
     ),
     Bug(
-        name="gap-in-entries-read-at-once",
-        breaks="Of entries that are read at once, those after a missing one are used.",
+        name="entries-that-came-meanwhile-end-the-log",
+        breaks="Of entries that are read at once, one that was created meanwhile hides later ones.",
         module="storage/object_log.py",
-        right="                if body is None:\n                    break\n"
-        "                number += 1\n",
-        wrong="                number += 1\n                if body is None:\n"
-        "                    continue\n",
+        right="            if all(later() is None for later in answers):\n                return\n",
+        wrong="            return\n",
         tests=("tests/unit/storage/test_reading_ahead.py",),
     ),
     Bug(
@@ -69,14 +67,6 @@ BUGS = (
         right="                return self._hold(self._caught_up(self._hold_copy(copy)))\n",
         wrong="                return self._hold_copy(copy)\n",
         tests=NEWEST_COPY,
-    ),
-    Bug(
-        name="load-of-another-thread-taken-for-a-look",
-        breaks="A query answers by the copy that was begun to be read before it.",
-        module="state/stores/log_store.py",
-        right="                return None\n            if (copy",
-        wrong="                return self._held\n            if (copy",
-        tests=("tests/unit/state/stores/test_log_store.py",),
     ),
     Bug(
         name="copy-in-a-store-that-is-not-trusted",
