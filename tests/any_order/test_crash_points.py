@@ -470,7 +470,7 @@ def test_dead_ingests_leave_orphans_and_nothing_else():
     for call in effect.calls:
         effect.check(run(INGEST, effect.before, Faults((Fault(call, "after"),)), 1_000))
 
-    assert effect.with_orphans >= 3
+    assert effect.with_orphans >= 2  # one file of two, or both: sketches lie in them
 
 
 # ---------------------------------------------------------------- two faults
