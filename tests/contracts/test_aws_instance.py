@@ -23,7 +23,7 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.routed_objects import Route, RoutedObjects
 from tests.any_order.faults import Fault, Faults, FaultyObjects
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
-from tests.contracts.jobs.test_dynamo_trouble import WRITE, reply
+from tests.contracts.jobs.test_dynamo_trouble import WRITE
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
 from tests.contracts.s3_server import REGION
@@ -32,6 +32,7 @@ from tests.contracts.servers.dynamo import (
     dynamo_environment,
     without_backoff,
 )
+from tests.contracts.servers.dynamo_answers import reply
 from tests.contracts.servers.s3 import s3_credentials, s3_server
 from tests.contracts.table_index_contract import TableIndexContract, short_pause, table
 
