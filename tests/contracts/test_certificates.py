@@ -70,7 +70,7 @@ def test_ssl_cert_file_is_trusted_by_every_reader(proxy, bucket, certificates, m
 
 
 def test_aws_ca_bundle_is_trusted_too(proxy, bucket, certificates, monkeypatch, caplog):
-    """But not for ranges of keys, which DataFusion reads: these are refused before a request."""
+    """But not for many rows of several files, which DataFusion reads: refused before a request."""
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificates / "ca.pem"))
 
     instance = sleeper.connect(f"s3://{bucket}/instance", create=True)
@@ -79,6 +79,9 @@ def test_aws_ca_bundle_is_trusted_too(proxy, bucket, certificates, monkeypatch, 
 
     assert "set SSL_CERT_FILE" in caplog.text
     assert table.query(key=5).to_pylist() == [{"id": 5}]
+    assert table.query().to_arrow().num_rows == 10
+    for _ in range(2):
+        table.ingest(pa.table({"id": range(10_000)}))
     with pytest.raises(StorageFailed, match=r"SSL_CERT_FILE to the file .*AWS_CA_BUNDLE"):
         table.query().to_arrow()
 

@@ -23,6 +23,7 @@ from sleeper.errors import (
 from sleeper.model.known_properties.state_store import STATE_STORES
 from sleeper.model.tables import STATE_STORE
 from sleeper.state.transactions.files import ClearFiles
+from sleeper.storage.aws import clients
 from sleeper.storage.memory import MemoryObjects
 from sleeper.table import state_stores
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
@@ -142,9 +143,9 @@ class TestTrouble:
         self, monkeypatch, source, target
     ):
         """Given a death before a request to the folder or to DynamoDB, then no row is amiss."""
-        client, faults = state_stores.aws_client, [Faults()]
+        client, faults = clients.aws_client, [Faults()]
         monkeypatch.setattr(
-            state_stores, "aws_client", lambda *a: ClientWithFaults(client(*a), faults[0])
+            clients, "aws_client", lambda *a: ClientWithFaults(client(*a), faults[0])
         )
 
         def new_table():

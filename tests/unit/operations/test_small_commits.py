@@ -145,7 +145,13 @@ def test_leaves_with_too_many_files_are_not_merged_and_say_why(instance):
 def test_what_is_too_large_is_refused_with_what_to_do(instance):
     """An ingest into many leaves, many split points, and the removal of many files."""
     points = [*range(1, 6)]
-    table = instance.create_table("leaves", SCHEMA, row_keys=["n"], split_points=points)
+    table = instance.create_table(
+        "leaves",
+        SCHEMA,
+        row_keys=["n"],
+        split_points=points,
+        properties={"sleeper.table.ingest.file.writing.strategy": "one_file_per_leaf"},
+    )
 
     with pytest.raises(CommitTooLarge, match=r"AddFiles at once.*a file for each leaf"):
         table.ingest(rows(0, 1, 2, 3, 4, 5, 6, 7) * 2, job_id="wide")
