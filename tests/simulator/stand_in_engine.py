@@ -9,14 +9,16 @@ from __future__ import annotations
 import heapq
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.file_rows.file_rows import FileRows
 from sleeper.engine.read import FileSlice, Scanner
+from sleeper.engine.scan import few_rows
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
@@ -154,6 +156,20 @@ def look_up(
     return [table_of(rows, schema).select(list(columns or schema.names)) for rows in found]
 
 
+def read_files(
+    reading: FileRows, regions_by_file: Iterable[str], columns: Any, left_out: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Leave each file to the scanner."""
+    left_out += regions_by_file
+    return iter(())
+
+
+def count_files(reading: FileRows, regions_by_file: Iterable[str], left_out: list[str]) -> int:
+    """Leave each file to the scanner."""
+    left_out += regions_by_file
+    return 0
+
+
 PLACES: tuple[tuple[Any, str, Any], ...] = (
     (leaf_files, "DataFileWriter", StandInWriter),
     (data_file, "DataFileWriter", StandInWriter),
@@ -166,6 +182,10 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (push_down_references, "read_stored_sketch", read_stored_sketch),
     (split_leaf, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),
+    (compaction_output, "merges_natively", lambda *_: False),
+    (few_rows, "read_few_rows", lambda *_: None),
+    (FileRows, "read_files", read_files),
+    (FileRows, "count_files", count_files),
     (Scanner, "merge", merge),
     (VerifiedPages, "unchecked", lambda *_: None),
     (LookupReader, "check", check),
