@@ -110,6 +110,7 @@ def test_what_a_commit_cannot_hold_is_refused_with_what_to_do(instance):
         instance.create_table(
             "wide", SCHEMA, row_keys=["n"], split_points=[*range(60)], properties=properties
         )
+    properties["sleeper.table.ingest.file.writing.strategy"] = "one_file_per_leaf"
     narrow = instance.create_table(
         "narrow", SCHEMA, row_keys=["n"], split_points=[*range(1, 50)], properties=properties
     )

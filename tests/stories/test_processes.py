@@ -129,8 +129,8 @@ print(table.query(key=(3, 0)).to_arrow().num_rows, table.query().to_arrow().num_
 @pytest.mark.parametrize("before", ["unused", "used"])
 def test_a_handle_after_a_fork(url, table, before):
     """
-    A child looks keys up. It also sorts and reads ranges if its parent had not; else it is
-    told to be started another way, for these libraries would wait for ever.
+    A child looks keys up, and reads ranges of few rows. It also sorts if its parent had not; else
+    it is told to be started another way, for these libraries would wait for ever.
     """
     table.ingest([{"writer": 1, "n": n} for n in range(10)])
 
@@ -149,5 +149,4 @@ def test_a_handle_after_a_fork(url, table, before):
         assert (ingest, in_range, parent) == ("1", "10", "1 11")
     else:
         assert "ingest in the children only" in ingest
-        assert "read ranges in the children only" in in_range
-        assert parent == "0 11"
+        assert (in_range, parent) == ("10", "0 11")
