@@ -125,7 +125,7 @@ def test_a_repeated_micro_batch_changes_nothing(spark, table, copy, tmp_path):
     assert copy.references() == files
     assert [job_id for job_id, _ in copy.state().jobs.records()] == [f"{query.id}-0"]
     stored = copy.open_for_spark().table_files.files.listing("data/")
-    assert len([*stored]) == 2 * len(files)
+    assert len([*stored]) == len(files)
 
 
 @pytest.mark.every_spark
