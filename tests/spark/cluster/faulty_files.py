@@ -169,6 +169,13 @@ class FaultyFiles:
     inner: Objects
     faults: Faults
 
+    @property
+    def is_remote(self) -> bool:
+        return self.inner.is_remote
+
+    def beside(self, work: Callable[[], Any]) -> Callable[[], Any]:
+        return self.inner.beside(work)
+
     def create(self, key: str, body: bytes) -> bool:
         return self.faults.around("create", key, lambda: self.inner.create(key, body))
 
