@@ -16,6 +16,18 @@ def counted(table: TableState, *references: FileReference) -> TableState:
     return replace(table, files=table.files.changed(added=references, at=NOON))
 
 
+def two_leaves() -> TableState:
+    """Return a table with a file in each of two leaves, cut at 10, and one in the root."""
+    partitions = tree(ONE_KEY, 10)
+    low, high = partitions.leaves()
+    return counted(
+        state(partitions),
+        FileReference(filename="low", partition_id=low.partition_id, row_count=3),
+        FileReference(filename="high", partition_id=high.partition_id, row_count=5),
+        FileReference(filename="all", partition_id=partitions.root_id, row_count=7),
+    )
+
+
 def region(low: int | None, high: int | None) -> Region:
     return region_from_request(ONE_KEY, {"k": (low, high)})
 
@@ -25,14 +37,7 @@ class TestRowCounts:
 
     def test_rows_of_whole_partitions_are_known(self):
         """References on leaves and on partitions above them count, and no file is needed."""
-        partitions = tree(ONE_KEY, 10)
-        low, high = partitions.leaves()
-        table = counted(
-            state(partitions),
-            FileReference(filename="low", partition_id=low.partition_id, row_count=3),
-            FileReference(filename="high", partition_id=high.partition_id, row_count=5),
-            FileReference(filename="all", partition_id=partitions.root_id, row_count=7),
-        )
+        table = two_leaves()
 
         plan = plan_row_count(table, [region(None, None)])
 
@@ -58,14 +63,7 @@ class TestRowCounts:
 
     def test_a_part_of_a_partition_is_counted_in_its_files(self):
         """Of two leaves one is asked for whole: only the other's file is needed, and the root's."""
-        partitions = tree(ONE_KEY, 10)
-        low, high = partitions.leaves()
-        table = counted(
-            state(partitions),
-            FileReference(filename="low", partition_id=low.partition_id, row_count=3),
-            FileReference(filename="high", partition_id=high.partition_id, row_count=5),
-            FileReference(filename="all", partition_id=partitions.root_id, row_count=7),
-        )
+        table = two_leaves()
 
         plan = plan_row_count(table, [region(None, 20)])
 

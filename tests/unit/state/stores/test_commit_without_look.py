@@ -7,9 +7,8 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import FileAlreadyExists
-from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims
-from tests.unit.state.small_tables import ROOT, SCHEMA
+from tests.unit.state.small_tables import ROOT
 from tests.unit.state.stores.test_log_store import Place, add, filenames
 
 
@@ -17,16 +16,7 @@ class RemotePlace(Place):
     """A log whose looks cost as much as its commits."""
 
     def remote(self, attempts=10):
-        return TransactionLogStateStore(
-            self.log,
-            self.snapshots,
-            SCHEMA,
-            now=self.clock,
-            new_id=lambda: f"id-{next(self.ids)}",
-            pause=lambda attempt: None,
-            attempts=attempts,
-            is_remote=True,
-        )
+        return self.open(attempts=attempts, is_remote=True)
 
 
 @pytest.fixture

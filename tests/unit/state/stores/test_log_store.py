@@ -97,7 +97,7 @@ class Place:
     def __init__(self):
         self.log, self.snapshots, self.clock, self.ids = Log(), Snapshots(), Clock(), count()
 
-    def open(self, rule=NEVER):
+    def open(self, rule=NEVER, **options):
         return TransactionLogStateStore(
             self.log,
             self.snapshots,
@@ -106,6 +106,7 @@ class Place:
             new_id=lambda: f"id-{next(self.ids)}",
             pause=lambda attempt: None,
             snapshot_rule=rule,
+            **options,
         )
 
     def filled(self, files, rule=NEVER):
