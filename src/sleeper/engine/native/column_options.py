@@ -9,7 +9,6 @@ from __future__ import annotations
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import parquet_paths
-from sleeper.engine.writing.column_layout import column_layouts
 from sleeper.engine.writing.data_file import (
     DICTIONARY_BYTES_MAX,
     FILTER_FALSE_POSITIVES,
@@ -68,13 +67,8 @@ def copy_options(
         "skip_arrow_metadata": "true",
         "allow_single_file_parallelism": "true",
     }
-    layouts = column_layouts(
-        schema,
-        arrow_schema,
-        codec=settings.codec,
-        level=settings.level,
-        delta_encodings=settings.page_version == "2.0",
-    )
+    layouts = settings.layouts(schema, arrow_schema)
+    dictionaries = settings.dictionary_columns(schema, arrow_schema)
     for number, field in enumerate(arrow_schema):
         name = plain_name(number)
         if pa.types.is_floating(field.type):  # NaN would be left out of them
@@ -83,11 +77,10 @@ def copy_options(
             options[f"bloom_filter_enabled::{name}"] = "true"
             options[f"bloom_filter_fpp::{name}"] = str(FILTER_FALSE_POSITIVES)
             options[f"bloom_filter_ndv::{name}"] = str(group_rows)
-        dictionary = _has_dictionary(number, schema, settings)
         for path, own in zip(_paths(name, field.type), parquet_paths(field), strict=True):
             layout = layouts[own]
             options[f"compression::{path}"] = _codec(layout.codec, layout.level)
-            if dictionary:
+            if own in dictionaries:
                 options[f"dictionary_enabled::{path}"] = "true"
             elif layout.encoding is not None:
                 options[f"encoding::{path}"] = layout.encoding.lower()
@@ -96,14 +89,6 @@ def copy_options(
 
 def _codec(codec: str, level: int | None) -> str:
     return _CODECS[codec].format(_LEVELS.get(codec) if level is None else level)
-
-
-def _has_dictionary(number: int, schema: Schema, settings: WriteSettings) -> bool:
-    if number < len(schema.row_keys):
-        return settings.dictionary_row_keys
-    if number < len(schema.keys):
-        return settings.dictionary_sort_keys
-    return settings.dictionary_values
 
 
 def _paths(name: str, kind: pa.DataType) -> list[str]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
+from sleeper.engine.writing.column_layout import ColumnLayout, column_layouts, pyarrow_options
 from sleeper.engine.writing.sketch_bytes import SketchBuilder
 from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
@@ -70,6 +70,24 @@ class WriteSettings:
     dictionary_values: bool = False
     page_version: str = "2.0"
     bloom_filter: bool = True
+
+    def layouts(self, schema: Schema, arrow_schema: pa.Schema) -> dict[str, ColumnLayout]:
+        """Return the layout of each column without a dictionary, by its path in Parquet."""
+        return column_layouts(
+            schema,
+            arrow_schema,
+            codec=self.codec,
+            level=self.level,
+            delta_encodings=self.page_version == "2.0",
+        )
+
+    def dictionary_columns(self, schema: Schema, arrow_schema: pa.Schema) -> list[str]:
+        """Return the Parquet paths of the columns that get dictionaries."""
+        wanted: list[Field] = []
+        wanted += schema.row_keys if self.dictionary_row_keys else ()
+        wanted += schema.sort_keys if self.dictionary_sort_keys else ()
+        wanted += schema.values if self.dictionary_values else ()
+        return [path for field in wanted for path in parquet_paths(arrow_schema.field(field.name))]
 
 
 def write_settings(properties: ParquetProperties) -> WriteSettings:
@@ -299,16 +317,9 @@ def row_key_of(rows: pa.Table, row: int, schema: Schema) -> tuple[Any, ...]:
 def _parquet_options(
     schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
 ) -> dict[str, Any]:
-    dictionaries = _dictionary_columns(schema, arrow_schema, settings)
-    layouts = column_layouts(
-        schema,
-        arrow_schema,
-        codec=settings.codec,
-        level=settings.level,
-        delta_encodings=settings.page_version == "2.0",
-    )
+    dictionaries = settings.dictionary_columns(schema, arrow_schema)
     return {
-        **pyarrow_options(layouts, dictionaries),
+        **pyarrow_options(settings.layouts(schema, arrow_schema), dictionaries),
         "data_page_size": settings.page_bytes,
         "max_rows_per_page": settings.page_rows,
         "write_batch_size": min(1024, settings.page_rows),
@@ -320,14 +331,3 @@ def _parquet_options(
         "write_page_checksum": True,
         "sorting_columns": [pq.SortingColumn(place) for place in range(len(schema.keys))],
     }
-
-
-def _dictionary_columns(
-    schema: Schema, arrow_schema: pa.Schema, settings: WriteSettings
-) -> list[str]:
-    """Return the Parquet paths of the columns that get dictionaries."""
-    wanted: list[Field] = []
-    wanted += schema.row_keys if settings.dictionary_row_keys else ()
-    wanted += schema.sort_keys if settings.dictionary_sort_keys else ()
-    wanted += schema.values if settings.dictionary_values else ()
-    return [path for field in wanted for path in parquet_paths(arrow_schema.field(field.name))]
