@@ -12,13 +12,11 @@ import pyarrow as pa
 
 from sleeper.engine.scan.page_runs import RunPages
 from sleeper.engine.scan.page_sizes import page_sizes
-from sleeper.lookup.parquet.footer import ColumnChunk, Leaf
+from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.mini_file import decode_byte_arrays_from
 from sleeper.lookup.table_columns import BoundColumn, DecodePath
 
-_ZSTD = 6
 _PLAIN_ONLY = frozenset((0, 3))  # PLAIN values; RLE is for levels, which flat required columns lack
-_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}  # of INT32, INT64, FLOAT and DOUBLE
 
 
 def has_plain_pages(column: BoundColumn, leaf: Leaf, chunks: Sequence[ColumnChunk]) -> bool:
@@ -26,7 +24,9 @@ def has_plain_pages(column: BoundColumn, leaf: Leaf, chunks: Sequence[ColumnChun
     return (
         column.plain is not DecodePath.BY_PYARROW
         and not leaf.definition_max
-        and all(chunk.codec == _ZSTD and chunk.encodings <= _PLAIN_ONLY for chunk in chunks)
+        and all(
+            CODECS[chunk.codec] == "zstd" and chunk.encodings <= _PLAIN_ONLY for chunk in chunks
+        )
     )
 
 
@@ -67,7 +67,7 @@ def decode_plain_pages(
             buffers = found.buffers()
         else:
             buffers = [None, stream.read_buffer(size)]
-            if len(buffers[1]) != row_count * _WIDTHS[leaf.physical_type]:
+            if len(buffers[1]) != row_count * VALUE_WIDTHS[leaf.physical_type]:
                 raise ValueError(f"column {column.name!r} has another number of values than rows")
         if stream.read(1):
             raise ValueError(f"column {column.name!r} has pages of other sizes than their headers")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sleeper.lookup.parquet.delta import read_lengths, read_numbers
-from sleeper.lookup.parquet.footer import CODECS, ColumnChunk, Leaf
+from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.levels import Flags, present_rows
 from sleeper.lookup.parquet.page_index import Ints
 from sleeper.lookup.parquet.pages import (
@@ -115,7 +115,7 @@ def _decompressed_together(
     data = decompress("zstd", memoryview(b"".join(bodies)), ends[-1])
     counts = [page.value_count for page in pages]
     if pages[0].encoding == PLAIN:
-        width = _WIDTHS.get(leaf.physical_type)
+        width = VALUE_WIDTHS.get(leaf.physical_type)
         if width is not None and len(data) != sum(counts) * width:
             raise ValueError("a page holds another number of values than its header says")
         return PlainPages(data, sum(counts), None, None)
@@ -160,7 +160,7 @@ def _plain_page(page: Page, codec: int, leaf: Leaf, needed: int | None = None) -
     if page.null_count not in (None, page.value_count - count):
         raise ValueError("a page has another number of nulls than its header says")
     lengths: int | Ints | None = None
-    width = _WIDTHS.get(leaf.physical_type, 0)
+    width = VALUE_WIDTHS.get(leaf.physical_type, 0)
     if page.encoding == DELTA_LENGTH_BYTE_ARRAY:
         if leaf.physical_type != _BYTE_ARRAY:
             raise ValueError("a page's numbers are encoded as byte arrays")
@@ -193,5 +193,3 @@ def _levels_and_values(page: Page, values: bytes, leaf: Leaf) -> tuple[bytes, by
 
 
 _BYTE_ARRAY = 6
-_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
-"""Bytes of a value, by physical type."""

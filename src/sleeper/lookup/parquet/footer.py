@@ -23,6 +23,9 @@ TAIL_BYTES = 8
 
 REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 DICTIONARY_ENCODINGS = frozenset((2, 8))
+VALUE_WIDTHS = {1: 4, 2: 8, 4: 4, 5: 8}
+"""Bytes of a PLAIN value of INT32, INT64, FLOAT and DOUBLE, by physical type."""
+
 CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 5: "lz4", 6: "zstd", 7: "lz4_raw"}
 
 DEPTH_MAX = 100
