@@ -117,6 +117,18 @@ def emr(url: str, **more):
 class TestEmrServerless:
     """StartJobRun, as the service gets it."""
 
+    def test_the_account_is_the_one_the_environment_names_now(self, service, monkeypatch):
+        """Whatever session this process began earlier."""
+        boto3 = pytest.importorskip("boto3")
+        earlier = boto3.session.Session("EARLIER", "secret")
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", earlier)
+        service.answer(200, STARTED)
+
+        send(serverless(service))
+
+        ((_, headers, _),) = service.requests
+        assert "Credential=AKIDEXAMPLE/" in headers["Authorization"]
+
     def test_what_is_sent(self, service):
         """A signed request; the answer's id is what was started."""
         service.answer(200, STARTED)

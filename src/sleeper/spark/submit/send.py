@@ -70,7 +70,7 @@ def _call(request: AwsRequest) -> str:
     # EMR has no token that makes a repeated call harmless: asked once, it makes one cluster.
     config = Config(retries={"total_max_attempts": 1}) if request.service == "emr" else None
     try:
-        client: Any = boto3.client(
+        client: Any = boto3.session.Session().client(
             request.service,
             region_name=request.region,
             endpoint_url=request.endpoint_url,
