@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.anchors.figures import BEFORE, NOW, read
@@ -96,7 +96,7 @@ def _title(run: Run) -> str:
     commits = ", ".join(f"{each.name} {each.commit}" for each in run.checkouts)
     sizes = ", ".join(f"{name} {size:,}" for name, size in run.sizes.items())
     load = f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"
-    return f"{date.today()}: {commits}; {sizes}; medians of {run.runs}; {load}"
+    return f"{datetime.now(UTC).date()}: {commits}; {sizes}; medians of {run.runs}; {load}"
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> Run:
