@@ -173,8 +173,8 @@ def _in_turn(groups: Iterator[_Begun]) -> Iterator[_Begun]:
 
 
 def _is_enough(waiting: Sequence[_Begun]) -> bool:
-    files, keys = (sum(each) for each in zip(*((g.files, g.keys) for g in waiting), strict=True))
-    return files >= _FILES_AHEAD or keys >= _KEYS_AHEAD
+    files = sum(group.files for group in waiting)
+    return files >= _FILES_AHEAD or sum(group.keys for group in waiting) >= _KEYS_AHEAD
 
 
 def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import count, pairwise
-from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,7 +154,8 @@ class TestLookups:
         )
         ordered = [(key,) for key in sorted(keys)]
 
-        with patch.object(leaf_queries, "KEYS_TOGETHER", together):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leaf_queries, "KEYS_TOGETHER", together)
             plan = [lookup for group in plan_lookups(table, ordered) for lookup in group]
 
         asked = [(key, lookup.filenames) for lookup in plan for key in ordered[lookup.key_indices]]
