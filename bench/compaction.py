@@ -3,9 +3,9 @@
 The floor merges and writes the very same files inside DataFusion, on all cores, so that no row
 passes through Python: a plan that never sorts, and the same codecs, encodings, pages, row groups
 and page index. It checks no page that it reads, writes no checksums, makes no filters and no
-sketch, seals and commits nothing, and reads the files by their paths. Each run is a fresh process; CPU is
-user and system time of the whole process, memory its peak of resident pages. Look-ups by key are
-timed before and after.
+sketch, seals and commits nothing, and reads the files by their paths. Each run is a fresh process;
+CPU is user and system time of the whole process, memory its peak of resident pages. Look-ups by key
+are timed before and after.
 
     python -m bench.compaction --files 11 --rows 500000
 """
