@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -122,25 +123,22 @@ def query_regions(
     """
     view = _View.of(reading, columns, now_ms)
 
-    def groups() -> Iterator[list[LeafQuery]]:
-        for group in plan_leaf_queries(state, regions):
-            for leaf in group:
-                _note_sizes(reading, state, leaf)
-            yield group
+    def groups() -> list[list[LeafQuery]]:
+        planned = plan_leaf_queries(state, regions)
+        for leaf in chain(*planned):
+            _note_sizes(reading, state, leaf)
+        return planned
 
     def batches() -> Iterator[pa.RecordBatch]:
-        if not ordered:
-            yield from read_leaves_unordered(reading, [*groups()], view.columns, now_ms=now_ms)
-            return
-        for group in groups():
-            yield from read_leaves(reading, group, view.columns, now_ms=now_ms)
+        read = read_leaves if ordered else read_leaves_unordered
+        yield from read(reading, groups(), view.columns, now_ms=now_ms)
 
     def count() -> int:
         if reading.processing.is_identity:
             plan = plan_row_count(state, regions)
             return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
         key = [reading.schema.names[0]]
-        found = read_leaves_unordered(reading, [*groups()], key, now_ms=now_ms)
+        found = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
         return sum(batch.num_rows for batch in found)
 
     return Rows(batches(), view.arrow_schema, transaction=state.number, counter=count)
