@@ -23,7 +23,7 @@ from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.shared_looks import SharedLooks
+from sleeper.state.stores.looks_together import LooksTogether
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import delete_states, store_of
@@ -60,7 +60,7 @@ class OpenedTable:
     reader: TableReader
     open_reader: Callable[[], TableReader]
     max_age_s: float
-    looks: SharedLooks[tuple[OpenedTable, TableState]]
+    looks: LooksTogether[tuple[OpenedTable, TableState]]
 
     def sweep_guard(self) -> added_files.SweepGuard:
         """Return the guard that checks files of a job that begins now, before their commit."""
@@ -290,7 +290,7 @@ class TableHandle:
             reader=open_reader(),
             open_reader=open_reader,
             max_age_s=properties.statestore.transaction_check_ms / 1000,
-            looks=SharedLooks(),
+            looks=LooksTogether(),
         )
 
     def _undo_commit_if_deleted(self) -> None:

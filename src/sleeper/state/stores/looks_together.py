@@ -14,7 +14,7 @@ LOOKS_AT_ONCE: Final = 4
 Beside = Callable[[Callable[[], T]], Callable[[], T]]
 
 
-class SharedLooks(Generic[T]):
+class LooksTogether(Generic[T]):
     """Looks by many threads: a few at a time, and one more for all that ask meanwhile.
 
     A query may use only a look that begins after the query does. So who asks while enough looks are

@@ -7,7 +7,7 @@ from threading import Event, Lock
 
 import pytest
 
-from sleeper.state.stores.shared_looks import LOOKS_AT_ONCE, SharedLooks
+from sleeper.state.stores.looks_together import LOOKS_AT_ONCE, LooksTogether
 
 ASKING = 10
 
@@ -45,7 +45,7 @@ def begun(shared, look, beside):
 def test_all_that_ask_meanwhile_share_a_look_that_begins_later(threads):
     """Given looks under way, when others ask, then one look is made for them all, after these."""
     look = Looks()
-    first, asking = begun(SharedLooks(), look, threads)
+    first, asking = begun(LooksTogether(), look, threads)
 
     assert look.count == LOOKS_AT_ONCE
     look.end.set()
@@ -56,7 +56,7 @@ def test_all_that_ask_meanwhile_share_a_look_that_begins_later(threads):
 
 def test_who_asks_when_looks_have_ended_looks_alone(threads):
     """Given looks that ended, then a query makes its own: theirs began before it."""
-    look, shared = Looks(), SharedLooks()
+    look, shared = Looks(), LooksTogether()
     look.end.set()
 
     assert [shared.begin(look, threads)() for _ in range(ASKING)] == [*range(1, ASKING + 1)]
@@ -64,7 +64,7 @@ def test_who_asks_when_looks_have_ended_looks_alone(threads):
 
 def test_what_a_look_raises_is_raised_in_all_that_wait_for_it(threads):
     """Given a look that fails, then nobody waits for ever, and the next one looks again."""
-    look, shared = Looks(), SharedLooks()
+    look, shared = Looks(), LooksTogether()
 
     def fail():
         raise OSError(f"failed {look()}")
@@ -87,7 +87,7 @@ def test_while_python_ends_who_waits_looks_alone(threads):
             raise RuntimeError("cannot schedule new futures after shutdown")
         return begins.pop()(work)
 
-    first, asking = begun(SharedLooks(), look, beside)
+    first, asking = begun(LooksTogether(), look, beside)
     look.end.set()
 
     assert all(wait() for wait in first)
