@@ -6,7 +6,8 @@
 The CLI's page comes from its commands, those of properties and Spark's options from their
 definitions, the contracts and servers from what pytest collects (contract_runs.py), the tests
 named in docs/rules from the tests (rules.py), the requests in docs/buckets.md from what their tests
-expect (request_counts.py), and the outputs in README.md and docs/guide from running what stands
+expect (request_counts.py), the tables in docs/performance.md from figures that were kept
+(speed_tables.py), and the outputs in README.md and docs/guide from running what stands
 above them (shown_runs.py).
 """
 
@@ -22,6 +23,7 @@ import rules
 from contract_runs import contracts_page
 from request_counts import buckets_page
 from shown_runs import ROOT, RunFailed, run_page
+from speed_tables import performance_page
 
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.spark_options import OPTIONS
@@ -78,6 +80,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
     yield ROOT / "docs/buckets.md", buckets_page
+    yield ROOT / "docs/performance.md", performance_page
     for path in rules.pages():
         yield path, rules.rules_page
     yield ROOT / "README.md", run_page

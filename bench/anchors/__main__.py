@@ -15,19 +15,20 @@ threads and children, memory the peak of a process of its own; figures are media
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.anchors.figures import BEFORE, NOW, read
 from bench.anchors.processes import ROOT, Checkout, ProcessFailed
 from bench.anchors.report import table
 from bench.anchors.rows import ROWS
-from bench.anchors.run import BEFORE, NOW, Run
+from bench.anchors.run import Run
 from bench.anchors.sections import bucket, compaction, spark, start, state, tables, writing
 
 SECTIONS: dict[str, Callable[[Run], None]] = {
@@ -61,7 +62,7 @@ def main() -> int:
     """Measure what is asked for, and print the table; 1 where something failed."""
     asked = _arguments()
     if asked.figures:
-        _print_again(asked)
+        _print_again(asked.figures)
         return 0
     chosen = [
         row for row in ROWS if not asked.rows_only or {row.key, row.section} & asked.rows_only
@@ -79,7 +80,7 @@ def main() -> int:
             keys = [row.key for row in chosen if row.section == name]
             print("\n".join(["", *table(run, keys)]), flush=True)
             if asked.out:
-                _save(run, Path(asked.out))
+                run.write(Path(asked.out), _title(run))
     finally:
         shutil.rmtree(folder)
     print(f"\n{_title(run)}\n")
@@ -94,7 +95,8 @@ def main() -> int:
 def _title(run: Run) -> str:
     commits = ", ".join(f"{each.name} {each.commit}" for each in run.checkouts)
     sizes = ", ".join(f"{name} {size:,}" for name, size in run.sizes.items())
-    return f"{commits}; {sizes}; medians of {run.runs}; load {os.getloadavg()[0]:.1f}"
+    load = f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"
+    return f"{datetime.now(UTC).date()}: {commits}; {sizes}; medians of {run.runs}; {load}"
 
 
 def _run(asked: argparse.Namespace, folder: Path) -> Run:
@@ -108,7 +110,7 @@ def _run(asked: argparse.Namespace, folder: Path) -> Run:
         folder=folder,
         checkouts=checkouts,
         peers_python=python,
-        peers=[] if asked.figures else _installed(python, asked.peers),
+        peers=_installed(python, asked.peers),
         upstream=Path(asked.upstream).resolve() if asked.upstream else None,
         rows=sizes["rows"],
         files=sizes["files"],
@@ -135,25 +137,10 @@ def _say_what_is_left_out(run: Run, asked: argparse.Namespace) -> None:
         print("LEFT OUT: the column `before`; --before names another checkout")
 
 
-def _save(run: Run, path: Path) -> None:
-    told = {"title": _title(run), "figures": run.figures, "memory": run.memory, "sizes": run.sizes}
-    path.write_text(json.dumps(told, indent=1))
-
-
-def _print_again(asked: argparse.Namespace) -> None:
-    """Print a table for each size that the files have; files of one size are put together."""
-    runs: dict[str, Run] = {}
-    for path in map(Path, asked.figures):
-        said = json.loads(path.read_text())
-        run = runs.setdefault(json.dumps(said["sizes"]), _run(asked, Path()))
-        run.sizes = said["sizes"]
-        print(said["title"])
-        for kind, found in (("figures", run.figures), ("memory", run.memory)):
-            for row, subjects in said[kind].items():
-                for name, values in subjects.items():
-                    found[row][name] += values
-    for run in runs.values():
-        print("\n".join(["", *table(run, [row.key for row in ROWS])]))
+def _print_again(paths: list[str]) -> None:
+    """Print a table for each size that the files have."""
+    for found in read(map(Path, paths)):
+        print("\n".join([*found.titles, "", *table(found, [row.key for row in ROWS])]))
 
 
 def _arguments() -> argparse.Namespace:

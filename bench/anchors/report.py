@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
+from bench.anchors.figures import BEFORE, NOW, Figures
 from bench.anchors.rows import EMBEDDED, NO_PEERS, ROWS, Row
-from bench.anchors.run import BEFORE, NOW, Run
 
 HEADS = (
     *("work", "before", "now", "now / before", "best peer", "now / best"),
@@ -14,10 +14,10 @@ HEADS = (
 )
 
 
-def table(asked: Run, keys: Iterable[str]) -> list[str]:
+def table(seen: Figures, keys: Iterable[str]) -> list[str]:
     """Return the lines of a Markdown table of those rows that have figures."""
     chosen = set(keys)
-    cells = [line(asked, row) for row in ROWS if row.key in chosen and asked.figures.get(row.key)]
+    cells = [line(seen, row) for row in ROWS if row.key in chosen and seen.figures.get(row.key)]
     widths = [max(len(head), *(len(each[n]) for each in cells)) for n, head in enumerate(HEADS)]
     ruled = [HEADS, tuple("-" * width for width in widths), *cells]
     return [
@@ -26,32 +26,32 @@ def table(asked: Run, keys: Iterable[str]) -> list[str]:
     ]
 
 
-def line(asked: Run, row: Row) -> tuple[str, ...]:
+def line(seen: Figures, row: Row) -> tuple[str, ...]:
     """The cells of a row."""
-    before, now = asked.middle(row.key, BEFORE), asked.middle(row.key, NOW)
-    against, figure = compared(asked, row)
+    before, now = seen.middle(row.key, BEFORE), seen.middle(row.key, NOW)
+    against, figure = compared(seen, row)
     return (
-        row.work.format(**{name: f"{size:,}" for name, size in asked.sizes.items()}),
+        row.work.format(**{name: f"{size:,}" for name, size in seen.sizes.items()}),
         told(before, row.unit),
         told(now, row.unit),
         ratio(now, before),
         (f"{against} {told(figure, row.unit)}" if figure is not None else "-")
-        + in_brackets(asked, row),
+        + in_brackets(seen, row),
         ratio(now, figure),
         row.wanted,
-        verdict(asked, row, now),
-        memory(asked, row),
+        verdict(seen, row, now),
+        memory(seen, row),
     )
 
 
-def compared(asked: Run, row: Row) -> tuple[str, float | None]:
+def compared(seen: Figures, row: Row) -> tuple[str, float | None]:
     """The peer that a row is compared with, and its figure."""
     if row.against and row.against != "best":
-        return row.against, asked.middle(row.key, row.against)
+        return row.against, seen.middle(row.key, row.against)
     ours = {BEFORE, NOW, *EMBEDDED, *NO_PEERS}
     found = {
-        name: asked.middle(row.key, name) or 0.0
-        for name in asked.figures[row.key]
+        name: seen.middle(row.key, name) or 0.0
+        for name in seen.figures[row.key]
         if name not in ours
     }
     if not found:
@@ -60,11 +60,11 @@ def compared(asked: Run, row: Row) -> tuple[str, float | None]:
     return best, found[best]
 
 
-def in_brackets(asked: Run, row: Row) -> str:
+def in_brackets(seen: Figures, row: Row) -> str:
     """The best of the stores that give no Arrow."""
     found = {
-        name: asked.middle(row.key, name) or 0.0
-        for name in asked.figures[row.key]
+        name: seen.middle(row.key, name) or 0.0
+        for name in seen.figures[row.key]
         if name in EMBEDDED
     }
     if not found:
@@ -73,13 +73,13 @@ def in_brackets(asked: Run, row: Row) -> str:
     return f" ({best} {told(found[best], row.unit)})"
 
 
-def verdict(asked: Run, row: Row, now: float | None) -> str:
+def verdict(seen: Figures, row: Row, now: float | None) -> str:
     """Whether what is wanted was reached at these sizes."""
     if now is None or row.limit is None:
         return ""
     limit = row.limit
     if row.against:
-        _, figure = compared(asked, row)
+        _, figure = compared(seen, row)
         if figure is None:
             return "not measured"
         limit *= figure
@@ -87,9 +87,9 @@ def verdict(asked: Run, row: Row, now: float | None) -> str:
     return "yes" if reached else "no"
 
 
-def memory(asked: Run, row: Row) -> str:
+def memory(seen: Figures, row: Row) -> str:
     """Peak MB of before and now."""
-    found = [asked.memory.get(row.key, {}).get(name) for name in (BEFORE, NOW)]
+    found = [seen.memory.get(row.key, {}).get(name) for name in (BEFORE, NOW)]
     if not any(found):
         return ""
     return ", ".join(f"{median(each):,.0f}" if each else "-" for each in found)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 
+from bench.anchors.figures import Figures
 from bench.anchors.processes import Checkout, ProcessFailed
 
-NOW, BEFORE = "now", "before"
 
-
-@dataclass(slots=True)
-class Run:
+@dataclass(slots=True, kw_only=True)
+class Run(Figures):
     """What is asked of a run, and its figures.
 
     Attributes:
@@ -28,9 +25,6 @@ class Run:
         files: Files that it is loaded from.
         runs: How often each of ours is measured.
         peer_runs: How often each of the others is, at most.
-        sizes: Other sizes, by name.
-        figures: For each row of the table and each subject what each run found.
-        memory: The same for peak MB.
         failures: What could not be measured, and why.
     """
 
@@ -43,25 +37,7 @@ class Run:
     files: int
     runs: int
     peer_runs: int
-    sizes: dict[str, int]
-    figures: dict[str, dict[str, list[float]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
-    memory: dict[str, dict[str, list[float]]] = field(
-        default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )
     failures: list[str] = field(default_factory=list)
-
-    def add(self, row: str, subject: str, value: float, peak_mb: float | None = None) -> None:
-        """Remember a figure."""
-        self.figures[row][subject].append(value)
-        if peak_mb is not None:
-            self.memory[row][subject].append(peak_mb)
-
-    def middle(self, row: str, subject: str) -> float | None:
-        """The median of a row's figures, or None."""
-        found = self.figures.get(row, {}).get(subject)
-        return median(found) if found else None
 
     def turns(self, subjects: Sequence[str]) -> Iterator[tuple[int, str]]:
         """Each subject once a run, beginning with another each time: other load hits all alike."""

@@ -119,7 +119,8 @@ class TestEmrServerless:
 
     def test_the_account_is_the_one_the_environment_names_now(self, service, monkeypatch):
         """Whatever session this process began earlier."""
-        boto3 = pytest.importorskip("boto3")
+        import boto3  # noqa: PLC0415 - an extra
+
         earlier = boto3.session.Session("EARLIER", "secret")
         monkeypatch.setattr(boto3, "DEFAULT_SESSION", earlier)
         service.answer(200, STARTED)

@@ -8,133 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from io import BytesIO
 from typing import Any, Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sleeper
-from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.transactions.files import AddFiles
-from sleeper.table.table import Table
-from tests.requests.counting_s3 import (
-    DOLLARS_A_READ,
-    DOLLARS_A_WRITE,
-    CountingS3,
-    Requests,
-)
+from tests.requests.counting_s3 import DOLLARS_A_READ, DOLLARS_A_WRITE, Requests
+from tests.requests.world import LEAVES, ROWS, SCHEMA, World, key, rows
 
-SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
-ROWS: Final = 20_000
-LEAVES: Final = 64
-FILES: Final = 20
-_DELAYS_S: Final = (0.02, 0.06, 0.2)
+_DELAYS_S: Final = (0.02, 0.06, 0.2, 1.0)
 """How long requests wait, in each attempt: a loaded machine may send late what it sends at once."""
-
-
-class World:
-    """An instance in a bucket of a counting server, whose commits are as on Amazon's S3.
-
-    Attributes:
-        server: The server.
-        url: The instance's.
-    """
-
-    def __init__(self, server: CountingS3) -> None:
-        self.server = server
-        self.url = "s3://counted/instance"
-        # Log entries are not read back, as on Amazon's S3.
-        self.instance = sleeper.create_instance(
-            self.url, {"sleeper.statestore.commit.read.back": "never"}
-        )
-        self._made: dict[str, Table] = {}
-
-    def table(self, kind: str) -> Table:
-        """Return a new handle of a table, which is made at the first call.
-
-        Args:
-            kind: `one leaf`, `leaf to write`, `64 leaves`, `128 row groups`, `20 files`, or
-                `log of N`.
-        """
-        self.make(kind)
-        return self.instance.table(kind)
-
-    def make(self, kind: str) -> None:
-        """Make a table, if it is not made."""
-        if kind not in self._made:
-            self._made[kind] = _MAKERS[kind.partition(" of ")[0]](self.instance, kind)
-
-    def opened(self, kind: str) -> Table:
-        """Return a handle of a table that has found a key, and may commit without other looks."""
-        table = self.table(kind)
-        table.query(key=key(7)).to_pylist()
-        self.instance._context.storage_time()
-        return table
-
-
-def key(number: int) -> str:
-    """Return the key of a row."""
-    return f"{number:08d}"
-
-
-def rows(numbers: range) -> pa.Table:
-    """Return rows with the keys of some numbers, and values that no codec makes small."""
-    values = [n * 0x9E3779B97F4A7C15 % 2**63 for n in numbers]
-    return pa.table({"key": [key(n) for n in numbers], "value": values}, schema=SCHEMA)
-
-
-def _one_leaf(instance: sleeper.Instance, name: str) -> Table:
-    table = instance.create_table(name, SCHEMA, row_keys=["key"])
-    table.ingest(rows(range(ROWS)))
-    return table
-
-
-def _leaves(instance: sleeper.Instance, name: str) -> Table:
-    points = [key(ROWS * n // LEAVES) for n in range(1, LEAVES)]
-    table = instance.create_table(name, SCHEMA, row_keys=["key"], split_points=points)
-    table.ingest(rows(range(ROWS)))
-    return table
-
-
-def _row_groups(instance: sleeper.Instance, name: str) -> Table:
-    groups = {"sleeper.table.parquet.rowgroup.rows.max": str(ROWS // 128 + 1)}
-    table = instance.create_table(name, SCHEMA, row_keys=["key"], properties=groups)
-    table.ingest(rows(range(ROWS)))
-    return table
-
-
-def _files(instance: sleeper.Instance, name: str) -> Table:
-    """Make a table of 20 files in one leaf, all of whose keys lie between each other."""
-    table = instance.create_table(name, SCHEMA, row_keys=["key"])
-    for first in range(FILES):
-        table.ingest(rows(range(first, ROWS, FILES)))
-    return table
-
-
-def _log(instance: sleeper.Instance, name: str) -> Table:
-    """Make a table whose log has so many entries; all but two add no file."""
-    table = instance.create_table(name, SCHEMA, row_keys=["key"])
-    table.ingest(rows(range(1_000)))
-    store = table._current().store
-    keep_until = store.time() + timedelta(days=1)
-    for number in range(int(name.rpartition(" ")[2]) - 2):
-        job = CommittedJob(
-            job_id=f"job {number}", keep_until=keep_until, rows_read=0, rows_written=0
-        )
-        store.commit(AddFiles(job=job))
-    return table
-
-
-_MAKERS: Final[dict[str, Callable[[sleeper.Instance, str], Table]]] = {
-    "one leaf": _one_leaf,
-    "leaf to write": _one_leaf,
-    f"{LEAVES} leaves": _leaves,
-    "128 row groups": _row_groups,
-    f"{FILES} files": _files,
-    "log": _log,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,11 +97,33 @@ def _look_up(
     return prepare
 
 
+def _first_look_up_of_all(kind: str, numbers: range) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table, asked = world.table(kind), [key(number) for number in numbers]
+        table.refresh()
+        return lambda: table.query(keys=asked).to_pylist()
+
+    return prepare
+
+
 def _first_look_up(kind: str, number: int) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
         table = world.table(kind)
         table.refresh()
         return lambda: table.query(key=key(number)).to_pylist()
+
+    return prepare
+
+
+def _look_up_all(kind: str, numbers: range) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table, asked = world.opened(kind), [key(number) for number in numbers]
+
+        def run() -> None:
+            assert table.query(keys=asked).to_arrow().num_rows == len(asked)
+
+        run()
+        return run
 
     return prepare
 
@@ -234,6 +140,15 @@ def _ingest_file(world: World) -> Callable[[], Any]:
 def _range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
         table = world.opened(kind)
+        return lambda: table.query(range={"key": (key(begin), key(end))}).to_pylist()
+
+    return prepare
+
+
+def _first_range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.table(kind)
+        table.refresh()
         return lambda: table.query(range={"key": (key(begin), key(end))}).to_pylist()
 
     return prepare
@@ -317,6 +232,24 @@ OPERATIONS: Final = (
         round_trips=1,
     ),
     Operation(
+        name="64 keys of 64 leaves, in one file",
+        prepare=_look_up_all("64 leaves", range(0, ROWS, ROWS // LEAVES)),
+        requests=4,
+        round_trips=2,
+    ),
+    Operation(
+        name="64 keys of 16 leaves, in 16 files",
+        prepare=_look_up_all("16 leaves", range(0, ROWS, ROWS // 64)),
+        requests=34,
+        round_trips=2,
+    ),
+    Operation(
+        name="the same, the first look-up in these files",
+        prepare=_first_look_up_of_all("16 leaves", range(0, ROWS, ROWS // 64)),
+        requests=18,
+        round_trips=1,
+    ),
+    Operation(
         name="range of 100 rows, the first of its file",
         prepare=_range("one leaf", 500, 600),
         requests=3,
@@ -326,6 +259,18 @@ OPERATIONS: Final = (
         name="range of 100 rows",
         prepare=_again(_range("one leaf", 500, 600)),
         requests=3,
+        round_trips=1,
+    ),
+    Operation(
+        name="range of 100 rows in 20 files, the first of them",
+        prepare=_first_range("20 files", 500, 600),
+        requests=42,
+        round_trips=2,
+    ),
+    Operation(
+        name="range of 100 rows in 20 files",
+        prepare=_again(_range("20 files", 500, 600)),
+        requests=22,
         round_trips=1,
     ),
     Operation(
@@ -377,12 +322,3 @@ def table_of_requests() -> str:
         for each in OPERATIONS
     ]
     return "\n".join(lines)
-
-
-def use(server: CountingS3, setenv: Callable[[str, str], None]) -> None:
-    """Let this process use a server as its object store."""
-    setenv("AWS_ENDPOINT_URL", server.endpoint)
-    setenv("AWS_REGION", "us-east-1")
-    setenv("AWS_ACCESS_KEY_ID", "test")
-    setenv("AWS_SECRET_ACCESS_KEY", "test")
-    setenv("NO_PROXY", "127.0.0.1")

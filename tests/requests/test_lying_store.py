@@ -9,7 +9,7 @@ import pytest
 import sleeper
 from sleeper.errors import DataDamaged, StorageFailed
 from tests.requests import counting_s3 as store
-from tests.requests.operations import SCHEMA, key, rows, use
+from tests.requests.world import SCHEMA, key, rows, use
 
 NUMBERS = range(3_000)
 ASKED = [7, 1_234, 2_998]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.requests.counting_s3 import Request, Requests, counting_s3
-from tests.requests.operations import OPERATIONS, World, found, use
+from tests.requests.operations import OPERATIONS, found
+from tests.requests.world import World, use
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 
+from bench.anchors.figures import NOW
 from bench.anchors.processes import run
-from bench.anchors.run import NOW, Run
+from bench.anchors.run import Run
 
 MAKE_INPUTS = """
 import sys

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 
+from bench.anchors.figures import NOW
 from bench.anchors.processes import inside, run
-from bench.anchors.run import NOW, Run
+from bench.anchors.run import Run
 
 LEAVES = {
     "leaves_create": ("make", "create_s"),

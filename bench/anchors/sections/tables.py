@@ -6,8 +6,9 @@ import json
 import shutil
 from pathlib import Path
 
+from bench.anchors.figures import NOW
 from bench.anchors.processes import inside, run
-from bench.anchors.run import NOW, Run
+from bench.anchors.run import Run
 
 QUESTIONS_FILE = "questions.json"
 # Row of the table: where one_phase says it.

@@ -6,8 +6,9 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+from bench.anchors.figures import NOW
 from bench.anchors.processes import inside, run
-from bench.anchors.run import NOW, Run
+from bench.anchors.run import Run
 
 APPENDING_PEERS = ("deltalake", "lance")
 WRITERS, APPENDS = 8, 20

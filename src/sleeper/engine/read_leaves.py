@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property, partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ with late_imports():
     from sleeper.engine import read
     from sleeper.engine.file_rows import file_rows as single_files
     from sleeper.engine.processing import decimal_sums, process
-    from sleeper.engine.scan import few_rows, read_windows, verified_pages
+    from sleeper.engine.scan import few_rows, read_windows, region_chunks, verified_pages
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -108,13 +109,17 @@ def open_table_reader(
 
 
 def read_leaves(
-    reading: TableReader, group: Sequence[LeafQuery], columns: Sequence[str], *, now_ms: int
+    reading: TableReader,
+    groups: Sequence[Sequence[LeafQuery]],
+    columns: Sequence[str],
+    *,
+    now_ms: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the requested rows of one group of leaves, in key order, processed.
+    """Yield the requested rows of groups of leaves, in key order, processed.
 
     Args:
         reading: The table.
-        group: Leaves of one group of `plan_leaf_queries`, with their files and regions.
+        groups: Groups of `plan_leaf_queries`: leaves with their files and regions.
         columns: The columns to return, in this order.
         now_ms: The current time in milliseconds since 1970, for filters by age.
 
@@ -122,18 +127,16 @@ def read_leaves(
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    regions_by_file = _regions_by_file(reading, group)
-    processing = reading.processing
-    in_order = _rows_in_order(reading, regions_by_file, columns)
-    rows = process.process(
-        in_order,
-        processing,
-        reading.schema,
-        now_ms=now_ms,
-        overflow=decimal_sums.Overflow.LIMIT,
-    )
-    for batch in rows:
-        yield batch.select(columns)
+    for in_order in _streams(reading, groups, columns):
+        rows = process.process(
+            in_order,
+            reading.processing,
+            reading.schema,
+            now_ms=now_ms,
+            overflow=decimal_sums.Overflow.LIMIT,
+        )
+        for batch in rows:
+            yield batch.select(columns)
 
 
 def read_leaves_unordered(
@@ -151,8 +154,7 @@ def read_leaves_unordered(
     """
     processing = reading.processing
     if processing.aggregations or processing.function is not None:
-        for group in groups:
-            yield from read_leaves(reading, group, columns, now_ms=now_ms)
+        yield from read_leaves(reading, groups, columns, now_ms=now_ms)
         return
     every_leaf = [leaf for group in groups for leaf in group]
     regions_by_file = _regions_by_file(reading, every_leaf)
@@ -201,15 +203,34 @@ def columns_to_read(
     return [name for name in schema.names if name in needed]
 
 
+def _streams(
+    reading: TableReader, groups: Sequence[Sequence[LeafQuery]], columns: Sequence[str]
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Yield the rows of groups in key order, as streams to process one after the other.
+
+    Few rows are read from all groups at once, and many from groups that follow one another and
+    have the same files. A table's function gets each group in a stream of its own.
+    """
+    needed = columns_to_read(reading, columns)
+    joined = groups
+    if reading.processing.function is None:
+        joined = [[*chain(*run)] for _, run in groupby(groups, _filenames)]
+        every_leaf = [*chain(*joined)]
+        if len(joined) > 1 and len(_filenames(every_leaf)) <= few_rows.FILES_MAX:
+            few = _few_rows(reading, _regions_by_file(reading, every_leaf), needed)
+            if few is not None:
+                yield iter(few.to_batches())
+                return
+    for group in joined:
+        yield _rows_in_order(reading, _regions_by_file(reading, group), columns)
+
+
 def _rows_in_order(
     reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of files in key order, with the columns that processing needs."""
     needed = columns_to_read(reading, columns)
-    reading.lookup.check(regions_by_file)
-    few = few_rows.read_few_rows(
-        reading.lookup, regions_by_file, needed, reading.schema, reading.arrow_schema
-    )
+    few = _few_rows(reading, regions_by_file, needed)
     if few is not None:
         yield from few.to_batches()
     elif len(regions_by_file) == 1:
@@ -217,6 +238,16 @@ def _rows_in_order(
         yield from _rows_of_files(reading, regions_by_file, needed)
     else:
         yield from _merged(reading, regions_by_file, needed)
+
+
+def _few_rows(
+    reading: TableReader, regions_by_file: Mapping[str, tuple[Region, ...]], columns: list[str]
+) -> pa.Table | None:
+    """Return the rows of files in key order, after a check of the files; None if they are many."""
+    reading.lookup.check(regions_by_file)
+    return few_rows.read_few_rows(
+        reading.lookup, regions_by_file, columns, reading.schema, reading.arrow_schema
+    )
 
 
 def _rows_of_files(
@@ -267,16 +298,21 @@ def _unchecked(
 def _regions_by_file(
     reading: TableReader, group: Sequence[LeafQuery]
 ) -> dict[str, tuple[Region, ...]]:
-    """Return the requested regions of each file; no regions mean all rows.
+    """Return the requested regions of each file, joined; no regions mean all rows.
 
-    Leaves of one group may share files, each with its own regions.
+    Leaves may share files, each with its own regions.
     """
     whole = whole_region(reading.schema)
     by_file: dict[str, list[Region]] = {}
     for leaf in group:
         for filename in leaf.filenames:
             by_file.setdefault(filename, []).extend(leaf.regions)
-    return {name: () if whole in asked else tuple(asked) for name, asked in by_file.items()}
+    joined = {name: region_chunks.disjoint_regions(asked) for name, asked in by_file.items()}
+    return {name: () if whole in asked else asked for name, asked in joined.items()}
+
+
+def _filenames(leaves: Sequence[LeafQuery]) -> set[str]:
+    return {name for leaf in leaves for name in leaf.filenames}
 
 
 def _slices(

@@ -70,6 +70,9 @@ class LookupReader:
         cache_bytes: Bound for footers, page indexes and Bloom filters together.
         ordered_by: The table's schema and its key fields. A file without our seal is read once to
             check that its rows have this order. None to trust every file.
+
+    Attributes:
+        is_remote: Whether requests for the files take milliseconds.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class LookupReader:
         ordered_by: tuple[pa.Schema, Sequence[str]] | None = None,
     ) -> None:
         self._files = files
-        self._remote = files.is_remote
+        self.is_remote = files.is_remote
         self._ordered_by = ordered_by
         self._cache = IndexCache(cache_bytes)
         self._flights = SingleFlight()
@@ -130,7 +133,7 @@ class LookupReader:
         if keys.num_rows == 0:
             return [nothing for _ in filenames]
         call = _Call(LookupKeys(keys), schema, result, tuple(result.names), nothing, len(filenames))
-        if self._remote:
+        if self.is_remote:
             return self._look_up_at_once(call, filenames)
         at_once = min(4, os.cpu_count() or 1) if keys.num_rows >= MANY_KEYS else 1
         if at_once == 1 or len(filenames) < 2:
@@ -165,7 +168,7 @@ class LookupReader:
         Threads are those of the storage, a bounded number in a process; this thread makes the first
         call. What a call raises is raised.
         """
-        if not self._remote or len(calls) < 2:
+        if not self.is_remote or len(calls) < 2:
             return [call() for call in calls]
         others = [self._files.beside(call) for call in calls[1:]]
         return [calls[0](), *[wait() for wait in others]]
@@ -257,7 +260,7 @@ class LookupReader:
         """Return a file's index, and a function that reads the file during one call."""
         read = range_reader(self._files.read_ranges, filename)
         index = self._cache.get(filename, scan=scan)
-        if not self._remote:
+        if not self.is_remote:
             return index or self._open(filename, read, None, scan=scan), read
 
         def share(ranges: Sequence[tuple[int, int]]) -> list[bytes]:

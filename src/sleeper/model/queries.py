@@ -71,8 +71,10 @@ class LeafQuery:
 class LeafLookup:
     """Which of the requested keys belong to one leaf, and the files that may contain them.
 
+    It may be several leaves with the same files.
+
     Attributes:
-        leaf_id: The leaf partition.
+        leaf_id: The leaf partition; of several, the first.
         key_indices: Indices of its keys in the sorted list of requested keys: a slice, or a list
             of indices if leaves interleave.
         filenames: Files that the leaf or one of its ancestors references, ordered.

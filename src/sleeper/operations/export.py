@@ -46,8 +46,7 @@ def export(
     arrow_schema = pa.schema(fields)
 
     def rows_of(part: PlannedPart) -> Iterator[pa.RecordBatch]:
-        for group in part.groups:
-            yield from read_leaves(reading, group, plan.columns, now_ms=now_ms)
+        return read_leaves(reading, part.groups, plan.columns, now_ms=now_ms)
 
     def written() -> Generator[ExportedPart]:
         for part in plan.parts:

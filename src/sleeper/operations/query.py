@@ -1,13 +1,18 @@
 """Runs queries on one state of a table.
 
 Exact keys go to the look-up reader, ranges to DataFusion; both read only pages that can contain
-requested rows. Rows are in key order over the whole result, unless the caller asks for any order
-(rules QRY-1 to QRY-6, QRY-21).
+requested rows. Where storage is remote, the reads of several leaves are made at once. Rows are in
+key order over the whole result, unless the caller asks for any order (rules QRY-1 to QRY-6,
+QRY-21).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
 
 import pyarrow as pa
 
@@ -33,6 +38,11 @@ from sleeper.value_classes import dataclass
 with late_imports():
     from sleeper.engine.processing import decimal_sums, process
 
+_FILES_AHEAD: Final = 32
+_KEYS_AHEAD: Final = 1_000
+"""Leaves of many keys are begun while those before them are read, up to so many files and keys. A
+look-up needs up to 8 MiB for pages of a file; more keys than these keep a processor busy."""
+
 
 def query_key(
     reading: TableReader, state: TableState, key: object, columns: Sequence[str] | None, now_ms: int
@@ -51,7 +61,7 @@ def query_key(
     view = _View.of(reading, columns, now_ms)
     leaf = plan_lookup(state, exact)
     _note_sizes(reading, state, leaf)
-    found = view.look_up(leaf, keys)
+    found = view.processed(view.found(leaf, keys))
     return Rows.from_table(view.shown(found), transaction=state.number)
 
 
@@ -75,11 +85,19 @@ def query_keys(
     view = _View.of(reading, columns, now_ms)
     places: list[Key] = key_rows(asked)
 
+    def begun(group: Sequence[LeafLookup]) -> _Begun:
+        for leaf in group:
+            _note_sizes(reading, state, leaf)
+        keys = [_keys_at(asked, leaf) for leaf in group]
+        return _Begun(
+            sum(len(leaf.filenames) for leaf in group),
+            sum(part.num_rows for part in keys),
+            [view.begin(leaf, part) for leaf, part in zip(group, keys, strict=True)],
+        )
+
     def batches() -> Iterator[pa.RecordBatch]:
-        for group in plan_lookups(state, places):
-            for leaf in group:
-                _note_sizes(reading, state, leaf)
-            parts = [view.look_up(leaf, _keys_at(asked, leaf)) for leaf in group]
+        for group in _in_turn(map(begun, plan_lookups(state, places))):
+            parts = [view.processed(found()) for found in group.leaves]
             yield from view.shown(view.merged(parts)).to_batches()
 
     return Rows(batches(), view.arrow_schema, transaction=state.number)
@@ -105,25 +123,22 @@ def query_regions(
     """
     view = _View.of(reading, columns, now_ms)
 
-    def groups() -> Iterator[list[LeafQuery]]:
-        for group in plan_leaf_queries(state, regions):
-            for leaf in group:
-                _note_sizes(reading, state, leaf)
-            yield group
+    def groups() -> list[list[LeafQuery]]:
+        planned = plan_leaf_queries(state, regions)
+        for leaf in chain(*planned):
+            _note_sizes(reading, state, leaf)
+        return planned
 
     def batches() -> Iterator[pa.RecordBatch]:
-        if not ordered:
-            yield from read_leaves_unordered(reading, [*groups()], view.columns, now_ms=now_ms)
-            return
-        for group in groups():
-            yield from read_leaves(reading, group, view.columns, now_ms=now_ms)
+        read = read_leaves if ordered else read_leaves_unordered
+        yield from read(reading, groups(), view.columns, now_ms=now_ms)
 
     def count() -> int:
         if reading.processing.is_identity:
             plan = plan_row_count(state, regions)
             return plan.known_rows + count_rows_of_files(reading, plan.regions_by_file)
         key = [reading.schema.names[0]]
-        found = read_leaves_unordered(reading, [*groups()], key, now_ms=now_ms)
+        found = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
         return sum(batch.num_rows for batch in found)
 
     return Rows(batches(), view.arrow_schema, transaction=state.number, counter=count)
@@ -134,6 +149,30 @@ def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | Leaf
     unopened = reading.lookup.unopened(leaf.filenames)
     if unopened:
         reading.lookup.note_sizes(file_sizes(state, leaf.leaf_id, unopened))
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """The look-up in a group of leaves, which has begun where storage is remote."""
+
+    files: int
+    keys: int
+    leaves: Sequence[Callable[[], Sequence[pa.Table]]]
+
+
+def _in_turn(groups: Iterator[_Begun]) -> Iterator[_Begun]:
+    """Yield groups in their order; those that follow are begun meanwhile, up to the bounds."""
+    waiting = deque[_Begun]()
+    for group in groups:
+        waiting.append(group)
+        while len(waiting) > 1 and _is_enough(waiting):
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _is_enough(waiting: Sequence[_Begun]) -> bool:
+    files = sum(group.files for group in waiting)
+    return files >= _FILES_AHEAD or sum(group.keys for group in waiting) >= _KEYS_AHEAD
 
 
 def _keys_at(asked: pa.RecordBatch, leaf: LeafLookup) -> pa.RecordBatch:
@@ -162,12 +201,18 @@ class _View:
         arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
         return cls(reading, shown, read, arrow_schema, now_ms)
 
-    def look_up(self, leaf: LeafLookup, keys: pa.RecordBatch) -> pa.Table:
-        """Return the rows of one leaf's keys from all its files, in key order, processed."""
+    def found(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Sequence[pa.Table]:
+        """Return the rows of one leaf's keys, as a table for each of its files."""
         reading = self.reading
-        tables = reading.lookup.look_up(
-            leaf.filenames, keys, reading.arrow_schema, self.read_columns
-        )
+        return reading.lookup.look_up(leaf.filenames, keys, reading.arrow_schema, self.read_columns)
+
+    def begin(self, leaf: LeafLookup, keys: pa.RecordBatch) -> Callable[[], Sequence[pa.Table]]:
+        """Begin `found` beside this thread, if storage is remote; return what waits for it."""
+        return self.reading.files.beside(partial(self.found, leaf, keys))
+
+    def processed(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return the rows of one leaf from all its files, in key order, processed."""
+        reading = self.reading
         found = self.merged(tables)
         if reading.processing.is_identity or not found.num_rows:
             return found

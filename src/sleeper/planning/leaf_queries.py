@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, leaf_groups
 from sleeper.model.queries import LeafLookup, LeafQuery
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
+
+KEYS_TOGETHER: Final = 1_000
+"""Leaves with the same files are looked up together if they have no more keys, whose rows are in
+memory at once."""
 
 
 def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list[LeafQuery]]:
@@ -41,6 +46,8 @@ def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup
     """Plan the look-up of many row keys, sorted and distinct, as groups in key order.
 
     Only leaves that have both keys and files appear; groups are those of `plan_leaf_queries`.
+    Neighbours with the same files are one look-up, up to `KEYS_TOGETHER`: many leaves may share
+    the file of a small commit.
     """
     firsts = [key[0] for key in keys]
     plans = []
@@ -53,7 +60,30 @@ def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup
         if end > start:
             plans.append(_group_lookups(state, group.leaves, keys, start, end))
         start = end
-    return [plan for plan in plans if plan]
+    return _joined([plan for plan in plans if plan])
+
+
+def _joined(plans: Sequence[list[LeafLookup]]) -> list[list[LeafLookup]]:
+    found: list[list[LeafLookup]] = []
+    for plan in plans:
+        both = _both(found[-1], plan) if found else None
+        if both is None:
+            found.append(plan)
+        else:
+            found[-1] = [both]
+    return found
+
+
+def _both(first: Sequence[LeafLookup], second: Sequence[LeafLookup]) -> LeafLookup | None:
+    """Return one look-up for two that follow each other, or None if they must be two."""
+    if len(first) > 1 or len(second) > 1 or first[0].filenames != second[0].filenames:
+        return None
+    before, after = first[0].key_indices, second[0].key_indices
+    if not isinstance(before, slice) or not isinstance(after, slice):
+        return None
+    if before.stop != after.start or after.stop - before.start > KEYS_TOGETHER:
+        return None
+    return replace(first[0], key_indices=slice(before.start, after.stop))
 
 
 def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import PartitionTree, split_partition, tree_from_split_points
 from sleeper.model.queries import key_region, region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
+from sleeper.planning import leaf_queries
 from sleeper.planning.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.files.file_references import FileReferences
@@ -133,6 +135,34 @@ class TestLookups:
             for key in ordered[lookup.key_indices]
         ]
         assert asked == [(key, partitions.leaf_of(key).partition_id) for key in ordered]
+
+    @given(
+        keys=st.sets(st.integers(-50, 50), max_size=30),
+        points=st.sets(st.integers(-40, 40), max_size=8),
+        own=st.sets(st.integers(0, 8)),
+        together=st.integers(1, 30),
+    )
+    def test_neighbours_with_the_same_files_are_one_look_up(self, keys, points, own, together):
+        """Given leaves that share a file, some with one more, then each key is asked of its files."""
+        partitions = tree(ONE_KEY, *sorted(points))
+        leaves = list(partitions.leaves())
+        with_own = [leaf.partition_id for number, leaf in enumerate(leaves) if number in own]
+        table = state(
+            partitions,
+            *(("shared", leaf.partition_id) for leaf in leaves),
+            *((f"of {leaf_id}", leaf_id) for leaf_id in with_own),
+        )
+        ordered = [(key,) for key in sorted(keys)]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(leaf_queries, "KEYS_TOGETHER", together)
+            plan = [lookup for group in plan_lookups(table, ordered) for lookup in group]
+
+        asked = [(key, lookup.filenames) for lookup in plan for key in ordered[lookup.key_indices]]
+        assert asked == [(key, plan_lookup(table, key).filenames) for key in ordered]
+        for one, other in pairwise(plan):
+            count = other.key_indices.stop - one.key_indices.start
+            assert one.filenames != other.filenames or count > together
 
     @given(st.sets(st.tuples(st.integers(0, 20), st.sampled_from("amz")), max_size=30))
     def test_keys_of_leaves_that_interleave_are_picked_one_by_one(self, keys):

@@ -95,8 +95,8 @@ BUGS = (
         name="first-file-only",
         breaks="A look-up stops at the first file.",
         module="operations/query.py",
-        right="            leaf.filenames, keys, reading.arrow_schema, self.read_columns\n",
-        wrong="            leaf.filenames[:1], keys, reading.arrow_schema, self.read_columns\n",
+        right="look_up(leaf.filenames, keys, ",
+        wrong="look_up(leaf.filenames[:1], keys, ",
         tests=ANY_ORDER,
     ),
     Bug(

@@ -39,6 +39,10 @@ REGIONS_MAX = 4
 FILES_MAX = 12
 """Regions and files of one range; with more, to look through them takes longer than a plan."""
 
+REMOTE_TIMES = 8
+"""In a bucket, so many times as many rows and files. There DataFusion asks for each file's head
+once or twice, and reads the file's pages by requests one after the other."""
+
 
 def read_few_rows(
     lookup: LookupReader,
@@ -60,11 +64,12 @@ def read_few_rows(
         DataDamaged: a file is missing or damaged.
         StorageFailed: a file cannot be read.
     """
-    if len(regions_by_file) > FILES_MAX or not all(
+    times = REMOTE_TIMES if lookup.is_remote else 1
+    if len(regions_by_file) > FILES_MAX * times or not all(
         0 < len(regions) <= REGIONS_MAX for regions in regions_by_file.values()
     ):
         return None
-    table = _Table(schema, arrow_schema, tuple(columns))
+    table = _Table(schema, arrow_schema, tuple(columns), FEW_ROWS * times)
     choices = lookup.at_once(
         [
             partial(lookup.inspect, name, partial(_choose, table, regions))
@@ -75,7 +80,7 @@ def read_few_rows(
     some = [choice for choice in choices if choice is not None]
     if (
         len(some) < len(choices)
-        or sum(choice.rows for choice in some) > FEW_ROWS
+        or sum(choice.rows for choice in some) > table.rows_max
         or sum(choice.size_bytes for choice in some) > FEW_BYTES
     ):
         return None
@@ -100,6 +105,7 @@ class _Table:
     schema: Schema
     arrow_schema: pa.Schema
     columns: tuple[str, ...]
+    rows_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ def _choose(
         for group in _between(index.group_bounds(key_leaf), limits).tolist()
         if row_counts[group]
     ]
-    if sum(row_counts[group] for group in groups[1:-1]) > FEW_ROWS:
+    if sum(row_counts[group] for group in groups[1:-1]) > table.rows_max:
         return None
     leaves = tuple(leaf for name in table.columns for leaf in bound[name].column.leaves)
     index.load(groups, leaves, (key_leaf,), read)

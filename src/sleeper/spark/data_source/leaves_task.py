@@ -39,6 +39,5 @@ def read_task(task: LeavesTask) -> Iterator[pa.RecordBatch]:
     use_one_thread()
     reading = cached_table_reader(task.table)
     names = task.arrow_schema.names
-    for group in task.groups:
-        for batch in read_leaves(reading, group, names, now_ms=task.now_ms):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=task.arrow_schema)
+    for batch in read_leaves(reading, task.groups, names, now_ms=task.now_ms):
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=task.arrow_schema)

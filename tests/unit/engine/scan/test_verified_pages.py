@@ -102,7 +102,7 @@ def read(reader, low=None, high=None, columns=("n",)):
     if low is not None:
         region = region_of(schema, {"key": canonical_range(schema.row_keys[0], low, high)})
     leaf = LeafQuery("root", (region,), FILES)
-    batches = read_leaves(reader, [leaf], columns, now_ms=0)
+    batches = read_leaves(reader, [[leaf]], columns, now_ms=0)
     return [n for batch in batches for n in batch.column("n").to_pylist()]
 
 
