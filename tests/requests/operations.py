@@ -274,6 +274,18 @@ OPERATIONS: Final = (
         round_trips=1,
     ),
     Operation(
+        name="range over 60 leaves, the first of their one file",
+        prepare=_first_range("64 leaves", 100, ROWS - 100),
+        requests=4,
+        round_trips=2,
+    ),
+    Operation(
+        name="range over 14 leaves, the first of their 14 files",
+        prepare=_first_range("16 leaves", ROWS // 16, ROWS - ROWS // 16),
+        requests=30,
+        round_trips=2,
+    ),
+    Operation(
         name="first range over a file of 128 row groups",
         prepare=_range("128 row groups", 0, ROWS),
         requests=3,

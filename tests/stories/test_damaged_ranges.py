@@ -22,9 +22,10 @@ ROWS = [{"key": f"k{number:05}", "n": number} for number in range(5_000)]
 class TestRangesOfADamagedFile:
     """Footer and page indexes are checked against the file's seal before a range is read."""
 
-    # 787 bytes before the end are page sums, which a range of few rows does not need.
-    @pytest.mark.parametrize("from_end", [*range(20, 787, 59), *range(846, 1_000, 59)])
-    def test_damage_behind_the_rows_is_told_and_names_the_file(self, tmp_path, from_end):
+    @pytest.mark.parametrize("from_end", range(20, 1_000, 59))
+    def test_damage_behind_the_rows_is_told_and_names_the_file(
+        self, tmp_path, from_end, monkeypatch
+    ):
         """A flipped bit in footer or index would else hide rows, or make up others."""
         table = sleeper.connect(tmp_path, create=True).create_table("t", SCHEMA, row_keys=["key"])
         table.ingest(ROWS)
@@ -32,10 +33,15 @@ class TestRangesOfADamagedFile:
         body = bytearray(file.read_bytes())
         body[-from_end] ^= 0x10
         file.write_bytes(body)
-        fresh = sleeper.connect(tmp_path).table("t")
+        asked = {"range": {"key": ("k00100", "k00200")}}
 
+        found, error = attempt(tmp_path, asked, None)
+        # The page reader needs no page sums: it compares pages with the checksums in their headers.
+        assert (found == ROWS[100:200]) if error is None else (file.name in error)
+
+        monkeypatch.setattr(few_rows, "FEW_ROWS", BY_DATAFUSION)
         with pytest.raises(DataDamaged, match=file.name):
-            fresh.query(range={"key": ("k00100", "k00200")}).to_arrow()
+            sleeper.connect(tmp_path).table("t").query(**asked).to_arrow()
 
 
 class TestRangesOfDamagedPages:
@@ -86,15 +92,15 @@ class TestRangesOfDamagedPages:
         """Of single bits flipped anywhere in a file, none becomes a value."""
         if window == "window by window":
             monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
-        assert self.flips_found(*written, Random(window)) > 6  # few rows need few pages
+        assert min(self.flips_found(*written, Random(window)).values()) > 15
 
     def test_raise_or_give_the_rows_without_page_sums_too(self, written_before):
         """Files of older versions have checksums in their page headers alone."""
-        assert self.flips_found(*written_before, Random(5)) > 6
+        assert min(self.flips_found(*written_before, Random(5)).values()) > 15
 
     def flips_found(self, folder, rows, pick):
-        """Ask for ranges after each of 60 flipped bits; return how often the answer is an error."""
-        raised = 0
+        """Ask each reader for ranges after each of 60 flipped bits; return how often it raises."""
+        raised = {BY_DATAFUSION: 0, few_rows.FEW_ROWS: 0}
         files = sorted(Path(folder).glob("*/data/*/*.parquet"))
         for _ in range(60):
             file = pick.choice(files)
@@ -109,14 +115,15 @@ class TestRangesOfDamagedPages:
             asked = {"range": {"key": (f"k{low:05}", f"k{high:05}")}} if pick.random() < 0.7 else {}
             expected = rows[low:high] if asked else rows
             names = columns or self.VALUES.names
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(few_rows, "FEW_ROWS", pick.choice((BY_DATAFUSION, few_rows.FEW_ROWS)))
-                found, error = attempt(folder, asked, columns)
-            if error is None:
-                assert found == [{name: row[name] for name in names} for row in expected], place
-            else:
-                assert file.name in error
-                raised += 1
+            for reader in raised:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(few_rows, "FEW_ROWS", reader)
+                    found, error = attempt(folder, asked, columns)
+                if error is None:
+                    assert found == [{name: row[name] for name in names} for row in expected], place
+                else:
+                    assert file.name in error
+                    raised[reader] += 1
             file.write_bytes(body)
         return raised
 

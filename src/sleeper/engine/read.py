@@ -8,7 +8,7 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
@@ -81,9 +81,6 @@ class Scanner:
         fan_in_max: Maximum number of files in one merge.
         stores: How to connect to buckets; None if there are none.
         at_once: Makes calls that take a request or two each; one after the other by default.
-
-    Attributes:
-        temp_folder: The same.
     """
 
     def __init__(
@@ -101,7 +98,7 @@ class Scanner:
         self._at_once = at_once
         self._schema = schema
         self._arrow_schema = to_arrow(schema)
-        self.temp_folder = temp_folder
+        self._temp_folder = temp_folder
         self._fan_in_max = fan_in_max
         self._open_session = partial(
             Session,
@@ -181,7 +178,7 @@ class Scanner:
         needed = {*self._schema.key_names, *names}
         arrow_schema = pa.schema([field for field in self._arrow_schema if field.name in needed])
         round_count = -(-len(slices) // self._fan_in_max)
-        with TemporaryDirectory(prefix="sleeper-merge-", dir=self.temp_folder) as folder:
+        with TemporaryDirectory(prefix="sleeper-merge-", dir=self._temp_folder) as folder:
             between = [Path(folder) / f"{number}.parquet" for number in range(round_count)]
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
@@ -195,25 +192,16 @@ class Scanner:
         self, slices: Sequence[FileSlice], names: list[str]
     ) -> Iterator[pa.RecordBatch]:
         return translate_read_errors(
-            self._scan(slices, names), lambda error: self.explained(error, slices, names)
+            self._scan(slices, names), lambda error: self._explained(error, slices, names)
         )
 
     def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._run(self.frames(slices, self._opened()), names)
+        yield from self._run(self._frames(slices), names)
 
-    def explained(
-        self, error: BaseException, slices: Sequence[FileSlice], columns: Sequence[str] = ()
+    def _explained(
+        self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
     ) -> SleeperError:
-        """Return our error for a failure of DataFusion to read slices.
-
-        The file that caused it is found by reading one after the other.
-
-        Args:
-            error: The failure.
-            slices: What was read.
-            columns: The columns that were read; all without it.
-        """
-        names = [*columns] or [*self._schema.names]
+        """Find the file that caused an error by reading one after the other."""
         if is_shortage(error):
             return resource_error(error, len(slices))
         for part in slices:
@@ -226,16 +214,8 @@ class Scanner:
                 raise
         return resource_error(error, len(slices))
 
-    def new_session(self, settings: Mapping[str, str]) -> Session:
-        """Return a session of its own, with settings that differ from those of queries."""
-        return self._open_session(settings=settings)
-
-    def frames(self, slices: Sequence[FileSlice], session: Session) -> list[Any]:
-        """Return a DataFrame of the rows of each slice.
-
-        Raises:
-            FileMissing: a file does not exist, and it is known already.
-        """
+    def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
+        session = self._opened()
         opened = self._at_once([partial(session.frame, part.url) for part in slices])
         frames = []
         predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same

@@ -216,7 +216,7 @@ def _streams(
     if reading.processing.function is None:
         joined = [[*chain(*run)] for _, run in groupby(groups, _filenames)]
         every_leaf = [*chain(*joined)]
-        if len(joined) > 1 and len(_filenames(every_leaf)) <= few_rows.FILES_MAX:
+        if len(joined) > 1 and len(_filenames(every_leaf)) <= few_rows.files_max(reading.lookup):
             few = _few_rows(reading, _regions_by_file(reading, every_leaf), needed)
             if few is not None:
                 yield iter(few.to_batches())

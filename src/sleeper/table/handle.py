@@ -23,6 +23,7 @@ from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.objects import Objects
 from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
+from sleeper.state.stores.looks_together import LooksTogether
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import delete_states, store_of
@@ -48,6 +49,7 @@ class OpenedTable:
         reader: The readers, which all reads share: page indexes, query engine, processing.
         open_reader: Opens another `reader`; may be pickled for another process.
         max_age_s: How old an answer may be, if a query does not say it.
+        looks: Looks for newer commits, which threads share.
     """
 
     pid: int
@@ -58,6 +60,7 @@ class OpenedTable:
     reader: TableReader
     open_reader: Callable[[], TableReader]
     max_age_s: float
+    looks: LooksTogether[tuple[OpenedTable, TableState]]
 
     def sweep_guard(self) -> added_files.SweepGuard:
         """Return the guard that checks files of a job that begins now, before their commit."""
@@ -184,7 +187,8 @@ class TableHandle:
         """Return the answer from the newest state, or from one that is young enough.
 
         Where storage is remote, the answer from the state that is known is made beside the look
-        for a newer one. If there is a newer one, or other properties, it is made again.
+        for a newer one. If there is a newer one, or other properties, it is made again. Many
+        threads share looks.
 
         Args:
             answer: Makes it. It may be called twice.
@@ -196,7 +200,9 @@ class TableHandle:
         is_young = self._is_young(known[0], max_age_s)
         if not is_young and not self._context.objects.is_remote:
             return answer(*self._newest())
-        newest = self._newest if is_young else self._context.objects.beside(self._newest)
+        newest = self._newest
+        if not is_young:
+            newest = known[0].looks.begin(self._newest, self._context.objects.beside)
         try:
             found = answer(*known)
             if not is_young:
@@ -284,6 +290,7 @@ class TableHandle:
             reader=open_reader(),
             open_reader=open_reader,
             max_age_s=properties.statestore.transaction_check_ms / 1000,
+            looks=LooksTogether(),
         )
 
     def _undo_commit_if_deleted(self) -> None:

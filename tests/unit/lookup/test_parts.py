@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 
 import datafusion
 import duckdb
@@ -253,6 +254,36 @@ class TestPages:
 
         with pytest.raises((ValueError, OSError)):
             decompress(codec, memoryview(body), 99 + off_by)
+
+    @pytest.mark.parametrize("wrong", [b"", b"(\xb5/\xfd", bytes(9), "cut", "longer", "flipped"])
+    def test_pages_after_a_damaged_one_are_read(self, wrong):
+        """The stream that a thread keeps for zstd is not kept after an error."""
+        value = bytes(range(256)) * 9
+        body = pa.compress(value, codec="zstd", asbytes=True)
+        others = {
+            "cut": body[:-3],
+            "longer": body + body,
+            "flipped": body[:4] + bytes([body[4] ^ 0x08]) + body[5:],
+        }
+
+        for _ in range(2):
+            with pytest.raises((ValueError, OSError)):
+                decompress("zstd", memoryview(others.get(wrong, wrong)), len(value))
+            assert decompress("zstd", memoryview(body), len(value)) == value
+
+    def test_threads_decompress_at_once(self):
+        """Each has a stream of its own."""
+        values = [bytes([number]) * 5_000 * (number + 1) for number in range(8)]
+        bodies = [memoryview(pa.compress(value, codec="zstd", asbytes=True)) for value in values]
+
+        def read(number):
+            return all(
+                decompress("zstd", bodies[number], len(values[number])) == values[number]
+                for _ in range(100)
+            )
+
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(read, range(8)))
 
     def test_levels_must_fill_their_bytes(self):
         """Runs that end before or after their bytes, or hold too few levels, are damage."""

@@ -92,4 +92,20 @@ BUGS = (
         wrong="            if not any(",
         tests=WITHOUT_LOOK,
     ),
+    Bug(
+        name="looks-not-shared",
+        breaks="Each of many threads looks for newer commits by requests of its own.",
+        module="state/stores/looks_together.py",
+        right="if self._under_way < LOOKS_AT_ONCE and self._next is None:",
+        wrong="if True:",
+        tests=("tests/unit/state/stores/test_looks_together.py",),
+    ),
+    Bug(
+        name="look-begun-before-is-used",
+        breaks="A query uses a look for newer commits that began before it did.",
+        module="state/stores/looks_together.py",
+        right="following, self._next = self._next, None",
+        wrong="following = self._next",
+        tests=("tests/unit/state/stores/test_looks_together.py",),
+    ),
 )

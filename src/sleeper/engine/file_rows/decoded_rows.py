@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from sleeper.engine.file_rows.plain_pages import decode_plain_pages, has_plain_pages
+from sleeper.engine.file_rows.plain_columns import decode_plain_pages, has_plain_pages
 from sleeper.engine.scan.page_runs import PageRun, RunPages, read_checked_runs
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.mini_file import GroupPages, LeafPages, decode_columns

@@ -44,6 +44,11 @@ REMOTE_TIMES = 8
 once or twice, and reads the file's pages by requests one after the other."""
 
 
+def files_max(lookup: LookupReader) -> int:
+    """Return of how many files a range may be read here."""
+    return FILES_MAX * _times(lookup)
+
+
 def read_few_rows(
     lookup: LookupReader,
     regions_by_file: Mapping[str, Sequence[Region]],
@@ -64,12 +69,11 @@ def read_few_rows(
         DataDamaged: a file is missing or damaged.
         StorageFailed: a file cannot be read.
     """
-    times = REMOTE_TIMES if lookup.is_remote else 1
-    if len(regions_by_file) > FILES_MAX * times or not all(
+    if len(regions_by_file) > files_max(lookup) or not all(
         0 < len(regions) <= REGIONS_MAX for regions in regions_by_file.values()
     ):
         return None
-    table = _Table(schema, arrow_schema, tuple(columns), FEW_ROWS * times)
+    table = _Table(schema, arrow_schema, tuple(columns), FEW_ROWS * _times(lookup))
     choices = lookup.at_once(
         [
             partial(lookup.inspect, name, partial(_choose, table, regions))
@@ -96,6 +100,10 @@ def read_few_rows(
     result = pa.schema([arrow_schema.field(name) for name in columns])
     tables = [pa.Table.from_batches(each, result) for each in batches]
     return merge_small(tables, schema.key_names, result)
+
+
+def _times(lookup: LookupReader) -> int:
+    return REMOTE_TIMES if lookup.is_remote else 1
 
 
 @dataclass(frozen=True, slots=True)

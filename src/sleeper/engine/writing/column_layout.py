@@ -31,7 +31,7 @@ class ColumnLayout:
 
 
 _KEYS = ColumnLayout("zstd", 1)
-_NUMBERS = ColumnLayout("lz4", None, "DELTA_BINARY_PACKED")
+_NUMBERS = ColumnLayout("lz4")  # plain: differences take longer to look up (docs/decisions)
 _TEXTS = ColumnLayout("zstd", 3, "DELTA_LENGTH_BYTE_ARRAY")
 _OTHERS = ColumnLayout("zstd", 3)
 

@@ -305,6 +305,8 @@ def decompress(codec: str, body: memoryview, size: int) -> bytes:
         if len(data) != size or not stream.eof:
             raise ValueError("a page does not decompress to the size in its header")
         return data
+    if codec == "zstd" and size <= _STREAM_BYTES and _has_small_window(body):
+        return _decompressed_by_stream(body, size)
     if codec == "snappy" and read_varint(bytes(body[:10]), 0)[0] != size:
         raise ValueError("a page does not decompress to the size in its header")
     data = bytes(_codec(codec).decompress(body, size, asbytes=True))
@@ -326,3 +328,56 @@ def _codec(name: str) -> Any:
         codec = pa.Codec(name)
         setattr(_of_thread, name, codec)
     return codec
+
+
+_STREAM_BYTES = 256 << 10
+"""Pages up to this size are decompressed by a stream. It copies them, so larger ones would lose."""
+
+_WINDOW_EXPONENT_MAX = 11
+_ONE_SEGMENT = 0x20
+"""A zstd frame in one segment needs a window of its own size; others say theirs: 2 MiB for 11."""
+
+
+def _has_small_window(frame: memoryview) -> bool:
+    """Return whether a stream needs little memory for a zstd frame, by the start of its header."""
+    return len(frame) > _FRAME_HEADER_MIN and bool(
+        frame[4] & _ONE_SEGMENT or frame[5] >> 3 <= _WINDOW_EXPONENT_MAX
+    )
+
+
+_FRAME_HEADER_MIN = 6
+
+
+class _OneBody:
+    """A file for pyarrow that has one body at a time."""
+
+    closed = False
+    body: memoryview | bytes = b""
+
+    def read(self, size: int) -> memoryview | bytes:
+        """Return the whole body the first time, then nothing."""
+        body, self.body = self.body[:size], self.body[size:]
+        return body
+
+    def close(self) -> None:
+        """Do nothing: the body is in memory."""
+
+
+def _decompressed_by_stream(body: memoryview, size: int) -> bytes:
+    """Decompress zstd frames by this thread's stream, which keeps its context.
+
+    pyarrow's codec makes a context for each call, which takes as long as 10,000 bytes.
+
+    Raises:
+        ValueError, OSError: they do not decompress to exactly `size` bytes.
+    """
+    stream, file = getattr(_of_thread, "stream", None) or (None, _OneBody())
+    _of_thread.stream = None  # none is kept after an error, in whatever state it is
+    if stream is None:
+        stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
+    file.body = body
+    data = stream.read(size + 1)  # so that the end is seen, too
+    if len(data) != size:
+        raise ValueError("a page does not decompress to the size in its header")
+    _of_thread.stream = (stream, file)
+    return bytes(data)

@@ -121,7 +121,7 @@ def test_any_flipped_bit_is_found_or_does_no_harm(settings, tmp_path):
             continue
         assert rows.equals(ROWS), f"byte {at} was changed"
 
-    assert found > 280  # of 400; the sketch is in the file too
+    assert found > 350
 
 
 @both_ways
