@@ -1,10 +1,11 @@
 """What compaction costs: the sorted files of one leaf become one; beside the floor.
 
-The floor merges the very same files by a plan of DataFusion's that never sorts, and writes them
-with pyarrow: the same codec, pages, row groups, page index and checksums. It checks no page that it
-reads, makes no filters and no sketch, seals and commits nothing, and reads the files by their
-paths. Each run is a fresh process; CPU is user and system time of the whole process, memory its
-peak of resident pages. Look-ups by key are timed before and after.
+The floor merges and writes the very same files inside DataFusion, on all cores, so that no row
+passes through Python: a plan that never sorts, and the same codecs, encodings, pages, row groups
+and page index. It checks no page that it reads, writes no checksums, makes no filters and no
+sketch, seals and commits nothing, and reads the files by their paths. Each run is a fresh process;
+CPU is user and system time of the whole process, memory its peak of resident pages. Look-ups by key
+are timed before and after.
 
     python -m bench.compaction --files 11 --rows 500000
 """
@@ -31,7 +32,6 @@ import sleeper
 from bench.instance_copy import copy_instance
 from bench.random_rows import SCHEMA, rows
 from sleeper.engine.arrow_schema import from_arrow
-from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
 from sleeper.engine.writing.data_file import WriteSettings
 
 VARIANTS = ("floor", "ours")
@@ -126,12 +126,11 @@ def run_ours(instance: Path, asked: argparse.Namespace) -> None:
 
 
 def run_floor(instance: Path, asked: argparse.Namespace) -> None:
-    settings = WriteSettings()
-    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
     context = datafusion.SessionContext(
         datafusion.SessionConfig()
         .with_target_partitions(1)
         .with_repartition_file_scans(False)
+        .set("datafusion.optimizer.prefer_existing_sort", "true")
         .set("datafusion.execution.parquet.schema_force_view_types", "false"),
         datafusion.RuntimeEnvBuilder().with_disk_manager_disabled(),  # it merges, and never sorts
     )
@@ -139,34 +138,29 @@ def run_floor(instance: Path, asked: argparse.Namespace) -> None:
     for number, path in enumerate(data_files(instance)):
         context.register_parquet(f"t{number}", path, file_sort_order=[order])
     union = " union all ".join(f"select * from t{number}" for number in range(asked.files))
-    merged = context.sql(f"select * from ({union}) order by key asc nulls last, ts asc nulls last")
-    written = 0
-    with pq.ParquetWriter(
-        instance / "merged.parquet",
-        SCHEMA,
-        **pyarrow_options(column_layouts(schema, SCHEMA, codec=None)),
-        data_page_size=settings.page_bytes,
-        max_rows_per_page=settings.page_rows,
-        write_batch_size=settings.page_rows,
-        data_page_version=settings.page_version,
-        use_dictionary=False,
-        write_page_index=True,
-        write_page_checksum=True,
-    ) as writer:
-        for table in tables(merged, asked.group_rows):
-            writer.write_table(table, asked.group_rows)
-            written += table.num_rows
+    rows = f"select * from ({union}) order by key asc nulls last, ts asc nulls last"
+    options = ", ".join(f"'{name}' '{value}'" for name, value in floor_options(asked.group_rows))
+    target = (instance / "merged.parquet").as_uri()
+    copied = context.sql(f"copy ({rows}) to '{target}' stored as parquet options ({options})")
+    ((written,),) = (batch.column(0).to_pylist() for batch in copied.collect())
     assert written == asked.files * asked.rows, written
 
 
-def tables(merged: Any, row_count: int) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    for batch in merged.execute_stream():
-        waiting.append(batch.to_pyarrow().cast(SCHEMA))
-        if sum(len(part) for part in waiting) >= row_count:
-            yield pa.Table.from_batches(waiting, SCHEMA)
-            waiting = []
-    yield pa.Table.from_batches(waiting, SCHEMA)
+def floor_options(group_rows: int) -> Iterator[tuple[str, str]]:
+    """What DataFusion's writer is told, so that its file has the layout of data files."""
+    settings = WriteSettings()
+    yield "format.max_row_group_size", str(group_rows)
+    yield "format.data_page_row_count_limit", str(settings.page_rows)
+    yield "format.data_pagesize_limit", str(settings.page_bytes)
+    yield "format.write_batch_size", str(settings.page_rows)
+    yield "format.writer_version", settings.page_version
+    yield "format.dictionary_enabled", "false"
+    yield "format.statistics_enabled", "page"
+    schema = from_arrow(SCHEMA, row_keys=["key"], sort_keys=["ts"])
+    for name, layout in settings.layouts(schema, SCHEMA).items():
+        codec = {"lz4": "lz4_raw", "zstd": f"zstd({layout.level})"}[layout.codec]
+        yield f"format.compression::{name}", codec
+        yield f"format.encoding::{name}", (layout.encoding or "plain").lower()
 
 
 def run_look_ups(instance: Path, asked: argparse.Namespace) -> None:

@@ -37,7 +37,7 @@ def _resized(stored, name, asked, by):
     """Answer as if the file was truncated, or as if zeros were appended to it."""
     body = stored.bodies[name]
     changed = body + bytes(by) if by > 0 else body[:by]
-    copy = store._Stored({name: changed}, dict(stored.times))
+    copy = store.Stored({name: changed}, dict(stored.times))
     return store._got(copy, name, asked)
 
 

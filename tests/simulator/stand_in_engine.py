@@ -182,7 +182,7 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
     (push_down_references, "read_stored_sketch", read_stored_sketch),
     (split_leaf, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),
-    (compaction_output, "merges_natively", lambda *_: False),
+    (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),
     (FileRows, "read_files", read_files),
     (FileRows, "count_files", count_files),

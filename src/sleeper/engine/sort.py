@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
@@ -19,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
 from sleeper.engine.sorting.spill import Block, SpillFile
 from sleeper.engine.sorting.sub_ranges import plan_sub_ranges, read_one_key, read_sub_range
@@ -86,7 +86,9 @@ def sort_into_groups(
     sorter = _Sorter(arrow_schema, key_names, bounds, settings)
     with closing(sorter):
         rest = sorter.take_in(batches)
-        with closing(_ahead(sorter.grouped(rest))) as grouped:
+        with closing(
+            taken_ahead(sorter.grouped(rest), _CHUNKS_AHEAD, thread="sleeper-sort")
+        ) as grouped:
             for group, chunks in groupby(grouped, key=itemgetter(0)):
                 yield group, (chunk for _, chunk in chunks)
 
@@ -224,17 +226,3 @@ def _check_process() -> None:
             '(multiprocessing.get_context("spawn")), or ingest in the children only'
         )
     _used_in.add(process)
-
-
-def _ahead(items: Iterator[Grouped]) -> Generator[Grouped, None, None]:
-    """Yield items that another thread takes from their iterator a few steps ahead."""
-    with ThreadPoolExecutor(1, thread_name_prefix="sleeper-sort") as pool:
-        coming: deque[Future[Grouped | None]] = deque()
-        try:
-            coming.extend(pool.submit(next, items, None) for _ in range(_CHUNKS_AHEAD))
-            while (item := coming.popleft().result()) is not None:
-                coming.append(pool.submit(next, items, None))
-                yield item
-        finally:
-            for future in coming:
-                future.cancel()

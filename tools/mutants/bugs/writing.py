@@ -7,42 +7,7 @@ from ..bug import Bug
 ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 
-NATIVE = ("tests/unit/engine/native/test_merged_file.py",)
-"""Files that DataFusion has merged, beside what pyarrow writes of the same rows."""
-
 BUGS = (
-    Bug(
-        name="native-checksum-of-another-body",
-        breaks="Pages of merged files have checksums that their bodies do not match.",
-        module="lookup/parquet/checked_copy.py",
-        right="    number = crc32(body)\n",
-        wrong="    number = crc32(data[at:end])\n",
-        tests=NATIVE,
-    ),
-    Bug(
-        name="native-statistics-of-floats",
-        breaks="Merged files have limits of columns with NaN.",
-        module="engine/native/column_options.py",
-        right="        if pa.types.is_floating(field.type):  # NaN would be left out of them\n",
-        wrong="        if False:\n",
-        tests=NATIVE,
-    ),
-    Bug(
-        name="native-sum-not-wrapped",
-        breaks="A sum that is too large for an int fails the compaction.",
-        module="engine/native/plan_processing.py",
-        right="(({total} << 32) >> 32, 'Int32')",
-        wrong="({total}, 'Int32')",
-        tests=NATIVE,
-    ),
-    Bug(
-        name="native-age-by-plain-comparison",
-        breaks="Row groups whose rows are all too old are not read, and not counted.",
-        module="engine/native/plan_processing.py",
-        right='return f"greatest({column}, {value}) <> {value}"',
-        wrong='return f"{column} > {value}"',
-        tests=NATIVE,
-    ),
     Bug(
         name="bound-written-below",
         breaks="Rows with the least key of a leaf are written into the leaf below.",

@@ -19,21 +19,15 @@ def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[st
     Raises:
         FileMissing: a file does not exist.
     """
-    merged = united(frames)
-    rows = merged.sort(*order) if len(frames) > 1 else merged
-    plan = rows.select(*[column(name) for name in columns]).execution_plan()
-    _check_plan(plan)
-    return plan
-
-
-def united(frames: Sequence[Any]) -> Any:
-    """Return a DataFrame of the rows of several."""
     merged = list(frames)
     while len(merged) > 1:  # a balanced tree: the planner recurses over it
         pairs = zip(merged[::2], merged[1::2], strict=False)
         odd_one = merged[-1:] if len(merged) % 2 else []
         merged = [left.union(right) for left, right in pairs] + odd_one
-    return merged[0]
+    rows = merged[0].sort(*order) if len(frames) > 1 else merged[0]
+    plan = rows.select(*[column(name) for name in columns]).execution_plan()
+    _check_plan(plan)
+    return plan
 
 
 def node_names(plan: Any) -> list[str]:

@@ -41,15 +41,11 @@ class VerifiedFile:
 
     Attributes:
         row_count: Rows in it.
-        value_bytes: Bytes of all values, before compression.
-        row_bytes_max: The same for each row, in the row group where it is most.
         has_checksums: Whether its pages have checksums. Pages of files of other programs may
             have none; then only their headers were checked.
     """
 
     row_count: int
-    value_bytes: int
-    row_bytes_max: float
     has_checksums: bool
 
 
@@ -80,17 +76,7 @@ def _verify(index: ParquetIndex, read: ReadRanges) -> VerifiedFile:
         flags = _verify_chunks(index.footer, read)
     if len(flags) > 1:
         raise ValueError("some of its pages have checksums and others have none")
-    footer = index.footer
-    sizes = [sum(chunk.uncompressed_size for chunk in group) for group in footer.chunks]
-    return VerifiedFile(
-        row_count=footer.row_count,
-        value_bytes=sum(sizes),
-        row_bytes_max=max(
-            (size / max(1, rows) for size, rows in zip(sizes, footer.row_counts, strict=True)),
-            default=0,
-        ),
-        has_checksums=flags == {True},
-    )
+    return VerifiedFile(row_count=index.footer.row_count, has_checksums=flags == {True})
 
 
 def verify_some_pages(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -104,10 +103,8 @@ class Session:
         temp_folder: Folder for DataFusion's temp files; None for the system's temp folder.
         files_max: Maximum number of open files.
         stores: How to connect to buckets; None if there are none.
-        settings: Settings of DataFusion that differ from those of queries.
 
     Attributes:
-        context: DataFusion's context.
         order: `key_names` as sort expressions.
     """
 
@@ -121,9 +118,8 @@ class Session:
         temp_folder: Path | None = None,
         files_max: int = 1000,
         stores: ObjectStoreSettings | None = None,
-        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.context = _new_context(memory_bytes, batch_rows, temp_folder, settings)
+        self._context = _new_context(memory_bytes, batch_rows, temp_folder)
         self._arrow_schema = arrow_schema
         self.order = [column(name).sort(ascending=True, nulls_first=False) for name in key_names]
         self._files_max = files_max
@@ -154,7 +150,7 @@ class Session:
         again.
         """
         try:
-            self.context.read_parquet(self._location(url), file_extension="")
+            self._context.read_parquet(self._location(url), file_extension="")
         except Exception as error:
             if "No files found" in str(error):
                 raise FileMissing from error
@@ -162,7 +158,7 @@ class Session:
 
     def open(self, url: str, arrow_schema: pa.Schema) -> Any:
         """Return the DataFrame of a file that has only these columns, without keeping it open."""
-        return self.context.read_parquet(
+        return self._context.read_parquet(
             self._location(url),
             file_extension="",
             schema=arrow_schema,
@@ -185,17 +181,15 @@ class Session:
             if scheme == "file" or place in self._buckets or self._stores is None:
                 return
             store = _object_store(scheme, bucket, self._stores)
-            self.context.register_object_store(f"{scheme}://", store, bucket)
+            self._context.register_object_store(f"{scheme}://", store, bucket)
             self._buckets.add(place)
 
     def run(self, plan: Any) -> Any:
         """Return the stream of a physical plan's only partition."""
-        return self.context.execute(plan, 0)
+        return self._context.execute(plan, 0)
 
 
-def _new_context(
-    memory_bytes: int, batch_rows: int, temp_folder: Path | None, other: Mapping[str, str]
-) -> Any:
+def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -> Any:
     module = datafusion()
     settings = (
         module.SessionConfig()
@@ -203,7 +197,7 @@ def _new_context(
         .with_repartition_file_scans(False)
         .with_batch_size(batch_rows)
     )
-    for name, value in {**_SETTINGS, **other}.items():
+    for name, value in _SETTINGS.items():
         settings = settings.set(name, value)
     surroundings = module.RuntimeEnvBuilder().with_fair_spill_pool(memory_bytes)
     if temp_folder is None:

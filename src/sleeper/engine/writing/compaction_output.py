@@ -1,32 +1,27 @@
 """Merges data files of one partition into one: the work of a compaction job.
 
-All pages that are read are checked, then rows are merged, filtered, aggregated and written: inside
-DataFusion where that gives exactly the same rows (`engine/native`), else batch by batch. Memory, in
+All pages that are read are checked, then rows are merged, filtered, aggregated and written, batch
+by batch: one thread merges, while another processes and writes what was merged before. Memory, in
 addition to DataFusion's and pyarrow's: for each input a compressed row group and some batches of
-8,192 rows; one row group that is being written; the output's Bloom filters and indexes. With files
-of 2,000,000 rows and more, most memory is DataFusion's (docs/performance.md, "Compaction").
+8,192 rows; two chunks of 32,768 merged rows; one row group that is being written; the output's
+Bloom filters. Most memory is what DataFusion's allocator keeps (docs/performance.md, "Compaction").
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.native.merged_file import (
-    MergedFile,
-    group_rows,
-    merges_natively,
-    write_merged_file,
-)
+from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.processing.decimal_sums import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
-from sleeper.engine.scan.page_checksums import VerifiedFile, verify_pages
+from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.scan.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
@@ -34,10 +29,11 @@ from sleeper.errors import DataDamaged
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
-from sleeper.ports.objects import Objects, Output
+from sleeper.ports.objects import Objects
 from sleeper.value_classes import dataclass
 
-_CHUNK_ROWS = 32_768  # passed to the writer at a time
+_CHUNK_ROWS = 32_768  # passed from the merge, and to the writer, at a time
+_CHUNKS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +68,8 @@ def compact_files(
         files: The table's folder.
         claimed: The inputs, the rows to read of them, and the name of the output.
         settings: Settings of the data file.
-        check: Called before each input file and many times a second while rows are merged; what
-            it raises ends the job, and no file is left.
+        check: Called before each input file and for each 32,768 rows; what it raises ends the
+            job, and no file is left.
 
     Raises:
         DataDamaged: an input is missing or damaged; the message names it.
@@ -82,96 +78,69 @@ def compact_files(
     Source: rule CMP-14.
     """
     job, whole_files = claimed.job, claimed.whole_files
-    verified = _verified(reading, claimed, check)
+    rows_by_file = _verified(reading, claimed, check)
     slices = [
         FileSlice(
             reading.files.url(name), () if name in whole_files else (claimed.partition.region,)
         )
         for name in job.inputs
     ]
-    native = merges_natively(reading, slices, settings, claimed.claimed_ms)
-    rows = group_rows(verified, settings) if native else None
-    with files.open_output(job.output) as output:
-        if rows is None:
-            merged = _merged_by_batches(reading, slices, output, settings, claimed, check)
-        else:
-            merged = write_merged_file(
-                reading,
-                slices,
-                output,
-                settings,
-                rows=rows,
-                now_ms=claimed.claimed_ms,
-                check=check,
-            )
-        if len(verified) == len(job.inputs):
-            _check_all_read(job, sum(file.row_count for file in verified), merged.rows_read)
-    written = merged.written
+    batches: Any = reading.scanner.merge(slices)
+    chunks = taken_ahead(row_groups(batches, _CHUNK_ROWS), _CHUNKS_AHEAD, thread="sleeper-merge")
+    merged = _Counted(chunks, check)
+    processed = process(
+        merged,
+        reading.processing,
+        reading.schema,
+        now_ms=claimed.claimed_ms,
+        # A user's function gets aggregated rows only.
+        overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
+    )
+    with closing(batches), closing(chunks), files.open_output(job.output) as output:
+        groups = row_groups(processed, _CHUNK_ROWS)
+        written = write_data_file(output, groups, reading.schema, reading.arrow_schema, settings)
+        if len(rows_by_file) == len(job.inputs):
+            _check_all_read(job, sum(rows_by_file.values()), merged.row_count)
     reference = replace(
         written.reference(job.output, job.partition_id, reading.schema),
         sequence=claimed.sequence,
         schema_id=claimed.schema_id,
     )
     return CompactionOutput(
-        reference=reference, rows_read=merged.rows_read, size_bytes=written.size_bytes
+        reference=reference, rows_read=merged.row_count, size_bytes=written.size_bytes
     )
-
-
-def _merged_by_batches(
-    reading: TableReader,
-    slices: Sequence[FileSlice],
-    output: Output,
-    settings: WriteSettings,
-    claimed: ClaimedJob,
-    check: Callable[[], None],
-) -> MergedFile:
-    """Merge rows in DataFusion, process them here, and write them with pyarrow."""
-    batches: Any = reading.scanner.merge(slices)
-    with closing(batches):
-        merged = _Counted(batches, check)
-        processed = process(
-            merged,
-            reading.processing,
-            reading.schema,
-            now_ms=claimed.claimed_ms,
-            # A user's function gets aggregated rows only.
-            overflow=Overflow.LIMIT if reading.processing.function else Overflow.KEEP_APART,
-        )
-        chunks = row_groups(processed, _CHUNK_ROWS)
-        written = write_data_file(output, chunks, reading.schema, reading.arrow_schema, settings)
-    return MergedFile(written, merged.row_count)
 
 
 def _verified(
     reading: TableReader, claimed: ClaimedJob, check: Callable[[], None]
-) -> list[VerifiedFile]:
-    """Verify the pages that are read; return the files that are read whole.
+) -> dict[str, int]:
+    """Verify the pages that are read; return how many rows each file has that is read whole.
 
     Many leaves may share a file, so of a part only its own pages are read.
     """
-    whole = []
+    rows_by_file = {}
     for name in claimed.job.inputs:
         check()
         if name in claimed.whole_files:
-            whole.append(verify_pages(reading.lookup, name))
+            rows_by_file[name] = verify_pages(reading.lookup, name).row_count
         else:
             verify_region(reading.lookup, name, claimed.partition.region, reading.arrow_schema)
-    return whole
+    return rows_by_file
 
 
 class _Counted:
-    """Counts the rows of batches that pass, and calls `check` for each."""
+    """Counts the rows of chunks that pass, and calls `check` for each."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch], check: Callable[[], None]) -> None:
-        self._batches = batches
+    def __init__(self, chunks: Iterator[pa.Table], check: Callable[[], None]) -> None:
+        self._chunks = chunks
         self._check = check
         self.row_count = 0
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
+    def __iter__(self) -> Iterator[pa.Table]:
+        for chunk in self._chunks:
             self._check()
-            self.row_count += batch.num_rows
-            yield batch
+            self.row_count += chunk.num_rows
+            yield chunk
 
 
 def _check_all_read(job: CompactionJob, expected: int, found: int) -> None:

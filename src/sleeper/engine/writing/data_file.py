@@ -36,7 +36,7 @@ FILTER_FALSE_POSITIVES = 0.01
 """False positive rate of Bloom filters. A tenth of it needs half more bytes."""
 # A column with more distinct values gets no dictionary: row groups are small, and a dictionary of
 # nearly all their values makes them larger.
-DICTIONARY_BYTES_MAX = 16 << 10
+_DICTIONARY_BYTES_MAX = 16 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class DataFileWriter:
         parquet.close()
         footer = self._output.seal(sketch_place)
         assert footer is not None, "a file was sealed before it was held"
-        check_sizes(footer, self._schema)
+        _check_sizes(footer)
         return WrittenFile(
             row_count=self._row_count,
             first_key=self._first_key,
@@ -245,12 +245,12 @@ class DataFileWriter:
     def _check_order(self, rows: pa.Table) -> None:
         names, before = self._schema.key_names, self._last_key
         if before is None:
-            self._first_key = row_key_of(rows, 0, self._schema)
+            self._first_key = _row_key(rows, 0, self._schema)
         else:
             after = key_at(rows, 0, names)
             assert before <= after, f"rows for a data file out of order: {after} after {before}"
         self._last_key = key_at(rows, rows.num_rows - 1, names)
-        self._last_row_key = row_key_of(rows, rows.num_rows - 1, self._schema)
+        self._last_row_key = _row_key(rows, rows.num_rows - 1, self._schema)
 
     def _group_rows(self) -> int:
         """Return the rows of a row group, by the mean size of the buffered rows."""
@@ -283,31 +283,20 @@ class DataFileWriter:
         return self._parquet
 
 
-def check_sizes(footer: Footer, schema: Schema) -> None:
-    """Refuse what readers would not accept, so that no row is lost in a table.
-
-    Args:
-        footer: The file's, which may have other names for its columns.
-        schema: The table's.
-
-    Raises:
-        BadRequest: readers would refuse a column.
-    """
-    columns = [*footer.columns.values()]
+def _check_sizes(footer: Footer) -> None:
+    """Refuse what readers would not accept, so that no row is lost in a table."""
     for group in footer.chunks:
-        for place, chunk in enumerate(group):
+        for leaf, chunk in zip(footer.leaves, group, strict=True):
             if is_bomb(chunk.uncompressed_size, chunk.size):
-                (number,) = (n for n, column in enumerate(columns) if place in column.leaves)
                 raise BadRequest(
-                    f"column {schema.names[number]!r} has values of "
-                    f"{chunk.uncompressed_size:,} bytes in one row group that compress to "
-                    f"{chunk.size:,}. Readers refuse more than 256 MiB that compress to less "
-                    "than a thousandth. Cut such values into smaller ones, or compress them "
-                    "before they are ingested."
+                    f"column {leaf.path[0]!r} has values of {chunk.uncompressed_size:,} bytes in "
+                    f"one row group that compress to {chunk.size:,}. Readers refuse more than "
+                    "256 MiB that compress to less than a thousandth. Cut such values into "
+                    "smaller ones, or compress them before they are ingested."
                 )
 
 
-def row_key_of(rows: pa.Table, row: int, schema: Schema) -> tuple[Any, ...]:
+def _row_key(rows: pa.Table, row: int, schema: Schema) -> tuple[Any, ...]:
     """Return the row key of a row, as Python values."""
     return tuple(
         checked_value(field, rows.column(field.name)[row].as_py()) for field in schema.row_keys
@@ -325,7 +314,7 @@ def _parquet_options(
         "write_batch_size": min(1024, settings.page_rows),
         "data_page_version": settings.page_version,
         "use_dictionary": dictionaries or False,
-        "dictionary_pagesize_limit": DICTIONARY_BYTES_MAX,
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX,
         "write_statistics": columns_with_statistics(arrow_schema),
         "write_page_index": True,
         "write_page_checksum": True,

@@ -36,18 +36,6 @@ def read_struct(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any
         raise ValueError("a Thrift struct runs past the end of its bytes") from None
 
 
-def read_fields(data: bytes, at: int = 0) -> tuple[list[Field], int]:
-    """Read one struct as fields with their types, from which `struct_bytes` makes the same again.
-
-    Raises:
-        ValueError: the bytes are not a struct, or end too early.
-    """
-    try:
-        return _fields(data, at, 0)
-    except IndexError:
-        raise ValueError("a Thrift struct runs past the end of its bytes") from None
-
-
 def read_list_header(data: bytes, at: int) -> tuple[int, int, int]:
     """Return (element type, length, position of the first element).
 
@@ -113,41 +101,6 @@ def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
             fields[field] = kind == TRUE
         else:
             fields[field], at = _value(data, at, kind, depth)
-
-
-def _fields(data: bytes, at: int, depth: int) -> tuple[list[Field], int]:
-    if depth > DEPTH_MAX:
-        raise ValueError("Thrift structs are nested too deeply")
-    fields: list[Field] = []
-    number = 0
-    while True:
-        head = data[at]
-        at += 1
-        if head == 0:
-            return fields, at
-        if head > 15:
-            number += head >> 4
-        else:
-            unsigned, at = read_varint(data, at)
-            number = (unsigned >> 1) ^ -(unsigned & 1)
-        kind = head & 15
-        value: Any = kind == TRUE
-        if kind not in (TRUE, FALSE):
-            value, at = _field_value(data, at, kind, depth + 1)
-        fields.append((number, kind, value))
-
-
-def _field_value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind == STRUCT:
-        return _fields(data, at, depth)
-    if kind != LIST:
-        return _value(data, at, kind, depth)
-    element, count, at = read_list_header(data, at)
-    values = []
-    for _ in range(count):
-        value, at = _field_value(data, at, element, depth)
-        values.append(value)
-    return (element, values), at
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
@@ -230,12 +183,6 @@ def _value_bytes(kind: int, value: Any) -> bytes:
         return _varint_bytes((value << 1) ^ (value >> 63))
     if kind == BINARY:
         return _varint_bytes(len(value)) + bytes(value)
-    if kind in (TRUE, FALSE):
-        return b""  # the type is the value
-    if kind == BYTE:
-        return bytes([value])
-    if kind == DOUBLE:
-        return _double.pack(value)
     if kind == STRUCT:
         # A struct may be given as bytes that were copied from another file.
         return value if isinstance(value, bytes) else struct_bytes(value)
@@ -248,7 +195,7 @@ def _value_bytes(kind: int, value: Any) -> bytes:
             else bytes([0xF0 | element]) + _varint_bytes(count)
         )
         return head + b"".join(_value_bytes(element, each) for each in values)
-    raise ValueError(f"Parquet metadata has no Thrift type {kind}")
+    raise ValueError(f"no mini-file needs Thrift type {kind}")
 
 
 def _varint_bytes(value: int) -> bytes:

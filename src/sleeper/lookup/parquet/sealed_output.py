@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 from zlib import crc32
@@ -60,20 +59,6 @@ class SealedOutput:
             self.size_bytes += size
             self._output.write(data)
         return size
-
-    def write_all(self, parts: Sequence[bytes | memoryview], /) -> None:
-        """Write many parts at once, before `hold`; there is a sum at the end of each."""
-        value, position, sums = self._checksums.value, self._position, self._checksums
-        for part in parts:
-            value = crc32(part, value)
-            position += len(part)
-            sums.positions.append(position)
-            sums.values.append(value)
-        sums.value, self._position = value, position
-        if self._output is not None:
-            whole = b"".join(parts)
-            self.size_bytes += len(whole)
-            self._output.write(whole)
 
     def tell(self) -> int:
         """How many bytes were written, without sums and seal."""

@@ -1,1 +1,0 @@
-"""Writes data files inside DataFusion: rows never become Python objects."""
