@@ -66,6 +66,13 @@ class TestSettings:
         assert 1024 <= mib <= 8192
         assert local_settings(memory="3g")["spark.driver.memory"] == "3g"
 
+    def test_options_of_java_leave_the_users_in_place(self):
+        """Ours are default options: what the user says in extraJavaOptions is added to them."""
+        settings = local_settings(conf={"spark.driver.extraJavaOptions": "-Da=b"})
+
+        assert settings["spark.driver.defaultJavaOptions"] == "-XX:TieredStopAtLevel=1"
+        assert settings["spark.driver.extraJavaOptions"] == "-Da=b"
+
     def test_settings_of_the_user_go_before_ours(self):
         """Whatever Spark can be told, `conf` tells it last."""
         settings = local_settings(conf={"spark.sql.session.timeZone": "Asia/Tokyo", "spark.x": "y"})
@@ -85,6 +92,14 @@ class TestSession:
     def test_gives_polars_one_thread(self, spark):
         """Each worker has one core, so polars starts no threads for the others."""
         assert said_by_a_worker(spark, lambda: os.environ["POLARS_MAX_THREADS"]) == "1"
+
+    def test_java_uses_its_quick_compiler(self, spark):
+        """Our option comes first, so that the user's, which is the same here, goes before it."""
+        management = spark.sparkContext._jvm.java.lang.management.ManagementFactory
+        options = [*management.getRuntimeMXBean().getInputArguments()]
+
+        level = "-XX:TieredStopAtLevel=1"
+        assert [option for option in options if "TieredStop" in option] == [level, level]
 
     @pytest.mark.every_spark
     def test_has_our_settings(self, spark):

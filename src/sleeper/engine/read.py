@@ -9,10 +9,11 @@ DataFusion's allocator keeps freed memory: up to a hundred column chunks for eac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
 from threading import Lock
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ FAN_IN_MAX: Final = 100
 """Maximum number of files in one merge; more are first merged into temp files, a hundred each."""
 
 _TEMPORARY_ROW_GROUP_ROWS: Final = 32_768
+_PREFIX: Final = "sleeper-merge-"
+_DESCRIPTORS: Final = Path("/proc/self/fd")  # an open file has a path here, on Linux
 
 
 AtOnce = Callable[[Sequence[Callable[[], Any]]], list[Any]]
@@ -178,14 +181,14 @@ class Scanner:
         needed = {*self._schema.key_names, *names}
         arrow_schema = pa.schema([field for field in self._arrow_schema if field.name in needed])
         round_count = -(-len(slices) // self._fan_in_max)
-        with TemporaryDirectory(prefix="sleeper-merge-", dir=self._temp_folder) as folder:
-            between = [Path(folder) / f"{number}.parquet" for number in range(round_count)]
+        with _between_rounds(self._temp_folder, round_count) as between:
             for number, path in enumerate(between):
                 batches = self._merge_at_once(slices[number::round_count], arrow_schema.names)
-                _write_temporary(batches, arrow_schema, path)
-            frames = [self._opened().open(str(path), arrow_schema) for path in between]
+                _write_temporary(batches, arrow_schema, path, self._temp_folder)
+            session = self._open_session()  # another merge may have had files of the same paths
+            frames = [session.open(str(path), arrow_schema) for path in between]
             yield from translate_read_errors(
-                self._run(frames, names), lambda error: resource_error(error, round_count)
+                self._run(session, frames, names), lambda error: resource_error(error, round_count)
             )
 
     def _merge_at_once(
@@ -196,7 +199,8 @@ class Scanner:
         )
 
     def _scan(self, slices: Sequence[FileSlice], names: list[str]) -> Iterator[pa.RecordBatch]:
-        yield from self._run(self._frames(slices), names)
+        session = self._opened()
+        yield from self._run(session, self._frames(session, slices), names)
 
     def _explained(
         self, error: BaseException, slices: Sequence[FileSlice], names: list[str]
@@ -214,8 +218,7 @@ class Scanner:
                 raise
         return resource_error(error, len(slices))
 
-    def _frames(self, slices: Sequence[FileSlice]) -> list[Any]:
-        session = self._opened()
+    def _frames(self, session: Session, slices: Sequence[FileSlice]) -> list[Any]:
         opened = self._at_once([partial(session.frame, part.url) for part in slices])
         frames = []
         predicates: dict[tuple[Region, ...], Any] = {}  # usually all slices have the same
@@ -227,8 +230,9 @@ class Scanner:
             frames.append(frame if predicate is None else frame.filter(predicate))
         return frames
 
-    def _run(self, frames: Sequence[Any], names: list[str]) -> Iterator[pa.RecordBatch]:
-        session = self._opened()
+    def _run(
+        self, session: Session, frames: Sequence[Any], names: list[str]
+    ) -> Iterator[pa.RecordBatch]:
         plan = merge_plan(frames, session.order, names)
         expected = pa.schema([self._arrow_schema.field(name) for name in names])
         for batch in session.run(plan):
@@ -242,8 +246,26 @@ class Scanner:
             return self._session
 
 
+@contextmanager
+def _between_rounds(folder: Path | None, count: int) -> Iterator[list[Path]]:
+    """Give paths of temp files, which are gone when the process ends, in whatever way.
+
+    On Linux they have no names in the folder. Elsewhere a killed process leaves them.
+    """
+    with ExitStack() as opened:
+        if _DESCRIPTORS.is_dir():
+            files = [
+                opened.enter_context(TemporaryFile(prefix=_PREFIX, dir=folder, buffering=0))
+                for _ in range(count)
+            ]
+            yield [_DESCRIPTORS / str(file.fileno()) for file in files]
+        else:
+            named = Path(opened.enter_context(TemporaryDirectory(prefix=_PREFIX, dir=folder)))
+            yield [named / f"{number}.parquet" for number in range(count)]
+
+
 def _write_temporary(
-    batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path
+    batches: Iterator[pa.RecordBatch], arrow_schema: pa.Schema, path: Path, folder: Path | None
 ) -> None:
     """Write a sorted temp file that is read once: small row groups, fast compression."""
     try:
@@ -255,6 +277,6 @@ def _write_temporary(
     except OSError as error:
         kind = StorageFull if error.errno == ENOSPC else StorageFailed
         raise kind(
-            f"cannot write {path}, a temp file of a merge: {error}. "
+            f"cannot write a temp file of a merge in {folder or gettempdir()}: {error}. "
             "Compact the table, or use a temp folder with more space."
         ) from error

@@ -19,6 +19,8 @@ _MIB = 1 << 20
 _DRIVER_MIB_MIN, _DRIVER_MIB_MAX = 1024, 8192
 _TASK_ATTEMPTS = 4  # as on a cluster; the default of local mode is one attempt
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+# In a bulk import rows pass the JVM as blocks of bytes: compiling well costs more than it saves.
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 
 
 def running_session() -> SparkSession | None:
@@ -40,10 +42,11 @@ def local_session(
     conf: Mapping[str, str] | None = None,
     master: str | None = None,
 ) -> SparkSession:
-    """Start Spark in a Java process of our own; the caller stops the session.
+    """Start Spark in a Java process of our own, for bulk imports; the caller stops the session.
 
-    A process has one Spark: a session that runs already (see `running_session`) is returned as it
-    is, unless another master or other settings are asked for.
+    The Java process uses its quick compiler alone, which suits bulk imports. A process has one
+    Spark: a session that runs already (see `running_session`) is returned as it is, unless another
+    master or other settings are asked for.
 
     Args:
         environment: Read for JAVA_HOME, PATH and where caches go.
@@ -142,6 +145,8 @@ def local_settings(
         "spark.sql.shuffle.partitions": str(max(16, 4 * cores)),
         "spark.sql.session.timeZone": "UTC",
         "spark.python.worker.reuse": "true",
+        # "default": what the user or spark-defaults.conf says in extraJavaOptions comes after it.
+        "spark.driver.defaultJavaOptions": _QUICK_COMPILER,
         # Each worker has one core; polars would start a pool of threads for all of them.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.api.mode": "classic",

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -45,6 +49,29 @@ KEYS = {  # the n-th key of each type, ascending
     Primitive.TIMESTAMP: lambda n: EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=n - 500),
     Primitive.TIMESTAMP_NTZ: lambda n: EPOCH + timedelta(microseconds=n - 500),
 }
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from sleeper.engine.read import FileSlice, Scanner
+from sleeper.model.schema import Field, Primitive, Schema
+schema = Schema(
+    row_keys=(Field("id", Primitive.LONG),), values=(Field("text", Primitive.STRING),)
+)
+scanner = Scanner(schema, fan_in_max=2, temp_folder=Path({between!r}), batch_rows=100)
+next(scanner.merge([FileSlice(path) for path in {paths!r}]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def temp_files(folder):
+    """Return the files in a folder that have names there, or are open in this process."""
+    found = [str(path) for path in folder.rglob("*") if path.is_file()]
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            found.append(str(descriptor.readlink()))
+    return [path for path in found if path.startswith(str(folder))]
 
 
 def write(folder, schema, rows, name="rows", **layout):
@@ -406,12 +433,45 @@ class TestUse:
         scanner = Scanner(BY_ID, fan_in_max=2, temp_folder=between, batch_rows=100)
         rows = scanner.merge([FileSlice(path) for path in paths])
         next(rows)
-        assert any(path.suffix == ".parquet" for path in between.rglob("*"))
+        assert temp_files(between)
 
         rows.close()
 
-        assert not any(path.suffix == ".parquet" for path in between.rglob("*"))
+        assert not temp_files(between)
         assert list(rows) == []
+
+    @pytest.mark.parametrize("has_descriptors", [True, False])
+    def test_files_between_the_rounds_have_names_only_where_they_must(
+        self, tmp_path, monkeypatch, has_descriptors
+    ):
+        """So a process that is killed in the middle of a merge leaves none of them."""
+        if not has_descriptors:
+            monkeypatch.setattr("sleeper.engine.read._DESCRIPTORS", tmp_path / "gone")
+        paths = [write(tmp_path, BY_ID, [(n, "") for n in range(5000)], str(at)) for at in range(5)]
+        between = tmp_path / "between"
+        between.mkdir()
+        scanner = Scanner(BY_ID, fan_in_max=2, temp_folder=between, batch_rows=100)
+        rows = scanner.merge([FileSlice(path) for path in paths])
+
+        first = next(rows)
+
+        named = [path for path in between.rglob("*") if path.is_file()]
+        assert bool(named) != (has_descriptors and sys.platform == "linux")
+        assert first.num_rows + sum(batch.num_rows for batch in rows) == 25_000
+        assert [path for path in between.rglob("*") if path.is_file()] == []
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="files have names elsewhere")
+    def test_a_killed_process_leaves_no_file_between_the_rounds(self, tmp_path):
+        """Nobody would sweep the folder for temporary files."""
+        paths = [write(tmp_path, BY_ID, [(n, "") for n in range(5000)], str(at)) for at in range(3)]
+        between = tmp_path / "between"
+        between.mkdir()
+        script = KILLED.format(paths=paths, between=str(between))
+
+        done = subprocess.run([sys.executable, "-c", script], check=False, cwd=Path.cwd())
+
+        assert done.returncode == -signal.SIGKILL
+        assert [path for path in between.rglob("*") if path.is_file()] == []
 
     def test_threads_share_it(self, tmp_path):
         """Many questions at once, and fewer files kept open than there are."""
