@@ -25,6 +25,9 @@ HELD_BYTES_MAX = 1 << 20
 parts are read at their use."""
 
 REMOTE_READ_BYTES = 128 << 10
+REMOTE_WHOLE_BYTES = 256 << 10
+"""Where a request takes long, a file of at most so many bytes is read whole by the first one."""
+
 REMOTE_READ_BYTES_MAX = 2 << 20
 _INDEX_SHARE = 128
 """Where a request takes long, the first read of a file is meant to have its indexes: a 128th of the
@@ -93,7 +96,8 @@ def read_file_end(
     first, held_max = FIRST_READ_BYTES, HELD_BYTES_MAX
     if remote:
         share = min(file_size // _INDEX_SHARE, REMOTE_READ_BYTES_MAX)
-        first, held_max = max(share, REMOTE_READ_BYTES), REMOTE_HELD_BYTES_MAX
+        least = REMOTE_READ_BYTES if file_size > REMOTE_WHOLE_BYTES else file_size
+        first, held_max = max(share, least), REMOTE_HELD_BYTES_MAX
     tail = tail or _extended(b"", first, file_size, read)
     length = footer_length(tail, file_size)
     tail = _extended(tail, TAIL_BYTES + length + SEAL_BYTES_MIN, file_size, read)
