@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from bench.anchors.figures import BEFORE, NOW, Figures
@@ -18,11 +18,35 @@ def table(seen: Figures, keys: Iterable[str]) -> list[str]:
     """Return the lines of a Markdown table of those rows that have figures."""
     chosen = set(keys)
     cells = [line(seen, row) for row in ROWS if row.key in chosen and seen.figures.get(row.key)]
-    widths = [max(len(head), *(len(each[n]) for each in cells)) for n, head in enumerate(HEADS)]
-    ruled = [HEADS, tuple("-" * width for width in widths), *cells]
+    return markdown(HEADS, cells)
+
+
+def table_of_systems(seen: Figures, section: str) -> list[str]:
+    """Return a table with a line for each system, of those rows of a section that a peer has."""
+    rows = [
+        row
+        for row in ROWS
+        if row.section == section and set(seen.figures.get(row.key, ())) - {BEFORE, NOW}
+    ]
+    systems = sorted({name for row in rows for name in seen.figures[row.key]} - {BEFORE, NOW})
+    heads = ("system", *(f"{work(seen, row)}, {row.unit}".removesuffix(", ") for row in rows))
+    figures = {name: [seen.middle(row.key, name) for row in rows] for name in (NOW, *systems)}
+    names = {NOW: "**ours**"}
+    return markdown(
+        heads,
+        [
+            (names.get(name, name), *("-" if each is None else number(each) for each in found))
+            for name, found in figures.items()
+        ],
+    )
+
+
+def markdown(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table in columns that are as wide as they must be."""
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     return [
         "| " + " | ".join(text.ljust(w) for text, w in zip(each, widths, strict=True)) + " |"
-        for each in ruled
+        for each in [heads, ["-" * width for width in widths], *cells]
     ]
 
 
@@ -31,7 +55,7 @@ def line(seen: Figures, row: Row) -> tuple[str, ...]:
     before, now = seen.middle(row.key, BEFORE), seen.middle(row.key, NOW)
     against, figure = compared(seen, row)
     return (
-        row.work.format(**{name: f"{size:,}" for name, size in seen.sizes.items()}),
+        work(seen, row),
         told(before, row.unit),
         told(now, row.unit),
         ratio(now, before),
@@ -42,6 +66,11 @@ def line(seen: Figures, row: Row) -> tuple[str, ...]:
         verdict(seen, row, now),
         memory(seen, row),
     )
+
+
+def work(seen: Figures, row: Row) -> str:
+    """What is done in a row, with its sizes."""
+    return row.work.format(**{name: f"{size:,}" for name, size in seen.sizes.items()})
 
 
 def compared(seen: Figures, row: Row) -> tuple[str, float | None]:

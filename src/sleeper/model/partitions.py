@@ -16,7 +16,7 @@ from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitP
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
+from sleeper.value_classes import dataclass, making_many_objects
 
 MERGED_IDS_MAX = 100_000
 """Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""
@@ -283,6 +283,7 @@ def split_partition(
     return parent, lower, upper
 
 
+@making_many_objects()
 def tree_from_split_points(
     schema: Schema, split_points: Sequence[Any], *, new_id: Callable[[], str]
 ) -> PartitionTree:
@@ -382,6 +383,7 @@ class LeafGroup:
     leaves: tuple[Partition, ...]
 
 
+@making_many_objects()
 def leaf_groups(leaves: Iterable[Partition]) -> list[LeafGroup]:
     """Group leaves so that the groups' ranges of the first row key are disjoint and ascending."""
     groups: list[LeafGroup] = []

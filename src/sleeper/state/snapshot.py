@@ -33,7 +33,7 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
-from sleeper.value_classes import dataclass
+from sleeper.value_classes import dataclass, making_many_objects
 
 FORMAT = 1
 JOBS = "jobs.parquet"
@@ -300,6 +300,7 @@ def _partitions_table(tree: PartitionTree | None, schema: Schema) -> pa.Table:
     )
 
 
+@making_many_objects()
 def _partitions_of(table: pa.Table, schema: Schema) -> PartitionTree | None:
     regions = RegionJson(schema)
     *columns, limits = (table.column(name).to_pylist() for name in _PARTITIONS_SCHEMA.names)

@@ -54,7 +54,7 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
-from sleeper.value_classes import dataclass
+from sleeper.value_classes import dataclass, making_many_objects
 
 FORMAT = 1
 
@@ -86,6 +86,7 @@ class LogEntry:
     transactions: tuple[Transaction, ...]
 
 
+@making_many_objects()
 def encode_entry(entry: LogEntry, schema: Schema) -> bytes:
     """Encode an entry as UTF-8 JSON.
 
@@ -117,6 +118,7 @@ def check_storable(transactions: Sequence[Transaction], schema: Schema) -> None:
     encode_entry(LogEntry(entry_id="", at=_ANY_TIME, transactions=tuple(transactions)), schema)
 
 
+@making_many_objects()
 def decode_entry(body: bytes, schema: Schema, where: str) -> LogEntry:
     """Decode an entry that `encode_entry` encoded.
 

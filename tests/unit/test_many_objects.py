@@ -1,0 +1,102 @@
+"""The pause of Python's garbage collector while very many objects are made."""
+
+from __future__ import annotations
+
+import gc
+import os
+from threading import Event, Thread
+
+import pytest
+
+from sleeper.value_classes import making_many_objects
+
+
+@pytest.fixture(autouse=True)
+def collector():
+    """It is on before each test, and afterwards."""
+    gc.enable()
+    yield
+    gc.enable()
+
+
+def test_the_collector_is_off_in_the_block_alone():
+    """And on again afterwards, whatever ends the block."""
+    with pytest.raises(ValueError, match="stop"), making_many_objects():
+        assert not gc.isenabled()
+        raise ValueError("stop")
+
+    assert gc.isenabled()
+
+
+def test_blocks_may_be_nested():
+    """The outermost one ends the pause."""
+    with making_many_objects():
+        with making_many_objects():
+            pass
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+
+
+def test_a_collector_that_was_off_stays_off():
+    """Given a program that has switched it off."""
+    gc.disable()
+
+    with making_many_objects():
+        pass
+
+    assert not gc.isenabled()
+
+
+def test_the_last_of_several_threads_ends_the_pause():
+    """Given two blocks that overlap."""
+    begun, end = Event(), Event()
+
+    def other():
+        with making_many_objects():
+            begun.set()
+            end.wait()
+
+    thread = Thread(target=other)
+    with making_many_objects():
+        thread.start()
+        begun.wait()
+    assert not gc.isenabled()
+    end.set()
+    thread.join()
+
+    assert gc.isenabled()
+
+
+def test_a_process_forked_meanwhile_has_its_collector():
+    """Given a fork while another thread makes objects: that thread is not in the new process."""
+    begun, end = Event(), Event()
+
+    def other():
+        with making_many_objects():
+            begun.set()
+            end.wait()
+
+    thread = Thread(target=other)
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if not child:
+        with making_many_objects():
+            is_off = not gc.isenabled()
+        os._exit(0 if is_off and gc.isenabled() else 1)
+    end.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@making_many_objects()
+def decorated():
+    return gc.isenabled()
+
+
+def test_a_function_may_be_decorated():
+    """Each call is a block of its own."""
+    assert [decorated(), decorated()] == [False, False]
+    assert gc.isenabled()
