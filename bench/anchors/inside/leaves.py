@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
 
 import pyarrow as pa
@@ -42,11 +43,13 @@ def cpu(work: Callable[[], object], times: int = 1) -> float:
 
 def import_all() -> None:
     """Use a small table, so that no module is loaded while something is measured."""
-    table = sleeper.connect("memory://").create_table("t", SCHEMA, row_keys=["key"])
-    table.ingest(rows())
-    table.query(key=key(1)).to_arrow()
-    table.query(range={"key": (key(1), key(3))}).to_arrow()
-    table.plan_compaction()
+    with TemporaryDirectory() as folder:
+        instance = sleeper.connect(folder, create=True)
+        instance.create_table("t", SCHEMA, row_keys=["key"]).ingest(rows())
+        table = sleeper.connect(folder).table("t")
+        table.query(key=key(1)).to_arrow()
+        table.query(range={"key": (key(1), key(3))}).to_arrow()
+        table.plan_compaction()
 
 
 def make(folder: Path, leaves: int) -> dict[str, float]:
