@@ -204,6 +204,20 @@ def _restore(self: Any, state: Sequence[Any]) -> None:
         object.__setattr__(self, each.name, value)
 
 
+_MANY = 100_000
+
+
+def _call_them_old() -> None:
+    """Spare the collector three looks at very many new objects: they will live for long.
+
+    Nothing that the program has frozen is thawed, and what is garbage already is found when the
+    collector next looks at all objects.
+    """
+    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
+        gc.freeze()  # moves all objects aside, without a look at them
+        gc.unfreeze()  # and these to the oldest generation
+
+
 class _Pauses:
     """How many threads make many objects now, and whether the collector was on before."""
 
@@ -223,6 +237,7 @@ class _Pauses:
         with self.lock:
             self.count -= 1
             if not self.count and self.was_enabled:
+                _call_them_old()
                 gc.enable()
 
     def forget(self) -> None:

@@ -91,6 +91,40 @@ def test_a_process_forked_meanwhile_has_its_collector():
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_very_many_objects_are_old_afterwards():
+    """So that the collector does not look at them three times before it leaves them alone."""
+    with making_many_objects():
+        made = [[] for _ in range(150_000)]
+
+    assert gc.get_count()[0] < 1_000
+    assert gc.get_freeze_count() == 0
+    assert any(each is made[0] for each in gc.get_objects(generation=2))
+
+
+def test_few_objects_stay_young():
+    """Given small entries again and again: their garbage is found as early as ever."""
+    gc.collect()
+
+    with making_many_objects():
+        made = [[] for _ in range(1_000)]
+
+    assert not any(each is made[0] for each in gc.get_objects(generation=2))
+
+
+def test_what_a_program_has_frozen_stays_frozen():
+    """A server may freeze its objects before it forks."""
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+    try:
+        with making_many_objects():
+            made = [[] for _ in range(150_000)]
+
+        assert gc.get_freeze_count() == frozen
+        assert len(made) == 150_000
+    finally:
+        gc.unfreeze()
+
+
 @making_many_objects()
 def decorated():
     return gc.isenabled()
