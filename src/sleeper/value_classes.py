@@ -204,7 +204,7 @@ def _restore(self: Any, state: Sequence[Any]) -> None:
         object.__setattr__(self, each.name, value)
 
 
-_MANY = 100_000
+_MANY = 20_000
 
 
 def _call_them_old() -> None:

@@ -94,7 +94,7 @@ def test_a_process_forked_meanwhile_has_its_collector():
 def test_very_many_objects_are_old_afterwards():
     """So that the collector does not look at them three times before it leaves them alone."""
     with making_many_objects():
-        made = [[] for _ in range(150_000)]
+        made = [[] for _ in range(50_000)]
 
     assert gc.get_count()[0] < 1_000
     assert gc.get_freeze_count() == 0
@@ -117,10 +117,10 @@ def test_what_a_program_has_frozen_stays_frozen():
     frozen = gc.get_freeze_count()
     try:
         with making_many_objects():
-            made = [[] for _ in range(150_000)]
+            made = [[] for _ in range(50_000)]
 
         assert gc.get_freeze_count() == frozen
-        assert len(made) == 150_000
+        assert len(made) == 50_000
     finally:
         gc.unfreeze()
 
