@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import ExitStack, contextmanager
 from threading import Event, Thread
 
 import pytest
@@ -48,45 +49,42 @@ def test_a_collector_that_was_off_stays_off():
     assert not gc.isenabled()
 
 
-def test_the_last_of_several_threads_ends_the_pause():
-    """Given two blocks that overlap."""
+@contextmanager
+def a_pause_of_another_thread():
+    """Another thread is in a block; it leaves it at the end."""
     begun, end = Event(), Event()
 
-    def other():
+    def pause():
         with making_many_objects():
             begun.set()
             end.wait()
 
-    thread = Thread(target=other)
-    with making_many_objects():
-        thread.start()
-        begun.wait()
-    assert not gc.isenabled()
+    thread = Thread(target=pause)
+    thread.start()
+    begun.wait()
+    yield
     end.set()
     thread.join()
+
+
+def test_the_last_of_several_threads_ends_the_pause():
+    """Given two blocks that overlap."""
+    with ExitStack() as other:
+        with making_many_objects():
+            other.enter_context(a_pause_of_another_thread())
+        assert not gc.isenabled()
 
     assert gc.isenabled()
 
 
 def test_a_process_forked_meanwhile_has_its_collector():
     """Given a fork while another thread makes objects: that thread is not in the new process."""
-    begun, end = Event(), Event()
-
-    def other():
-        with making_many_objects():
-            begun.set()
-            end.wait()
-
-    thread = Thread(target=other)
-    thread.start()
-    begun.wait()
-    child = os.fork()
-    if not child:
-        with making_many_objects():
-            is_off = not gc.isenabled()
-        os._exit(0 if is_off and gc.isenabled() else 1)
-    end.set()
-    thread.join()
+    with a_pause_of_another_thread():
+        child = os.fork()
+        if not child:
+            with making_many_objects():
+                is_off = not gc.isenabled()
+            os._exit(0 if is_off and gc.isenabled() else 1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
