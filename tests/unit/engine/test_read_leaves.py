@@ -129,3 +129,18 @@ def test_a_function_gets_each_leaf_in_a_stream_of_its_own():
 
     assert keys_of(table, 5, 25) == [*range(5, 25)]
     assert streams == [5, 10, 5]
+
+
+def test_bounds_that_lost_their_zeros_prove_nothing():
+    """Given overlapping regions that begin above a key by zeros alone, the key is in neither."""
+    fields = [pa.field("a", pa.binary(), nullable=False), pa.field("b", pa.int64(), nullable=False)]
+    rows = pa.table({"a": [b"a"] * 5 + [b"b"] * 5, "b": range(10)}, schema=pa.schema(fields))
+    instance = sleeper.connect("memory://")
+    table = instance.create_table("t", rows.schema, row_keys=["a", "b"])
+    table.ingest(rows)
+    regions = [{"a": (b"a\0", b"c")}, {"a": (b"a\0\0", b"d")}]
+
+    found = table.query(regions=regions, ordered=False).to_arrow()
+
+    assert found.column("a").to_pylist() == [b"b"] * 5
+    assert table.count(regions=regions) == 5

@@ -80,16 +80,15 @@ class _WantedRegions:
     Attributes:
         regions: The regions.
         limits: Their ranges of the first row key.
-        containers: Those of the limits, in order, whose regions have no limit on other row keys.
-        exact_lows: For each container whether its lower limit has all bytes of the value.
+        containers: Those of the limits, in order, whose regions have no limit on other row keys;
+            for each also whether its lower limit has all bytes of the value.
         schema: The table's.
         arrow_schema: The table's.
     """
 
     regions: tuple[Region, ...]
     limits: Limits
-    containers: Limits
-    exact_lows: tuple[bool, ...]
+    containers: Sequence[tuple[Any, Any, bool]]
     schema: Schema
     arrow_schema: pa.Schema
 
@@ -99,11 +98,12 @@ class _WantedRegions:
     ) -> _WantedRegions:
         whole = [Range(smallest_value(key_type(field)), None) for field in schema.row_keys]
         free = [region for region in regions if [*region.ranges[1:]] == whole[1:]]
-        free.sort(key=lambda region: region.ranges[0].min)
-        containers = first_key_limits(free) if free else ()
-        exact = tuple(_is_exact(region.ranges[0].min) for region in free)
+        containers = [
+            (*first_key_limits([region])[0], _is_exact(region.ranges[0].min)) for region in free
+        ]
+        containers.sort(key=itemgetter(0, 2, 1))  # of equal lower limits the exact ones come last
         limits = first_key_limits(regions) if regions else ()
-        return cls(regions, limits, containers, exact, schema, arrow_schema)
+        return cls(regions, limits, containers, schema, arrow_schema)
 
     def surely_contain(self, bounds: PageBounds, place: int) -> bool:
         """Return whether all keys between some bounds are inside a region.
@@ -113,7 +113,7 @@ class _WantedRegions:
         """
         low = bounds.minimums[place]
         number = bisect_right(self.containers, low, key=itemgetter(0)) - 1
-        if number >= 0 and self.containers[number][0] == low and not self.exact_lows[number]:
+        while number >= 0 and self.containers[number][::2] == (low, False):
             number -= 1
         return number >= 0 and bool(bounds.maximums[place] < self.containers[number][1])
 
