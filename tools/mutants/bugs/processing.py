@@ -24,6 +24,14 @@ BUGS = (
         tests=PROCESSING,
     ),
     Bug(
+        name="entries-of-other-rows-converted",
+        breaks="A query fails if the sum in a map is too large in the last row of a batch.",
+        module="engine/processing/decimal_sums.py",
+        right="self._narrow(_own_entries(column), field)",
+        wrong="self._narrow(column, field)",
+        tests=("tests/unit/engine/processing/test_maps_and_decimals.py",),
+    ),
+    Bug(
         name="old-row-kept",
         breaks="A row exactly as old as the limit is kept.",
         module="engine/processing/filters.py",

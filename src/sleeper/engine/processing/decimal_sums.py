@@ -84,7 +84,7 @@ class DecimalSums:
         if rows.schema.types == schema.types:
             return rows
         columns = [
-            column if column.type == field.type else self._narrow(column, field)
+            column if column.type == field.type else self._narrow(_own_entries(column), field)
             for column, field in zip(rows.columns, schema, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -109,6 +109,14 @@ class DecimalSums:
                 field.type,
             )
         return _limited(column, field.type)
+
+
+def _own_entries(column: pa.Array) -> pa.Array:
+    """Return a column whose maps share no memory with rows that a slice has left out.
+
+    A cast converts all entries of maps that lie in memory, those of other rows too.
+    """
+    return column.take(pa.array(range(len(column)))) if pa.types.is_map(column.type) else column
 
 
 def _rows_too_large(column: pa.Array, kind: pa.DataType) -> Any:

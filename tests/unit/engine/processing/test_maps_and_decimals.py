@@ -158,6 +158,18 @@ class TestDecimals:
         assert shown == [{"key": 1, "m": [(7, 2 * small), (8, large)]}, kept[2]]
         assert "field 'm' does not fit" in caplog.text
 
+    def test_in_maps_are_limited_after_rows_that_fit(self, caplog):
+        """The row that may go on in the next batch is cut off, and its entries are not converted."""
+        large = Decimal("99.9")
+        rows = [{"key": 1, "m": [(7, large)]}, *([{"key": 2, "m": [(8, large)]}] * 2)]
+
+        shown = united(PURSES, rows, "map_sum", overflow=Overflow.LIMIT)
+
+        assert shown == rows[:2]
+        assert "field 'm' does not fit" in caplog.text
+        with pytest.raises(SchemaInvalid, match="the sum of field 'm' does not fit"):
+            united(PURSES, rows, "map_sum")
+
     @pytest.mark.parametrize("schema", [MONEY, PURSES], ids=["plain", "in a map"])
     def test_of_rows_that_come_in_are_refused(self, schema):
         """There it can be told to those who can mend it."""
