@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings

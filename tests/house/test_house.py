@@ -141,7 +141,7 @@ class TestEveryModule:
         assert lazy == []
 
     def test_makes_data_classes_by_our_own_decorator(self, path):
-        """Python's compiles every method at import: `from sleeper.value_classes import dataclass`."""
+        """Python's compiles every method at import: `from sleeper.language.value_classes import dataclass`."""
         if path.name == "value_classes.py":
             return
         theirs = [

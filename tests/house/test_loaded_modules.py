@@ -1,6 +1,6 @@
 """What a process loads: start-up is paid by every command, script and worker process.
 
-A room that a path does not need is not loaded on it. Doors import late (`sleeper.late_imports`), and
+A room that a path does not need is not loaded on it. Doors import late (`sleeper.language.late_imports`), and
 no other module does.
 """
 
@@ -30,7 +30,7 @@ DOORS = {
     "operations/query.py": "a look-up in a table without processing",
     "storage/places.py": "one adapter for each kind of URL",
     "table/handle.py": "a read checks no commit",
-    "table/rows.py": "a read needs no writer",
+    "table/rows/query.py": "a read needs no writer",
     "table/state_stores.py": "one opener for each kind of state store",
     "table/table.py": "the methods of a table",
 }
@@ -175,8 +175,8 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 
     assert {name for name in loaded if name.startswith("sleeper.")} == {
         *("sleeper.errors", "sleeper.spark.views"),
-        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.exit_codes"),
-        "sleeper.interfaces.cli.stderr",
+        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.terminal.exit_codes"),
+        "sleeper.interfaces.cli.terminal.stderr",
     }
     assert foreign_packages(loaded) == {"click"}
     assert "importlib.metadata" not in loaded

@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 import pytest
 
 import sleeper
-from sleeper.late_imports import LateMethod, late_imports
+from sleeper.language.late_imports import LateMethod, late_imports
 
 LOADED: list[str] = []
 """Names of the modules that were executed, each time."""
@@ -177,6 +177,6 @@ class TestLateMethod:
         assert found == [add]
 
     def test_of_a_table_is_typed_and_documented(self):
-        """`help(sleeper.Table.compact)` shows what `sleeper.table.compaction` says."""
+        """`help(sleeper.Table.compact)` shows what `sleeper.table.upkeep.compaction` says."""
         assert "workers" in inspect.signature(sleeper.Table.compact).parameters
         assert inspect.getdoc(sleeper.Table.compact).startswith("Merge files")

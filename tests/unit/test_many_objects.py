@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from sleeper.value_classes import making_many_objects
+from sleeper.language.collector_pause import making_many_objects
 
 
 @pytest.fixture(autouse=True)

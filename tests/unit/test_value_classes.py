@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from sleeper import value_classes
+from sleeper.language import value_classes
 
 SOURCE = """
 from __future__ import annotations
@@ -96,7 +96,7 @@ def made_by(decorator: str, name: str) -> ModuleType:
 
 
 THEIRS = made_by("from dataclasses import dataclass", "classes_by_dataclasses")
-OURS = made_by("from sleeper.value_classes import dataclass", "classes_by_value_classes")
+OURS = made_by("from sleeper.language.value_classes import dataclass", "classes_by_value_classes")
 CALLS = (
     "Point(1)",
     "Point(1, 2)",
@@ -215,7 +215,7 @@ def test_fields_and_dicts_are_those_of_dataclasses():
 
 def test_methods_are_compiled_once_whoever_comes_first():
     """Given threads that make the first objects of a class at once; then all are right."""
-    module = made_by("from sleeper.value_classes import dataclass", "classes_for_threads")
+    module = made_by("from sleeper.language.value_classes import dataclass", "classes_for_threads")
     start, made = Barrier(8), []
 
     def make(n: int) -> None:
@@ -234,7 +234,9 @@ def test_methods_are_compiled_once_whoever_comes_first():
 
 def test_a_class_whose_objects_nobody_makes_compiles_nothing():
     """That is what makes imports cheap."""
-    module = made_by("from sleeper.value_classes import dataclass", "classes_that_are_not_used")
+    module = made_by(
+        "from sleeper.language.value_classes import dataclass", "classes_that_are_not_used"
+    )
 
     kinds = {type(vars(module.Named)[name]) for name in ("__init__", "__eq__", "__hash__")}
 

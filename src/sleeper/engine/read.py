@@ -34,10 +34,10 @@ from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.scan.session import Session
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
+from sleeper.language.value_classes import dataclass
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 FAN_IN_MAX: Final = 100
 """Maximum number of files in one merge; more are first merged into temp files, a hundred each."""

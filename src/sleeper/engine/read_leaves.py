@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
@@ -21,7 +22,6 @@ from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.engine import read

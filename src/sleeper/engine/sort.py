@@ -23,7 +23,7 @@ from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sortin
 from sleeper.engine.sorting.spill import Block, SpillFile
 from sleeper.engine.sorting.sub_ranges import plan_sub_ranges, read_one_key, read_sub_range
 from sleeper.errors import BadRequest
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 _INTAKE_SHARE = 0.5  # of the memory: for input rows and for sorting them
 _GROUP_SHARE = 0.35  # of the memory: for a group, or a range of keys, that is merged

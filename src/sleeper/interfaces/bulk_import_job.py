@@ -22,9 +22,9 @@ import click
 
 from sleeper.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
-from sleeper.interfaces.cli.exit_codes import run_command
-from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
 from sleeper.interfaces.cli.services.signals import stop_with_parent
+from sleeper.interfaces.cli.terminal.exit_codes import run_command
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option, split_pairs
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,

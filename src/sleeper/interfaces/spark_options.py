@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Final, Literal
 
 from sleeper.errors import BadRequest
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 Use = Literal["read", "write", "stream read", "stream write"]
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob
@@ -21,7 +22,6 @@ from sleeper.ports.input_store import InputStore
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.table.table import Table
-from sleeper.value_classes import dataclass
 
 _TABLES_OPEN_MAX = 10
 

@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.decoding.byte_arrays import PlainByteArrays, joined_byte_arrays
 from sleeper.lookup.decoding.plain_pages import PlainPages, plain_values
 from sleeper.lookup.page_ranges import Cover, cover_rows, cover_span
@@ -31,7 +32,6 @@ from sleeper.lookup.values import (
     OptionalValues,
     Values,
 )
-from sleeper.value_classes import dataclass
 
 Range = tuple[int, int]
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import PageRequest, read_requests, request_rows
 from sleeper.lookup.keys import LookupKeys, PossibleKeys
 from sleeper.lookup.page_ranges import (
@@ -36,7 +37,6 @@ from sleeper.lookup.values import (
     comparable_array,
     positions,
 )
-from sleeper.value_classes import dataclass
 
 ROUND_BYTES = 8 << 20
 """Compressed bytes that are fetched and decoded in one round. It bounds memory; a larger value is

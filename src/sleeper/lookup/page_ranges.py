@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.page_index import Bounds, PageBounds
 from sleeper.lookup.values import Ints, positions
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

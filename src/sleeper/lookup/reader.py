@@ -14,6 +14,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.fetching.index_cache import IndexCache
 from sleeper.lookup.fetching.read_ahead import (
@@ -30,7 +31,6 @@ from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import WantedColumns
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

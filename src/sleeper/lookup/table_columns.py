@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import Footer, Leaf, TopColumn
-from sleeper.value_classes import dataclass
 
 _BYTE_ARRAY, _INT32, _INT64, _FLOAT, _DOUBLE = 6, 1, 2, 4, 5
 _TIMESTAMP_UNITS = {1: "ms", 2: "us", 3: "ns"}

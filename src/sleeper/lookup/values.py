@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.levels import Flags
-from sleeper.value_classes import dataclass
 
 Ints = npt.NDArray[np.int64]
 Key = int | bytes

@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, key_type, value_from_json, value_to_json
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 KEY_BYTES_MAX = 1024
 """A row key whose JSON is longer is not kept in a reference."""

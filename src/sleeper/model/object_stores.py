@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from sleeper.errors import BadRequest, UrlInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 PATIENCE_S = 90
 """Default number of seconds for which requests to an overloaded object store are retried."""

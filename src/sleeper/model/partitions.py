@@ -13,10 +13,11 @@ from itertools import islice, pairwise
 from typing import Any
 
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
+from sleeper.language.collector_pause import making_many_objects
+from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass, making_many_objects
 
 MERGED_IDS_MAX = 100_000
 """Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""

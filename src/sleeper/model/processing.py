@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from sleeper.errors import BadRequest, PropertiesInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import (
     DecimalType,
     Field,
@@ -25,7 +26,6 @@ from sleeper.model.schema import (
     Schema,
     type_to_text,
 )
-from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

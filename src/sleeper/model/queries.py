@@ -21,10 +21,10 @@ from operator import index
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value
 from sleeper.model.ranges import Range, Region, canonical_range, exact_range, region_of
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
 RegionRequest = Mapping[str, RangeRequest]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sleeper.errors import QueryInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value, key_type, next_value, smallest_value
 from sleeper.model.schema import Field, Schema
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

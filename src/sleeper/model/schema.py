@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 
 class Primitive(Enum):

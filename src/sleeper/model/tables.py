@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import BOOLEAN, MOVE_ID
-from sleeper.value_classes import dataclass
 
 ID: Final = "sleeper.table.id"
 NAME: Final = "sleeper.table.name"

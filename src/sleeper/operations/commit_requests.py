@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sleeper.errors import CommitRefused, JobAlreadyCommitted, JobInvalid, SleeperError
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
@@ -12,7 +13,6 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.commit_request import CommitRequest, transaction_of
 from sleeper.state.transactions.files import AddFiles
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

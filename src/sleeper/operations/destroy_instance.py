@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from sleeper.errors import BadRequest, InstanceNotFound, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.tables import TableRecord
 from sleeper.ports.belongings import Belonging
@@ -29,7 +30,6 @@ from sleeper.storage.places import (
     remove_empty_folder,
     table_index_of,
 )
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from sleeper.engine.inputs.key_sample import KeySample
 from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.planning.partitions.extend_tree import extend_tree
 from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import ExtendPartitionTree
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

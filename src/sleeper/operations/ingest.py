@@ -22,6 +22,7 @@ from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
@@ -33,7 +34,6 @@ from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,
@@ -52,7 +53,6 @@ from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
 from sleeper.storage.checked_log import CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.places import Place, bucket_of
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.storage.aws.deployment import deployment

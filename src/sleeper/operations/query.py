@@ -24,7 +24,8 @@ from sleeper.engine.read_leaves import (
     read_leaves_unordered,
 )
 from sleeper.engine.rows import Rows
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
 from sleeper.lookup.key_order import merge_small
 from sleeper.model.keys import Key
@@ -33,7 +34,6 @@ from sleeper.model.ranges import Region
 from sleeper.planning.leaf_queries import file_sizes, plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.planning.row_counts import plan_row_count
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.engine.processing import decimal_sums, process

@@ -6,12 +6,12 @@ from collections.abc import Collection
 from statistics import mean, median
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

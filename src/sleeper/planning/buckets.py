@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Protocol
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import LeafGroup, Partition, leaf_groups
-from sleeper.value_classes import dataclass
 
 _FAR_MORE = 1.5  # times the wanted rows of a bucket: a larger leaf is cut
 _LEAST_SHARE = 0.5  # of the wanted rows: from here on a group of leaves gets its own task

@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from sleeper.errors import FileAlreadyExists, FileReferenceNotAssignedToJob, FileReferenceNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
 from sleeper.state.stores.commit_sizes import inputs_max
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 Files = Sequence[FileReference]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
-    """Settings from the table's properties `sleeper.table.compaction.*`.
+    """Settings from the table's properties `sleeper.table.upkeep.compaction.*`.
 
     Attributes:
         strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.

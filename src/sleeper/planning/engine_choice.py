@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from sleeper.errors import BadRequest
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 Engine = Literal["local", "spark"]
 EngineAsked = Literal["auto", "local", "spark"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 PART_ROWS = 1_000_000
 """Neighbouring leaves with fewer rows than this are written to one file."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from sleeper.errors import QueryInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.ranges import Range, Region, canonical_range, exact_range
 from sleeper.model.schema import Field, Schema
-from sleeper.value_classes import dataclass
 
 _REGIONS_MAX = 10_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference, key_from_text
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, PartitionTree
@@ -21,7 +22,6 @@ from sleeper.model.ranges import Region
 from sleeper.state.stores.commit_sizes import parts_max, push_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import ReferencePush
-from sleeper.value_classes import dataclass
 
 
 class Ranks(Protocol):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Region
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import field
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

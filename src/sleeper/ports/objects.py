@@ -11,7 +11,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -12,13 +12,13 @@ from datetime import datetime
 
 from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.operations.commit_requests import CommitAnswer
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

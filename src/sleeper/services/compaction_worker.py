@@ -13,13 +13,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import SleeperError
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.planning.jobs.redelivery import reasons_of
 from sleeper.services.compaction_turn import CompactionTurn
 from sleeper.services.job_reader import Interrupted
 from sleeper.services.worker import WorkerSettings
 from sleeper.table.table import Table
-from sleeper.value_classes import dataclass
 
 _LONGEST_PAUSE_S = 900.0
 _PAUSED_S = 5.0

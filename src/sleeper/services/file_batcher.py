@@ -6,11 +6,11 @@ import logging
 from datetime import datetime
 
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.planning.jobs.file_batches import batch_limits, files_by_table, plan_batches
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

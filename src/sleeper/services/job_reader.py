@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, Self
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.value_classes import dataclass
 
 
 class Interrupted(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from sleeper.errors import SleeperError
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 VERBS = ("compact", "split", "merge", "gc", "sweep")
 """The operations on a table, in this order: compaction first, because it makes row counts exact."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sleeper.errors import TableNotFound
 from sleeper.instance import Instance
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped
 from sleeper.services.serving.table_figures import TableFigures
 from sleeper.table.table import Table
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from sleeper.errors import ResultsIncomplete, SleeperError, StorageFailed
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.run_events import RunEvents
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
@@ -29,7 +30,6 @@ from sleeper.services.job_reader import (
     RunContext,
 )
 from sleeper.services.visibility import kept_hidden
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sleeper.engine.inputs.input_files import RowGroup
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import DataDamaged, NullKeys, ObjectNotFound, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
@@ -46,7 +47,6 @@ from sleeper.spark.block_shuffle.shuffle import (
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

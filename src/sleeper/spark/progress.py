@@ -15,7 +15,7 @@ from dataclasses import field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

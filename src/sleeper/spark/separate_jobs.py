@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 
 from sleeper.errors import SleeperError
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.block_shuffle.shuffle import Batches
 from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.progress import TaggedJobs, cancel_on_interrupt, job_description
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

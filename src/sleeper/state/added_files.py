@@ -19,13 +19,13 @@ from sleeper.errors import (
     NewFilesTooOld,
     StorageFailed,
 )
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.ports.objects import Objects
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles
-from sleeper.value_classes import dataclass
 
 # A sweep deletes files older than the orphan age. The difference to these shares of it is time for
 # a slow commit, and for a sweep that has listed files and not yet deleted them.

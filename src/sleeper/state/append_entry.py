@@ -19,7 +19,7 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from datetime import datetime
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 _ENTRIES_MIN = 10_000  # a record is kept while fewer entries have followed it
 _RECENT_MIN = 64  # a smaller layer is never folded: copying it is cheap

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.language.collector_pause import making_many_objects
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
@@ -33,7 +35,6 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
-from sleeper.value_classes import dataclass, making_many_objects
 
 FORMAT = 1
 JOBS = "jobs.parquet"

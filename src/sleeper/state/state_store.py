@@ -11,12 +11,12 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from sleeper.errors import CommitRefused, DataDamaged, StateMoved
+from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.moves import MoveState
-from sleeper.value_classes import dataclass
 
 _PLANS_MAX = 5
 

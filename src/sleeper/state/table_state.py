@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound, PartitionNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs
 from sleeper.state.files.file_references import FileReferences
-from sleeper.value_classes import dataclass
 
 _ENTRY_GAP = timedelta(milliseconds=1)
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
+from sleeper.language.collector_pause import making_many_objects
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction
@@ -54,7 +56,6 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
-from sleeper.value_classes import dataclass, making_many_objects
 
 FORMAT = 1
 

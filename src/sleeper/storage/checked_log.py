@@ -9,10 +9,10 @@ from datetime import datetime
 from hashlib import sha256
 
 from sleeper.errors import CommitOverwritten
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.storage.object_log import TABLE_LOG, ObjectTransactionLog
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import partial
 
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index.log_index import ENTRIES_PER_CHECKPOINT, LogTableIndex
 from sleeper.storage.checked_log import NO_CHECKS, CommitChecks, open_log
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.value_classes import dataclass
 
 _ENTRIES = "tables/index/"
 _NEWEST = "tables/checkpoints/newest.json"

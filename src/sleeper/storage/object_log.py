@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (
@@ -30,7 +31,6 @@ from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.unfinished import remove_hidden_folder
 from sleeper.storage.object_index import begin_index, object_table_index
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.ports import belongings as belonging_port

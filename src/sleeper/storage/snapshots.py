@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from logging import getLogger
 from threading import Lock
 
 from sleeper.errors import ClockTooFarAhead
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _ASKED_EVERY = timedelta(minutes=10)

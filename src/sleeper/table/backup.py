@@ -6,6 +6,7 @@ from dataclasses import replace
 from logging import getLogger
 
 from sleeper.errors import InstanceAlreadyExists, TableNotFound, UrlInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
@@ -20,7 +21,6 @@ from sleeper.storage.places import Place
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import open_state_store
 from sleeper.table.table import Table
-from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _NOT_COPIED = {

@@ -27,8 +27,8 @@ from sleeper.operations.tables.migrate_state import migrate_state as migrate
 from sleeper.operations.tables.reinitialise_table import reinitialise_table
 from sleeper.state.stores.move_notes import MoveNotes
 from sleeper.table.handle import TableHandle
-from sleeper.table.maintenance import leaf_sizes
 from sleeper.table.state_stores import store_at
+from sleeper.table.upkeep.maintenance import leaf_sizes
 
 
 def split_points(self: TableHandle) -> list[Any]:

@@ -16,7 +16,8 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
@@ -27,7 +28,6 @@ from sleeper.state.stores.looks_together import LooksTogether
 from sleeper.state.table_state import TableState
 from sleeper.table.instance_context import InstanceContext
 from sleeper.table.state_stores import delete_states, store_of
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.operations.tables import delete_table

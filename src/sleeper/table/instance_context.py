@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
@@ -16,7 +17,6 @@ from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, commit_checks, table_index_of
 from sleeper.storage.storage_clock import StorageClock
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Final
 
 from sleeper.errors import SleeperError
-from sleeper.late_imports import late_imports
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
@@ -25,7 +26,6 @@ from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.storage.checked_log import open_log
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
-from sleeper.value_classes import dataclass
 
 with late_imports():
     from sleeper.state.stores import revision_store, revisions

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from sleeper.errors import BadRequest, TableNotFound
-from sleeper.late_imports import LateMethod, late_imports
+from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.tables import TableRecord, no_such_table
-from sleeper.table import rows
 from sleeper.table.handle import TableHandle
 from sleeper.table.instance_context import InstanceContext
+from sleeper.table.rows import query as _query
 
 with late_imports():
-    from sleeper.table import commits, compaction, definition, maintenance, spark
-    from sleeper.table import export as _export
+    from sleeper.table import commits, definition, spark
     from sleeper.table.bulk_imports import bulk_import as _bulk_import
+    from sleeper.table.rows import export as _export
+    from sleeper.table.rows import ingest as _ingest
+    from sleeper.table.upkeep import compaction, maintenance
 
 
 class Table(TableHandle):
@@ -35,13 +37,13 @@ class Table(TableHandle):
     """
 
     # Rows.
-    ingest = rows.ingest
+    ingest = LateMethod(lambda: _ingest.ingest)
     bulk_import = LateMethod(lambda: _bulk_import.bulk_import)
     request_commit = LateMethod(lambda: commits.request_commit)
     commit_requests = LateMethod(lambda: commits.commit_requests)
     delete_requests = LateMethod(lambda: commits.delete_requests)
-    query = rows.query
-    count = rows.count
+    query = _query.query
+    count = _query.count
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)

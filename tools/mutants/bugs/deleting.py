@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
-        module="table/maintenance.py",
+        module="table/upkeep/maintenance.py",
         right="    kept_since = opened.store.time() - timedelta(minutes=kept)\n",
         wrong="    kept_since = opened.store.time() + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         name="deleted-versions-are-damage",
         breaks="A version whose files the collector has deleted is reported as damaged.",
-        module="table/rows.py",
+        module="table/rows/query.py",
         right="    return old_versions.read_version(answered, version, store=opened.store, "
         "files=opened.files)\n",
         wrong="    return answered()\n",

@@ -10,7 +10,7 @@ BUGS = (
     Bug(
         name="late-modules-are-seen-half-loaded",
         breaks="Threads that use a late module meanwhile wait until it is whole.",
-        module="late_imports.py",
+        module="language/late_imports.py",
         right="        with self._lock:\n            if self._loading",
         wrong="        if True:\n            if self._loading",
         tests=_LATE,
@@ -18,7 +18,7 @@ BUGS = (
     Bug(
         name="other-threads-import-late",
         breaks="Imports of other threads are as ever while a block is open.",
-        module="late_imports.py",
+        module="language/late_imports.py",
         right=" or get_ident() != self._thread:",
         wrong=":",
         tests=_LATE,
@@ -26,7 +26,7 @@ BUGS = (
     Bug(
         name="fields-that-do-not-compare-are-hashed",
         breaks="Equal objects of a data class have equal hashes.",
-        module="value_classes.py",
+        module="language/value_classes.py",
         right="(each.compare if each.hash is None else each.hash)",
         wrong="True",
         tests=("tests/unit/test_value_classes.py",),

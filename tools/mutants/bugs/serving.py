@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         name="ended-claims-not-planned",
         breaks="Serve starts no worker for files whose worker died.",
-        module="table/compaction.py",
+        module="table/upkeep/compaction.py",
         right="    state = expired_released(state, _lease(opened), max(now, state.at or now))\n",
         wrong="",
         tests=("tests/unit/services/test_compaction_worker.py",),

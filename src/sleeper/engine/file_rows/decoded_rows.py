@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from sleeper.engine.file_rows.plain_columns import decode_plain_pages, has_plain_pages
 from sleeper.engine.scan.page_runs import PageRun, RunPages, read_checked_runs
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.mini_file import GroupPages, LeafPages, decode_columns
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.table_columns import BoundColumn, as_type
 from sleeper.lookup.values import Ints, positions
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from sleeper.engine.file_rows.decoded_rows import GroupRows, decode_rows, join_ranges
 from sleeper.engine.scan.region_chunks import disjoint_regions
 from sleeper.engine.scan.verified_pages import Limits, first_key_limits, places_between
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
@@ -26,7 +27,6 @@ from sleeper.lookup.values import Ints
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 
 def choose_rows(

@@ -23,9 +23,9 @@ from sleeper.engine.arrow_schema import conform, split_null_keys
 from sleeper.engine.inputs.input_files import InputFiles, RowGroup, read_row_groups, shown
 from sleeper.engine.inputs.sources import Source
 from sleeper.engine.sorting.systematic_sample import SystematicSample
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.input_store import InputStore
-from sleeper.value_classes import dataclass
 
 _TESTED_ROWS = 2048
 _CORRELATION_MAX = 0.1  # for 2,048 unordered rows it is above that once in 70,000 cases

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.processing.decimal_sums import DecimalSums, Overflow
+from sleeper.language.value_classes import dataclass
 from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 _REDUCTIONS = {"sum": np.add, "min": np.fmin, "max": np.fmax}
 

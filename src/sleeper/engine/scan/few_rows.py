@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.key_batch import one_value
 from sleeper.lookup.key_order import merge_small
 from sleeper.lookup.key_search import Found, read_rows
@@ -28,7 +29,6 @@ from sleeper.lookup.values import comparable_array
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 FEW_ROWS = 8_192
 FEW_BYTES = 4 << 20

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf
@@ -26,7 +27,6 @@ from sleeper.lookup.parquet.page_index import (
 from sleeper.lookup.parquet.pages import DICTIONARY_PAGE, Page, check_levels, read_pages
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
-from sleeper.value_classes import dataclass
 
 _READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read. A larger page is read completely."""

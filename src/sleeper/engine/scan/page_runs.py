@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from sleeper.engine.scan.page_sizes import all_small, inflated_size
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import fetch
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import Leaf
 from sleeper.lookup.parquet.page_sums import SUM_BYTES, sum_at
 from sleeper.lookup.parquet.pages import Buffer, check_inflated, is_bomb
 from sleeper.lookup.parquet_index import ParquetIndex
-from sleeper.value_classes import dataclass
 
 READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read."""

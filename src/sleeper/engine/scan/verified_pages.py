@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from sleeper.engine.scan.page_checksums import verify_some_pages
 from sleeper.engine.scan.page_runs import PageRun
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.ranges import Region
-from sleeper.value_classes import dataclass
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

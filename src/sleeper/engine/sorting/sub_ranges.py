@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.sorting.spill import Block, SpillFile
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 # A cut between keys: (key, False) is before all rows of the key, (key, True) after them.
 Cut = tuple[tuple[Any, ...], bool]

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import parquet_paths
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.scan.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 _CHUNK_ROWS = 32_768  # passed from the merge, and to the writer, at a time
 _CHUNKS_AHEAD = 2

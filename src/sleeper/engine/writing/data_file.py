@@ -20,6 +20,7 @@ from sleeper.engine.writing.column_layout import ColumnLayout, column_layouts, p
 from sleeper.engine.writing.sketch_bytes import SketchBuilder
 from sleeper.engine.writing.stored_sketch import sketch_place_bytes
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import Footer
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.lookup.parquet.sealed_output import SealedOutput
@@ -28,7 +29,6 @@ from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema
 from sleeper.ports.objects import Output
-from sleeper.value_classes import dataclass
 
 FORMAT = {b"sleeper.format": b"1"}
 

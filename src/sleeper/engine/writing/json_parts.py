@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from sleeper.engine.writing.user_file import json_lines
 from sleeper.errors import QueryInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 _NEW_LINE = ord("\n")
 _NO_CHARACTERS = {text.encode(): f"\\u{ord(text):04x}".encode() for text in "\ufffe\uffff"}

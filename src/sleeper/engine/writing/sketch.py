@@ -19,10 +19,10 @@ import pyarrow as pa
 from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.engine.sorting.systematic_sample import SystematicSample
 from sleeper.errors import SplitPointsInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive
-from sleeper.value_classes import dataclass
 
 _ESTIMATE_ROWS_MAX = 4_000_000
 _ESTIMATE_BYTES_MAX = 256 << 20

@@ -19,8 +19,8 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
 from sleeper.errors import QueryInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.sealed_output import ByteStream
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:
     import polars as pl

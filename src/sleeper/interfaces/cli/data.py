@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from sleeper.instance import connect, create_instance
-from sleeper.interfaces.cli.options import (
+from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,
     split_pairs,
 )
-from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
+from sleeper.interfaces.cli.terminal.present import counted, print_json, progress_rows, say
 
 
 @click.command()

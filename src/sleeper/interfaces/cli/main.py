@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from sleeper.interfaces.cli.exit_codes import run_command
-from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
+from sleeper.interfaces.cli.terminal.exit_codes import run_command
+from sleeper.interfaces.cli.terminal.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Create an instance."),
@@ -31,8 +31,8 @@ _COMMANDS = {
         "bulk_imports.spark_environment",
         "Pack Sleeper for a Spark cluster.",
     ),
-    "query": ("query", "Read rows by key or key range."),
-    "export": ("export", "Write rows to Parquet files, in key order."),
+    "query": ("reading.query", "Read rows by key or key range."),
+    "export": ("reading.export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split large leaf partitions."),
     "merge": ("maintenance", "Merge small leaf partitions."),
@@ -47,7 +47,7 @@ _COMMANDS = {
     "backup": ("services.operating", "Copy an instance while it is written to."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
-    "report": ("reports", "Show tables, partitions and files."),
+    "report": ("reading.reports", "Show tables, partitions and files."),
 }
 
 

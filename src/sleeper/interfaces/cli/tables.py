@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from sleeper.instance import connect, input_store
-from sleeper.interfaces.cli.options import (
+from sleeper.interfaces.cli.terminal.options import (
     ask,
     force_option,
     instance_option,
@@ -17,7 +17,13 @@ from sleeper.interfaces.cli.options import (
     split_pairs,
     text_of,
 )
-from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.present import (
+    counted,
+    print_facts,
+    print_grid,
+    print_json,
+    say,
+)
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.known_properties.typed import (

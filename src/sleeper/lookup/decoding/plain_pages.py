@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.delta import read_lengths, read_numbers
 from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf
 from sleeper.lookup.parquet.levels import Flags, present_rows
@@ -21,7 +22,6 @@ from sleeper.lookup.parquet.pages import (
     decompress,
     decompressed,
 )
-from sleeper.value_classes import dataclass
 
 _DELTAS = frozenset((DELTA_BINARY_PACKED, DELTA_LENGTH_BYTE_ARRAY))
 """Encodings that this module reads of version 2 pages, beside PLAIN of all; some writers pad the

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import read_struct
-from sleeper.value_classes import dataclass
 
 Hashes = npt.NDArray[np.uint64]
 """XXH64 of values as Parquet encodes them, with seed 0."""

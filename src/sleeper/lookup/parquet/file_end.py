@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.page_sums import (
     PAGE_SUMS_END_BYTES,
@@ -14,7 +15,6 @@ from sleeper.lookup.parquet.page_sums import (
     read_page_sums,
 )
 from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
-from sleeper.value_classes import dataclass
 
 ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 """Reads (offset, length) ranges of the file; returns exactly these bytes or raises an error."""

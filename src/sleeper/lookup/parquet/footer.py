@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     LIST,
     STRUCT,
@@ -15,7 +16,6 @@ from sleeper.lookup.parquet.compact_protocol import (
     read_struct,
     read_varint,
 )
-from sleeper.value_classes import dataclass
 
 MAGIC = b"PAR1"
 TAIL_BYTES = 8

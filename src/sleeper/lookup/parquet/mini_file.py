@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
     I32,
@@ -23,7 +24,6 @@ from sleeper.lookup.parquet.compact_protocol import (
 )
 from sleeper.lookup.parquet.footer import MAGIC, REQUIRED, ColumnChunk, Leaf, TopColumn
 from sleeper.lookup.parquet.pages import DATA_PAGE, PLAIN, RLE, Buffer
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
     LIST,
@@ -22,7 +23,6 @@ from sleeper.lookup.parquet.compact_protocol import (
     read_list_header,
     read_struct,
 )
-from sleeper.value_classes import dataclass
 
 Ints = npt.NDArray[np.int64]
 Bounds = npt.NDArray[Any]

@@ -26,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer
 from sleeper.lookup.parquet.page_index import Ints, read_offset_index
-from sleeper.value_classes import dataclass
 
 PAGE_SUMS_MAGIC = b"SLPRSUM1"
 _END = struct.Struct("<II8s")

@@ -19,8 +19,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 
+from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import Footer
-from sleeper.value_classes import dataclass
 
 SEAL_MAGIC = b"SLPRSEL1"
 _END = struct.Struct("<II8s")

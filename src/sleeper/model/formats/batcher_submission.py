@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures
 from sleeper.model.formats.message_json import MessageFields, write_message
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

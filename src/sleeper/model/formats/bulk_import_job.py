@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from sleeper.errors import JobInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import (
     IngestJob,
     fields_of_job,
@@ -19,7 +20,6 @@ from sleeper.model.formats.ingest_job import (
     write_ingest_job,
 )
 from sleeper.model.formats.message_json import MessageFields
-from sleeper.value_classes import dataclass
 
 ID_LENGTH_MAX = 63
 _ID = re.compile(r"[a-z0-9-]+")

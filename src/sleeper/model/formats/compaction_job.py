@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 
 from sleeper.errors import JobInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import MessageFields, write_message
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

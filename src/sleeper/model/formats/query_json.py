@@ -15,12 +15,12 @@ from dataclasses import field
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.formats.regions_json import region_from_document, region_to_document
 from sleeper.model.formats.results_publishing import read_results_publishing, unused_options
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 QUERY: Final = "Query"
 LEAF_QUERY: Final = "LeafPartitionQuery"

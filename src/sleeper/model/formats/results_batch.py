@@ -13,9 +13,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import write_message
 from sleeper.model.schema import Schema
-from sleeper.value_classes import dataclass
 
 MESSAGE_BYTES_MAX: Final = 262_144
 """What a queue takes: Amazon's limit for a message until 2025, and that of its emulators."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import BYTE_SIZE, POSITIVE, Kind
 from sleeper.model.known_properties.table import CODEC
-from sleeper.value_classes import dataclass
 
 
 class ResultsDestination(StrEnum):

@@ -8,7 +8,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 UNKNOWN_TABLE: Final = "-"
 """The table id of a job whose table does not exist (rule ING-10)."""

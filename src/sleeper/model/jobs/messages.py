@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 
 class QueueName(StrEnum):

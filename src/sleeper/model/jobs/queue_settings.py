@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.message_rules import HIDDEN_MAX_S
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.value_classes import dataclass
 
 _COMMIT_RECEIVES_MAX: Final = 1_000  # a request is tried until the log takes or refuses it
 _KEEPALIVES: Final = 3

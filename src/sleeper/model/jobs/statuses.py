@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.states import (
     JobState,
@@ -19,7 +20,6 @@ from sleeper.model.jobs.states import (
     rank_in_job,
     state_of_run,
 )
-from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

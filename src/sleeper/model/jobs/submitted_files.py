@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.statuses import rate
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus
 from sleeper.model.jobs.tasks import TaskStatus
-from sleeper.value_classes import dataclass
 
 UNFINISHED_FOR: Final = timedelta(days=1)
 """What has no end is taken to have ended so long after its start."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

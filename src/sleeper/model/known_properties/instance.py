@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
@@ -31,7 +32,6 @@ from sleeper.model.known_properties.kinds import (
     setting,
 )
 from sleeper.model.known_properties.upstream import UPSTREAM_INSTANCE_PROPERTIES
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

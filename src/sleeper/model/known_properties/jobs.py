@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -15,7 +16,6 @@ from sleeper.model.known_properties.kinds import (
     setting,
     whole,
 )
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from dataclasses import field, fields, replace
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 T = TypeVar("T")
 G = TypeVar("G")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import (
     A_MINUTE_OR_MORE,
     AN_HOUR_OR_MORE,
@@ -16,7 +17,6 @@ from sleeper.model.known_properties.kinds import (
     class_of,
     setting,
 )
-from sleeper.value_classes import dataclass
 
 STRATEGY: Final = class_of("SizeRatioCompactionStrategy", "BasicCompactionStrategy")
 

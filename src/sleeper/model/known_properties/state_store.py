@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
-from sleeper.value_classes import dataclass
 
 STATE_STORES: Final = (
     "TransactionLogStateStore",

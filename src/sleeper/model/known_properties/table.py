@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
@@ -28,7 +29,6 @@ from sleeper.model.known_properties.maintenance import (
 )
 from sleeper.model.known_properties.state_store import StateStoreProperties
 from sleeper.model.known_properties.upstream import ASYNC_COMMIT_SWITCH, UPSTREAM_TABLE_PROPERTIES
-from sleeper.value_classes import dataclass
 
 CODEC: Final = one_of("uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd")
 INGEST_QUEUE: Final = one_of(

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid, SchemaInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.given import (
     is_known,
     misplaced_names,
@@ -50,7 +51,6 @@ from sleeper.model.processing import (
 )
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
-from sleeper.value_classes import dataclass
 
 __all__ = (
     "INSTANCE_PROPERTIES",

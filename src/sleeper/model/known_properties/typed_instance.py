@@ -7,6 +7,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.instance import (
     INSTANCE_PROPERTIES,
     ClockProperties,
@@ -27,7 +28,6 @@ from sleeper.model.known_properties.jobs import (
 )
 from sleeper.model.known_properties.kinds import Property, read_group
 from sleeper.model.known_properties.table import TABLE_PROPERTIES
-from sleeper.value_classes import dataclass
 
 _INSTANCE: Final = {known.name: known for known in INSTANCE_PROPERTIES} | {
     known.instance_default: replace(

@@ -13,6 +13,7 @@ from threading import Event, Thread
 from typing import Self
 
 from sleeper.errors import SleeperError
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import inputs_are_free, inputs_are_held
@@ -20,7 +21,6 @@ from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.stores.commit_sizes import claim_changes, claim_groups, in_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
-from sleeper.value_classes import dataclass
 
 _NO_LIMIT = sys.maxsize
 _log = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from itertools import islice
 from logging import getLogger
 
 from sleeper.errors import CommitRefused
+from sleeper.language.value_classes import dataclass
 from sleeper.planning.garbage import collectable
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import DeleteFiles
 from sleeper.storage.deletion import delete_data_files
-from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 

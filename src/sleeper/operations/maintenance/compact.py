@@ -17,6 +17,7 @@ from sleeper.errors import (
     StorageFailed,
     TableFunctionFailed,
 )
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.planning.claimed_jobs import ClaimedJob, claimed_job
 from sleeper.ports.objects import Objects
@@ -24,7 +25,6 @@ from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from logging import getLogger
 from typing import TypeVar
 
 from sleeper.errors import AlreadyExists, CommitContended, DataDamaged, ObjectNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.paths import sketch_file
@@ -21,7 +22,6 @@ from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
-from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 

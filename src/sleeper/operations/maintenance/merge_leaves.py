@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sleeper.errors import CommitRefused
+from sleeper.language.value_classes import dataclass
 from sleeper.planning.partitions.merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.merges import MergePartitions
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from functools import partial
 from sleeper.engine.writing.sketch import Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.planning.push_down import PushDownPlan, plan_push_down
@@ -16,7 +17,6 @@ from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore, commit_planned
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import SplitFileReferences
-from sleeper.value_classes import dataclass
 
 _REFERENCES_MAX = 20_000
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)

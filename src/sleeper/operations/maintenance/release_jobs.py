@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from sleeper.language.value_classes import dataclass
 from sleeper.planning.leases import HeldClaim, expired_claims, held_claims
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.commit_sizes import claim_groups
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import ReleaseClaims
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

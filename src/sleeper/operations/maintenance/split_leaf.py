@@ -10,6 +10,7 @@ from typing import Any
 from sleeper.engine.writing.sketch import Sketches, union
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
@@ -19,7 +20,6 @@ from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import SplitPartition
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

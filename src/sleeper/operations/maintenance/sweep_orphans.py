@@ -8,12 +8,12 @@ from datetime import timedelta
 from itertools import islice
 from logging import getLogger
 
+from sleeper.language.value_classes import dataclass
 from sleeper.planning.garbage import orphans_of
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.state_store import StateStore, SweepLimits
 from sleeper.state.transactions.sweeps import SweepOrphans
 from sleeper.storage.deletion import delete_groups
-from sleeper.value_classes import dataclass
 
 _BATCH = 1_000
 _DATA = "data/"

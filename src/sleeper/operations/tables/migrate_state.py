@@ -24,6 +24,7 @@ from sleeper.errors import (
     TableChanged,
     TableNotFound,
 )
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
@@ -34,7 +35,6 @@ from sleeper.state.stores.difference import differing_attributes
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
-from sleeper.value_classes import dataclass
 
 _LOG = getLogger(__name__)
 _ATTEMPTS: Final = 3

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.known_properties.typed import TableProperties
-from sleeper.value_classes import dataclass
 
 _CLOSED: Final = -1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sleeper.errors import CommitRefused, CommitTooLarge, JobAlreadyCommitted, SleeperError
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

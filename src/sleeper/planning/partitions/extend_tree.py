@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from sleeper.errors import InsufficientData
+from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import Partition, PartitionTree, split_partition
-from sleeper.value_classes import dataclass
 
 LEAF_ROWS = 1_000_000
 LEAF_BYTES = 128 << 20

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
 from sleeper.state.stores.commit_sizes import merge_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.merges import unmatched_partial_reference
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

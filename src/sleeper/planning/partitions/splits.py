@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 
 class Spread(Protocol):

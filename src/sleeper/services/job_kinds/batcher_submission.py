@@ -8,6 +8,7 @@ from datetime import datetime
 from sleeper.errors import JobInvalid
 from sleeper.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -18,7 +19,6 @@ from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.planning.jobs.file_batches import batch_limits
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from functools import partial
 from sleeper.errors import JobInvalid
 from sleeper.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,
@@ -26,7 +27,6 @@ from sleeper.spark.submit.driver_process import DriverProcess, run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -6,12 +6,12 @@ import os
 import sys
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_cluster
 from sleeper.spark.submit.driver_process import DriverProcess
 from sleeper.spark.submit.submitted_jobs import Cluster
-from sleeper.value_classes import dataclass
 
 HERE: Final = "local"
 """The platform of jobs that a worker does itself, as the tracker shows it."""

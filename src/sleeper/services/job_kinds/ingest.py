@@ -6,13 +6,13 @@ from functools import partial
 
 from sleeper.errors import JobInvalid
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
 from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.ports.ids import given_job_id
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import logging
 
 from sleeper.errors import JobInvalid, StorageFailed
 from sleeper.instance import Instance
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.query_json import (
     QueryMessage,
     query_columns,
@@ -23,7 +24,6 @@ from sleeper.model.jobs.events import UNKNOWN_TABLE, JobEventType, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
 from sleeper.table.table import Table
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

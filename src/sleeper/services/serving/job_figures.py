@@ -12,9 +12,9 @@ from threading import Lock
 from typing import Final
 
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.statuses import job_status
-from sleeper.value_classes import dataclass
 
 JOBS_MAX: Final = 1000
 """So many jobs of a kind are counted, those of the newest events."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from threading import Lock
 
+from sleeper.language.value_classes import dataclass
 from sleeper.operations.report import FilesReport
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

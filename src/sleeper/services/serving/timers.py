@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from sleeper.errors import SleeperError
 from sleeper.instance import Instance
+from sleeper.language.value_classes import dataclass
 from sleeper.services.file_batcher import run_batcher
-from sleeper.value_classes import dataclass
 
 _HOUR_S = 3600.0
 _LOOK_S = 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.value_classes import dataclass
 
 _FIRST_S = 60.0
 _LONGEST_S = 900.0

@@ -13,8 +13,8 @@ from dataclasses import field
 from typing import Protocol
 
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.planning.jobs.workers import workers_to_start
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from sleeper.engine.sorting.blocks import read_block
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
@@ -24,7 +25,6 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
 from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

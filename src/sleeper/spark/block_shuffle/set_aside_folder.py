@@ -19,8 +19,8 @@ from pathlib import Path
 
 from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

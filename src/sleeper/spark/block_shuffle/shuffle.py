@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from sleeper.errors import InputRefused
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from sleeper.engine.read_leaves import read_leaves
+from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import LeafQuery
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

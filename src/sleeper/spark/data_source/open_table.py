@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.writing.data_file import WriteSettings
+from sleeper.language.value_classes import dataclass
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
@@ -21,7 +22,6 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
-from sleeper.value_classes import dataclass
 
 _TABLES_KEPT = 8
 

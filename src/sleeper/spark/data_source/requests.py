@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.ranges import Region
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

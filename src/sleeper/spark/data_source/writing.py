@@ -20,6 +20,7 @@ from sleeper.engine.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import BadRequest, NullKeys, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import LeafGroup, leaf_groups
 from sleeper.ports.ids import NewId, given_job_id
@@ -28,7 +29,6 @@ from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
 from sleeper.state.added_files import SweepGuard, add_files
 from sleeper.state.committed_jobs import CommittedJob
-from sleeper.value_classes import dataclass
 
 _QUERY_ID = "sql.streaming.queryId"
 _NAME = "the DataFrame"

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sleeper.errors import SubmissionFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import CommandRequest, DriverCall, conf_arguments
-from sleeper.value_classes import dataclass
 
 SPARK_MASTER: Final = "sleeper.bulk.import.local.spark.master"
 """The property that has such drivers started."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
-from sleeper.value_classes import dataclass
 
 Setting = Callable[[str], str]
 """Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that."""

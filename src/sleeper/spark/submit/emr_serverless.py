@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
-from sleeper.value_classes import dataclass
 
 # What a worker may have: GB of memory, from and to, by vCPU.
 _MEMORY_GB: Final = {1: (2, 8), 2: (4, 16), 4: (8, 30), 8: (16, 60), 16: (32, 120)}

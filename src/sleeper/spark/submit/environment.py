@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO
 
 from sleeper.errors import BadRequest, SubmissionFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import ARCHIVE, ENTRY
-from sleeper.value_classes import dataclass
 
 # Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.
 _GLIBC_MINORS = range(34, 16, -1)

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Any
 
 from sleeper.errors import BadRequest
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 ARCHIVE = "environment.tar.gz"
 ENTRY = "sleeper_bulk_import.py"

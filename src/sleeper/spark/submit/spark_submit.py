@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import PYTHON, CommandRequest, DriverCall, conf_arguments
-from sleeper.value_classes import dataclass
 
 ENTRY_IN_IMAGE = "local:///sleeper/sleeper_bulk_import.py"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
@@ -18,7 +19,6 @@ from sleeper.spark.submit.emr import Emr, Setting, emr_setting_failures
 from sleeper.spark.submit.emr_serverless import EmrServerless, worker_failures
 from sleeper.spark.submit.request import NO_ENVIRONMENT
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
-from sleeper.value_classes import dataclass
 
 EMR_SETTINGS: Final = "sleeper.table.bulk.import.emr."
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.errors import BadRequest, JobInvalid, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,
@@ -28,7 +29,6 @@ from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
-from sleeper.value_classes import dataclass
 
 Cluster = SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless
 

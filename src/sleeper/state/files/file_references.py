@@ -20,11 +20,11 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.state.files.file_changes import differing_rows
 from sleeper.state.files.file_columns import file_rows_batch, no_file_rows
 from sleeper.state.files.file_rows import SUMS, FileRows, negated, summed
-from sleeper.value_classes import dataclass
 
 _Changes = Mapping[str, Mapping[str, FileReference | None]]
 _Pair = tuple[str, str]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TypeVar
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition
 from sleeper.state.committed_jobs import JobChanges
 from sleeper.state.files.file_references import FileReferences
 from sleeper.state.table_state import TableState
-from sleeper.value_classes import dataclass
 
 Key = TypeVar("Key", str, tuple[str, str])
 Value = TypeVar("Value")

@@ -13,6 +13,7 @@ from itertools import islice, takewhile
 from threading import Lock
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.snapshot_store import SnapshotStore
@@ -25,7 +26,6 @@ from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.value_classes import dataclass
 
 _UNSEEN_MAX = timedelta(hours=1)
 _LATELY_S = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import Objects
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 
 from sleeper.errors import VersionNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.append_entry import NextEntry, append_entry
@@ -30,7 +31,6 @@ from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
 from sleeper.state.transactions.schemas import SetSchema
-from sleeper.value_classes import dataclass
 
 _FEWER_FILES = "Commit fewer files at a time"
 _FEWER_LEAVES = "Split the table into fewer leaves at a time"

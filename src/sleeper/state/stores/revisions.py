@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import time_from_json, time_to_json
-from sleeper.value_classes import dataclass
 
 _COMMITS_KEPT = 32
 _LOOKS_KEPT = 32

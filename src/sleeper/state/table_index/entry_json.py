@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
 from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import TableRecord
-from sleeper.value_classes import dataclass
 
 FORMAT = 1
 """The newest format of entries and checkpoints that this Sleeper reads; it writes this one."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 
 from sleeper.errors import DataDamaged, TableAlreadyExists, TableChanged, TableNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import TableRecord
 from sleeper.state.table_index.entry_json import Change, decode_entry
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sleeper.errors import VersionNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.transaction_json import decode_entry
 from sleeper.state.transactions.files import AddFiles
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

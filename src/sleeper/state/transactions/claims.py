@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

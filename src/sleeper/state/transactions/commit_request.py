@@ -16,11 +16,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sleeper.errors import CommitRefused, JobInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import transaction_from_json, transaction_to_json
-from sleeper.value_classes import dataclass
 
 BODY_CHARACTERS_MAX: Final = 204_800
 """A transaction whose JSON is at least this long is stored as an object."""

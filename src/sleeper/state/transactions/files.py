@@ -22,6 +22,7 @@ from sleeper.errors import (
     NewFilesTooOld,
     NewReferenceSameAsOldReference,
 )
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs, JobRecord
 from sleeper.state.files.file_references import FileReferences
@@ -32,7 +33,6 @@ from sleeper.state.transactions.placement import (
     placed_references,
     references_by_file,
 )
-from sleeper.value_classes import dataclass
 
 _NOTHING_KNOWN = FileReference(filename="", partition_id="", row_count=0)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import PartitionMergeRefused
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.claims import check_unclaimed
 from sleeper.state.transactions.placement import unite_references
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from dataclasses import field, replace
 from datetime import datetime
 
 from sleeper.errors import InitialiseWithFilesPresent, PartitionSplitRefused, SplitInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import Partition, PartitionTree, check_split
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import TableChanged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import TableState, Transaction
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (
@@ -43,7 +44,6 @@ from sleeper.storage.local.unfinished import (
 )
 from sleeper.storage.local.walk import walk
 from sleeper.storage.local.writer_lock import writer_lock
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

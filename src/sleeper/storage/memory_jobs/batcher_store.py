@@ -8,9 +8,9 @@ from datetime import datetime
 from itertools import count
 from threading import RLock
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

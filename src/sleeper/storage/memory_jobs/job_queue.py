@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from threading import RLock
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.message_rules import (
     CLOCK_STEP,
     DEDUPLICATION,
@@ -24,7 +25,6 @@ from sleeper.model.jobs.messages import (
     ReceivedMessage,
 )
 from sleeper.ports.ids import NewId
-from sleeper.value_classes import dataclass
 
 _PAUSE_S = 0.02
 

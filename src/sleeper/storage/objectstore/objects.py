@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
 from sleeper.storage.objectstore.beside import at_once
@@ -33,7 +34,6 @@ from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
 from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
 from sleeper.storage.objectstore.run_requests import get_runs
-from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

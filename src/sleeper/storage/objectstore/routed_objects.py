@@ -10,9 +10,9 @@ from datetime import datetime
 from heapq import merge
 from typing import TypeVar
 
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects, Output
 from sleeper.storage.keys import check_prefix, folder_prefix
-from sleeper.value_classes import dataclass
 
 T = TypeVar("T")
 

@@ -20,6 +20,7 @@ from sleeper.engine.inputs.leaf_samples import samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult, ExtendSettings, extend_partitions
 from sleeper.planning.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
@@ -35,8 +36,7 @@ from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.transactions.files import AddFiles
 from sleeper.table.bulk_imports.result import BulkImportResult, done_before, imported_locally
 from sleeper.table.handle import OpenedTable, TableHandle
-from sleeper.table.rows import ingest, path_aside
-from sleeper.value_classes import dataclass
+from sleeper.table.rows.ingest import ingest, path_aside
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.operations.extend_partitions import ExtendResult
 from sleeper.operations.ingest import IngestResult
 from sleeper.planning.engine_choice import EngineChoice
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

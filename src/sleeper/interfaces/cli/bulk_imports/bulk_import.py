@@ -18,8 +18,13 @@ from sleeper.interfaces.cli.bulk_imports.clusters import (
     refuse_strangers,
 )
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
-from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs, text_of
-from sleeper.interfaces.cli.present import print_json, progress_rows, say
+from sleeper.interfaces.cli.terminal.options import (
+    instance_option,
+    json_option,
+    split_pairs,
+    text_of,
+)
+from sleeper.interfaces.cli.terminal.present import print_json, progress_rows, say
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sleeper.interfaces.cli.present import counted, print_json, say
+from sleeper.interfaces.cli.terminal.present import counted, print_json, say
 from sleeper.table.bulk_imports.result import BulkImportResult
 
 

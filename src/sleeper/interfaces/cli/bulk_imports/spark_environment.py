@@ -8,8 +8,8 @@ import click
 
 import sleeper
 from sleeper.interfaces import bulk_import_job
-from sleeper.interfaces.cli.options import json_option
-from sleeper.interfaces.cli.present import print_json, say
+from sleeper.interfaces.cli.terminal.options import json_option
+from sleeper.interfaces.cli.terminal.present import print_json, say
 from sleeper.spark.submit.environment import build_environment, sleeper_requirements
 
 

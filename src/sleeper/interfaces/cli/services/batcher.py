@@ -7,8 +7,8 @@ from itertools import islice
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option, json_option
-from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option
+from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 from sleeper.planning.jobs.file_batches import batch_limits
 from sleeper.services.file_batcher import run_batcher
 from sleeper.services.job_kinds.bulk_import_place import where_jobs_run

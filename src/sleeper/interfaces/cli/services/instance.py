@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
-from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say
 
 _IN_FORCE = (
     "in force for every command and process that starts from now on; a sleeper serve that runs "

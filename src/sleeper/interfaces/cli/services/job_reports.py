@@ -9,8 +9,8 @@ import click
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.options import instance_option, json_option, one_of
-from sleeper.interfaces.cli.present import print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option, one_of
+from sleeper.interfaces.cli.terminal.present import print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import DeadLetter, QueueName
 from sleeper.model.jobs.tasks import TaskStatus

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from sleeper.instance import Instance, connect
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
-from sleeper.interfaces.cli.options import instance_option, json_option, one_of, text_of
-from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option, one_of, text_of
+from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryState

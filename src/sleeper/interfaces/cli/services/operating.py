@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from sleeper.instance import connect, removal_of
-from sleeper.interfaces.cli.options import ask, instance_option, json_option
-from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.options import ask, instance_option, json_option
+from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 
 
 @click.command()

@@ -5,8 +5,13 @@ from __future__ import annotations
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import force_option, instance_option, json_option, one_of
-from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.interfaces.cli.terminal.options import (
+    force_option,
+    instance_option,
+    json_option,
+    one_of,
+)
+from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 from sleeper.model.jobs.messages import QueueName
 
 queue_argument = click.argument("name", type=one_of(*QueueName), metavar="QUEUE")

@@ -14,11 +14,12 @@ import click
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance import connect
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.options import instance_option, split_pairs
-from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.services.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput
+from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
+from sleeper.interfaces.cli.terminal.options import instance_option, split_pairs
+from sleeper.interfaces.cli.terminal.present import print_json
+from sleeper.interfaces.cli.terminal.stderr import LogOutput
+from sleeper.language.value_classes import dataclass
 from sleeper.services.job_workers import COMPACTION, WORKER_KINDS
 from sleeper.services.maintenance import MaintenanceStep, run_maintenance
 from sleeper.services.online_tables import OnlineTables
@@ -31,7 +32,6 @@ from sleeper.services.serving.pause_look import PauseLook
 from sleeper.services.serving.table_figures import TableFigures
 from sleeper.services.serving.waiting_compactions import WaitingCompactions
 from sleeper.services.serving.worker_fleet import WorkerProcess
-from sleeper.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

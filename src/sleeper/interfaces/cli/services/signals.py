@@ -8,7 +8,7 @@ import signal
 import threading
 from typing import Any
 
-from sleeper.interfaces.cli.exit_codes import EXIT_TERMINATED
+from sleeper.interfaces.cli.terminal.exit_codes import EXIT_TERMINATED
 
 _PARENT_CHECK_S = 1.0
 _ORPHAN_PATIENCE_S = 5.0

@@ -8,9 +8,9 @@ import threading
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option
 from sleeper.interfaces.cli.services.signals import stop_on_signals, stop_with_parent
-from sleeper.interfaces.cli.stderr import LogOutput
+from sleeper.interfaces.cli.terminal.options import instance_option
+from sleeper.interfaces.cli.terminal.stderr import LogOutput
 from sleeper.services.job_workers import WORKER_KINDS, open_worker
 from sleeper.services.serving.current_instance import PropertiesLook
 from sleeper.services.worker import WorkerSettings

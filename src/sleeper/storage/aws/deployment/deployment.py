@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties import deployment as known
@@ -32,7 +33,6 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.failures import aws_failure, vendor_errors
-from sleeper.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

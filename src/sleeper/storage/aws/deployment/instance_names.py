@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sleeper.errors import UrlInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 _ID = re.compile("[A-Za-z0-9](?:[A-Za-z0-9.-]{0,18}[A-Za-z0-9])?")
 

@@ -14,9 +14,9 @@ from math import ceil
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.message_rules import received_too_often
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, ReceivedMessage
-from sleeper.value_classes import dataclass
 
 ATTRIBUTES: Final = ["Sleeper.*"]
 """What a receive asks for."""

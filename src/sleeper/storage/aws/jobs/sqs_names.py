@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
-from sleeper.value_classes import dataclass
 
 _NAMES: Final = {
     QueueName.INGEST: ("IngestJobQ", "IngestJobDLQ"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from sleeper.language.value_classes import dataclass
 from sleeper.state.stores.difference import StateDifference
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson
@@ -30,7 +31,6 @@ from sleeper.storage.aws.state.state_items import (
     reference_item,
     reference_key,
 )
-from sleeper.value_classes import dataclass
 
 _THERE: Final = "attribute_exists(TableId)"
 _FREE: Final = "attribute_not_exists(TableId)"

@@ -14,13 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed, StorageReadOnly
+from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
 from sleeper.storage.deletion import delete_groups
 from sleeper.storage.object_log import TABLE_LOG
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

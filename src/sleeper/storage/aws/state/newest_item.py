@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sleeper.errors import DataDamaged, FormatTooNew
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.stores.revisions import Revision, RevisionHistory
@@ -18,7 +19,6 @@ from sleeper.state.value_json import (
 )
 from sleeper.storage.aws.dynamo_tables import Item
 from sleeper.storage.aws.state.state_items import number, text, text_of
-from sleeper.value_classes import dataclass
 
 FORMAT: Final = 1
 

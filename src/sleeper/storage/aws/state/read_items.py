@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE
@@ -38,7 +39,6 @@ from sleeper.storage.aws.state.state_items import (
     text,
     waiting_file_of,
 )
-from sleeper.value_classes import dataclass
 
 _AT_ONCE: Final = 5_000
 _OF_TABLE: Final = "TableId = :table"

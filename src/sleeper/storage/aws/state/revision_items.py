@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.state.snapshot import FILES, JOBS, PARTITIONS
 from sleeper.state.stores.revisions import Revision, RevisionHistory
@@ -24,7 +25,6 @@ from sleeper.state.value_json import (
 )
 from sleeper.storage.aws.dynamo_making import DynamoTable
 from sleeper.storage.aws.dynamo_tables import Item
-from sleeper.value_classes import dataclass
 
 REVISIONS: Final = DynamoTable("table-revisions", (("TABLE_ID", "S"), ("REVISION_ID_KEY", "S")))
 """The DynamoDB table with the revisions of all tables of an instance."""

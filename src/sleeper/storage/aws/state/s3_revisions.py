@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TypeVar
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
+from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.state.snapshot import PARTS, PartSource, encode_part, unchanged_parts, with_part
@@ -34,7 +35,6 @@ from sleeper.storage.aws.state.revision_items import (
     stored_revision,
 )
 from sleeper.storage.deletion import delete_groups
-from sleeper.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.value_classes import dataclass
+from sleeper.language.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

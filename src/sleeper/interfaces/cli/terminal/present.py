@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
-from sleeper.interfaces.cli.stderr import visible
+from sleeper.interfaces.cli.terminal.stderr import visible
 from sleeper.planning.leases import HeldClaim
 
 # Control characters that JSON does not escape, and those that change the text direction.

@@ -25,7 +25,7 @@ Owner = TypeVar("Owner")
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-_PACKAGE: Final = f"{__package__}."
+_PACKAGE: Final = "sleeper."
 _KNOWN_BEFORE: Final = frozenset(
     {
         *("__cached__", "__class__", "__file__", "__loader__", "__name__", "__package__"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import (
+from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
     columns_option,
@@ -14,7 +14,7 @@ from sleeper.interfaces.cli.options import (
     ranges_option,
     read_regions,
 )
-from sleeper.interfaces.cli.present import counted, print_json, progress_of, say
+from sleeper.interfaces.cli.terminal.present import counted, print_json, progress_of, say
 
 
 @click.command()

@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import instance_option, json_option, on_table
-from sleeper.interfaces.cli.present import (
+from sleeper.interfaces.cli.services.job_reports import dead_letters, full, tasks
+from sleeper.interfaces.cli.terminal.options import instance_option, json_option, on_table
+from sleeper.interfaces.cli.terminal.present import (
     claim_line,
     print_facts,
     print_grid,
     print_json,
     say,
 )
-from sleeper.interfaces.cli.services.job_reports import dead_letters, full, tasks
-from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.terminal.stderr import warn
 from sleeper.table.table import Table
 
 

@@ -15,7 +15,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.instance import connect
-from sleeper.interfaces.cli.options import (
+from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
     columns_option,
@@ -27,8 +27,8 @@ from sleeper.interfaces.cli.options import (
     split_pairs,
     text_of,
 )
-from sleeper.interfaces.cli.present import counted, print_grid
-from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.terminal.present import counted, print_grid
+from sleeper.interfaces.cli.terminal.stderr import warn
 from sleeper.model.schema import Schema
 
 _SHOWN_ROWS = 1000

@@ -1,18 +1,15 @@
-"""`Table.ingest` and `Table.query`: adds rows to a table and reads them."""
+"""`Table.query` and `Table.count`: reads rows of a table."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from sleeper.engine.rows import Rows
-from sleeper.errors import BadRequest, QueryInvalid
-from sleeper.late_imports import late_imports
-from sleeper.model.known_properties.typed import TableProperties
+from sleeper.errors import QueryInvalid
+from sleeper.language.late_imports import late_imports
 from sleeper.model.queries import (
     NOT_GIVEN,
     NotGiven,
@@ -22,78 +19,12 @@ from sleeper.model.queries import (
     checked_as_of,
     checked_max_age,
 )
-from sleeper.model.schema import Schema
 from sleeper.operations.query import query_key, query_keys, query_regions
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
-from sleeper.table.instance_context import InstanceContext
 
 with late_imports():
-    from sleeper.engine import sort
-    from sleeper.engine.writing import data_file
-    from sleeper.operations import ingest as standard_ingest
-    from sleeper.operations import old_versions
-    from sleeper.state.transactions import files
-
-
-def ingest(
-    self: TableHandle,
-    data: object,
-    job_id: str | None = None,
-    *,
-    ignore_extra_columns: bool = False,
-    set_aside: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int | None], None] = lambda done, total: None,
-    send_commit: Callable[[files.AddFiles], None] | None = None,
-) -> standard_ingest.IngestResult:
-    """Add rows, all in one commit.
-
-    Args:
-        data: A path or URL, or a list of them (Parquet files or folders of them), an Arrow
-            table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
-            DataFrame, or an iterable of dicts. It is read once, in batches; memory is
-            bounded by `sleeper.table.ingest.memory`.
-        job_id: Identifies this job. Repeating a committed job changes nothing. If it is None or
-            blank, an id is made; the result and the error CommitUnknown contain it.
-        ignore_extra_columns: True to drop columns that the table does not have. A column whose
-            name is similar to a missing column is refused anyway: it may be misspelt.
-        set_aside: A new Parquet file for rows whose key is null; without it such input is
-            refused.
-        progress: Called after each batch with the rows read so far, and their total if known.
-        send_commit: Sends the transaction to a committer, as workers do; the rows are visible
-            when it has committed. Without it this call commits.
-
-    Raises:
-        InputRefused: the input does not fit the table; nothing was changed.
-        CommitContended: other writers committed first each time; try again.
-        CommitUnknown: storage gave no answer; run again with the job id that it names.
-        StorageFailed: storage failed; nothing was changed.
-        TableNotFound: the table was deleted.
-
-    Source: rules ING-1, ING-2, ING-5, ING-6 and ING-8.
-    """
-    opened, state = self._newest()
-    request = standard_ingest.IngestRequest(
-        job_id=job_id,
-        ignore_extra_columns=ignore_extra_columns,
-        set_aside=path_aside(set_aside),
-        progress=progress,
-        send_commit=send_commit,
-    )
-    result = standard_ingest.ingest(
-        data,
-        request,
-        _ingest_settings(opened.properties, self.schema, self._context),
-        store=opened.store,
-        files=opened.files,
-        schema=self.schema,
-        now=self._context.now,
-        new_id=self._context.new_id,
-        remote=self._context.inputs,
-        state=state,
-    )
-    self._undo_commit_if_deleted()
-    return result
+    from sleeper.operations.history import old_versions
 
 
 def query(
@@ -192,31 +123,3 @@ def _as_of(
     version = opened.store.at(number)
     answered = partial(answer, opened, version)
     return old_versions.read_version(answered, version, store=opened.store, files=opened.files)
-
-
-def path_aside(set_aside: object) -> Path | None:
-    """Check `set_aside` and return it as a path; None if such rows are refused.
-
-    Raises:
-        BadRequest: it is not a path.
-    """
-    if set_aside is None:
-        return None
-    if not isinstance(set_aside, str | os.PathLike) or not os.fspath(set_aside):
-        raise BadRequest(f"set_aside must be the path of a new file, not {set_aside!r}")
-    return Path(set_aside)
-
-
-def _ingest_settings(
-    properties: TableProperties, schema: Schema, context: InstanceContext
-) -> standard_ingest.IngestSettings:
-    return standard_ingest.IngestSettings(
-        file_writing=properties.ingest.file_writing_strategy,
-        sort=sort.SortSettings(
-            memory_bytes=properties.ingest.memory_bytes, temp_folder=context.temp_folder
-        ),
-        write=data_file.write_settings(properties.parquet),
-        processing=properties.processing(schema).allowing(context.allow_functions),
-        job_id_kept=timedelta(days=properties.statestore.job_id_retention_days),
-        orphan_age=timedelta(minutes=properties.gc.orphan_age_minutes),
-    )

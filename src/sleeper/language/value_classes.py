@@ -1,4 +1,4 @@
-"""Classes of values, and many values at once, at less cost than Python's own.
+"""Classes of values, at less cost than Python's own.
 
 The decorator `dataclass` is that of `dataclasses`, ten times cheaper to import.
 
@@ -6,22 +6,14 @@ Python's own writes and compiles up to six methods of a class when the module is
 takes half a millisecond a class. Here a method is compiled when it is first used, and those that
 need no speed are shared. Objects are made twice as quickly, because slots are set without a look-up
 by name. Type checkers see Python's decorator; `fields`, `replace` and `asdict` work as ever.
-
-`making_many_objects` pauses Python's collector of cycles, of which no value of ours is part. It
-goes through all young objects each time that some hundred more were made, and through all objects
-from time to time: with a partition tree of 100,000 leaves that is half of the time to read it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gc
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from reprlib import recursive_repr
-from threading import Lock
 from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -202,68 +194,3 @@ def _state(self: Any) -> list[Any]:
 def _restore(self: Any, state: Sequence[Any]) -> None:
     for each, value in zip(fields(self), state, strict=True):
         object.__setattr__(self, each.name, value)
-
-
-_MANY = 20_000
-
-
-def _call_them_old() -> None:
-    """Spare the collector three looks at very many new objects: they will live for long.
-
-    Nothing that the program has frozen is thawed, and what is garbage already is found when the
-    collector next looks at all objects.
-    """
-    if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
-        gc.freeze()  # moves all objects aside, without a look at them
-        gc.unfreeze()  # and these to the oldest generation
-
-
-class _Pauses:
-    """How many threads make many objects now, and whether the collector was on before."""
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.count = 0
-        self.was_enabled = False
-
-    def begin(self) -> None:
-        with self.lock:
-            if not self.count:
-                self.was_enabled = gc.isenabled()
-                gc.disable()
-            self.count += 1
-
-    def end(self) -> None:
-        with self.lock:
-            self.count -= 1
-            if not self.count and self.was_enabled:
-                _call_them_old()
-                gc.enable()
-
-    def forget(self) -> None:
-        """In a process that was forked while another thread made objects: it is not in it."""
-        self.lock = Lock()
-        if self.count and self.was_enabled:
-            gc.enable()
-        self.count = 0
-
-
-_pauses = _Pauses()
-
-
-@contextmanager
-def making_many_objects() -> Iterator[None]:
-    """Pause the collector of this process for values that are no cycles; for seconds at most.
-
-    Around a block, or as a decorator.
-
-    Cycles that other threads leave meanwhile are collected afterwards.
-    """
-    _pauses.begin()
-    try:
-        yield
-    finally:
-        _pauses.end()
-
-
-os.register_at_fork(after_in_child=_pauses.forget)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sleeper.errors import SleeperError
-from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.terminal.stderr import warn
 
 EXIT_REFUSED = 1
 EXIT_WRONG_USE = 2

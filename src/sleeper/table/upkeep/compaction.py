@@ -13,6 +13,7 @@ from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.operations.maintenance.claim_jobs import ClaimSettings, JobClaims
@@ -41,7 +42,6 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import open_for_spark
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progress
 from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.operations.export import export as write_parts
-from sleeper.operations.old_versions import deletions_reported
+from sleeper.operations.history.old_versions import deletions_reported
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
 from sleeper.storage.places import checked_folder, objects_of
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.spark import asked_regions_of, open_for_spark
-from sleeper.value_classes import dataclass
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -1,0 +1,1 @@
+"""Older versions of a table."""

@@ -1,0 +1,1 @@
+"""What users do with rows: ingest, query, export."""

@@ -1,0 +1,1 @@
+"""What keeps a table quick and small: compaction, splits, merges, garbage."""
