@@ -36,6 +36,8 @@ The class tells what the caller can do. The message tells what happened, and wha
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SleeperError(Exception):
     """The base class of all errors that Sleeper raises.
@@ -45,6 +47,14 @@ class SleeperError(Exception):
     """
 
     retryable: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(cls: type[SleeperError], args: tuple[object, ...]) -> SleeperError:
+    """Return an error as it was before it was pickled; `args` are not those of its class."""
+    return cls.__new__(cls, *args)
 
 
 class BadRequest(SleeperError, ValueError):
@@ -67,9 +77,6 @@ class PropertiesInvalid(BadRequest):
         more = f" Failure 1 of {len(failures)}." if len(failures) > 1 else ""
         super().__init__(f"{first}{more}")
         self.failures = failures
-
-    def __reduce__(self) -> tuple[type[PropertiesInvalid], tuple[dict[str, str]]]:
-        return type(self), (self.failures,)
 
 
 class SplitPointsInvalid(BadRequest):
@@ -94,9 +101,6 @@ class JobInvalid(BadRequest):
     def __init__(self, failures: tuple[str, ...]) -> None:
         super().__init__("; ".join(failures))
         self.failures = failures
-
-    def __reduce__(self) -> tuple[type[JobInvalid], tuple[tuple[str, ...]]]:
-        return type(self), (self.failures,)
 
 
 class UrlInvalid(BadRequest):
@@ -166,9 +170,6 @@ class NullKeys(InputRefused):
         super().__init__(message)
         self.null_counts = null_counts
 
-    def __reduce__(self) -> tuple[type[NullKeys], tuple[str, dict[str, int]]]:
-        return type(self), (str(self), self.null_counts)
-
 
 class InsufficientData(InputRefused):
     """The input has too few rows or keys for the required number of leaves (rule BLK-10).
@@ -186,9 +187,6 @@ class InsufficientData(InputRefused):
             "standard ingest."
         )
         self.min_leaves, self.reached = min_leaves, reached
-
-    def __reduce__(self) -> tuple[type[InsufficientData], tuple[int, int]]:
-        return type(self), (self.min_leaves, self.reached)
 
 
 class CommitRefused(SleeperError):
@@ -261,9 +259,6 @@ class JobAlreadyCommitted(CommitRefused):
         )
         self.job_id, self.number = job_id, number
 
-    def __reduce__(self) -> tuple[type[JobAlreadyCommitted], tuple[str, int]]:
-        return type(self), (self.job_id, self.number)
-
 
 class TableChanged(CommitRefused):
     """Another writer changed the table's name or properties first. Read them again."""
@@ -304,9 +299,6 @@ class SplitAttemptsExceeded(CommitContended):
             "sleeper.table.bulk.import.partition.splitting.attempts."
         )
         self.min_leaves, self.leaves, self.attempts = min_leaves, leaves, attempts
-
-    def __reduce__(self) -> tuple[type[SplitAttemptsExceeded], tuple[int, int, int]]:
-        return type(self), (self.min_leaves, self.leaves, self.attempts)
 
 
 class CommitUnknown(SleeperError):
@@ -351,9 +343,6 @@ class ResultsIncomplete(SleeperError):
         super().__init__(message)
         self.rows_sent = rows_sent
 
-    def __reduce__(self) -> tuple[type[ResultsIncomplete], tuple[str, int]]:
-        return type(self), (str(self), self.rows_sent)
-
 
 class SubmissionFailed(SleeperError):
     """A cluster did not take a job, or the driver that was started for it failed.
@@ -365,9 +354,6 @@ class SubmissionFailed(SleeperError):
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
-
-    def __reduce__(self) -> tuple[type[SubmissionFailed], tuple[str], dict[str, bool]]:
-        return type(self), (str(self),), {"retryable": self.retryable}
 
 
 class FormatTooNew(SleeperError):
