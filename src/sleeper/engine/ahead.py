@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from threading import Lock
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -21,13 +22,37 @@ def taken_ahead(items: Iterator[T], count: int, *, thread: str) -> Generator[T, 
         count: How many items are in memory, besides the one that was yielded.
         thread: The thread's name.
     """
+    source = _Source(items)
     with ThreadPoolExecutor(1, thread_name_prefix=thread) as pool:
         coming: deque[Future[T | None]] = deque()
         try:
-            coming.extend(pool.submit(next, items, None) for _ in range(count))
+            coming.extend(pool.submit(source.take) for _ in range(count))
             while (item := coming.popleft().result()) is not None:
-                coming.append(pool.submit(next, items, None))
+                coming.append(pool.submit(source.take))
                 yield item
         finally:
             for future in coming:
                 future.cancel()
+            source.leave()
+
+
+class _Source(Generic[T]):
+    """An iterator that a thread uses until it is left.
+
+    A pool does not wait for a thread that it was starting when a signal interrupted it.
+    """
+
+    def __init__(self, items: Iterator[T]) -> None:
+        self._items = items
+        self._is_left = False
+        self._lock = Lock()
+
+    def take(self) -> T | None:
+        """Return the next item, or None at the end."""
+        with self._lock:
+            return None if self._is_left else next(self._items, None)
+
+    def leave(self) -> None:
+        """Wait for the item that is being taken; none is taken after it."""
+        with self._lock:
+            self._is_left = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -78,3 +79,27 @@ def test_closing_waits_until_nobody_uses_the_iterator():
     assert go_on.is_set()
     source.close()
     assert list(ahead) == []
+
+
+def test_an_interrupted_start_waits_too(monkeypatch):
+    """A signal may come while the thread is started: the pool knows nothing of it then."""
+    begun = threading.Event()
+    start = threading.Thread.start
+
+    def start_interrupted(thread):
+        start(thread)
+        if thread.name.startswith("ahead"):
+            assert begun.wait(60)
+            raise KeyboardInterrupt
+
+    def items():
+        begun.set()
+        time.sleep(0.1)
+        yield 1
+
+    monkeypatch.setattr(threading.Thread, "start", start_interrupted)
+    source = items()
+    with pytest.raises(KeyboardInterrupt):
+        next(taken_ahead(source, 1, thread="ahead"))
+
+    source.close()
