@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from bench.committer import cpu_seconds
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.jobs.statuses import JobStatus
 from sleeper.services.job_workers import open_worker
 from sleeper.services.worker import WorkerSettings

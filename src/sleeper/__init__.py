@@ -25,7 +25,7 @@ from sleeper.errors import (
 
 if TYPE_CHECKING:  # see __getattr__
     from sleeper.engine.rows import Rows
-    from sleeper.instance import Instance, connect, create_instance
+    from sleeper.instance.instance import Instance, connect, create_instance
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
     from sleeper.operations.ingest import IngestResult
     from sleeper.table.table import Table
@@ -60,15 +60,15 @@ _LOADED_AT_FIRST_USE = {
     "DecimalType": "sleeper.model.schema",
     "Field": "sleeper.model.schema",
     "IngestResult": "sleeper.operations.ingest",
-    "Instance": "sleeper.instance",
+    "Instance": "sleeper.instance.instance",
     "ListType": "sleeper.model.schema",
     "MapType": "sleeper.model.schema",
     "Primitive": "sleeper.model.schema",
     "Rows": "sleeper.engine.rows",
     "Schema": "sleeper.model.schema",
     "Table": "sleeper.table.table",
-    "connect": "sleeper.instance",
-    "create_instance": "sleeper.instance",
+    "connect": "sleeper.instance.instance",
+    "create_instance": "sleeper.instance.instance",
 }
 """The modules of the public names that `import sleeper` does not load."""
 

@@ -36,8 +36,6 @@ The class tells what the caller can do. The message tells what happened, and wha
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class SleeperError(Exception):
     """The base class of all errors that Sleeper raises.
@@ -48,7 +46,7 @@ class SleeperError(Exception):
 
     retryable: bool = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self.args), self.__dict__
 
 

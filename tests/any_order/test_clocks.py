@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.errors import CommitRefused, SleeperError
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
 from tests.soak import FIRST_SEED, tries
 

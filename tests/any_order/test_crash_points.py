@@ -29,7 +29,7 @@ from sleeper.errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.partitions import split_partition
 from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.committed_jobs import CommittedJob

@@ -26,7 +26,7 @@ from sleeper.errors import (
     TableAlreadyExists,
     TableNotFound,
 )
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.partitions import split_partition
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import AddFiles

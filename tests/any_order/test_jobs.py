@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import JobNotFound, StorageFailed
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.messages import QueueName

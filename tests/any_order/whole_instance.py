@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.partitions import PartitionTree
 from sleeper.ports.objects import Objects

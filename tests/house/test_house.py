@@ -125,7 +125,7 @@ class TestEveryModule:
         No function imports a module of ours: a lazy import hides a cycle. Only the
         composition root (a missing extra) and the public door (start-up time) may wait.
         """
-        if path in (SOURCE / "__init__.py", SOURCE / "instance.py"):
+        if path in (SOURCE / "__init__.py", SOURCE / "instance" / "instance.py"):
             return
         lazy = [
             f"line {node.lineno}"

@@ -25,9 +25,9 @@ __all__ = ["bucket", "s3_credentials", "s3_server"]
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 DOORS = {
     "engine/read_leaves.py": "a look-up reads no range",
-    "instance.py": "what an instance does beside reading: jobs, backups, removal",
+    "instance/instance.py": "what an instance does beside reading: jobs, backups, removal",
     "operations/instance_properties.py": "makes instances in every kind of storage",
-    "operations/query.py": "a look-up in a table without processing",
+    "operations/reading/query.py": "a look-up in a table without processing",
     "storage/places.py": "one adapter for each kind of URL",
     "table/handle.py": "a read checks no commit",
     "table/rows/query.py": "a read needs no writer",

@@ -18,7 +18,7 @@ from sleeper.errors import (
     TableAlreadyExists,
     VersionNotFound,
 )
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
 from sleeper.table.table import Table
 from tests.simulator.simulated_objects import SimulatedObjects

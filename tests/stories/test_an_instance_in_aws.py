@@ -25,7 +25,7 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
-from sleeper.instance import removal_of
+from sleeper.instance.instance import removal_of
 from sleeper.storage.aws import clients
 from tests.contracts.s3_server import REGION, aws_endpoint, free_port, s3_credentials, s3_server
 from tests.stories.test_ingest_jobs import SCHEMA, work, written

@@ -12,7 +12,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import AlreadyExists, CommitContended, InstanceAlreadyExists, UrlInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.storage.local.folder import FolderObjects
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 
 SCHEMA = pa.schema(
     [

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.jobs.states import JobState
 from sleeper.storage.local.folder import FolderObjects
 from tests.unit.interfaces.command_line import sleeper as command

@@ -27,7 +27,7 @@ from sleeper.errors import (
 )
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import whole_region
-from sleeper.operations.export import export
+from sleeper.operations.reading.export import export
 from sleeper.planning.exports import plan_export
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects

@@ -16,7 +16,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import JobInvalid, JobNotFound, StorageFailed
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.jobs.states import JobState
 from sleeper.services.job_workers import open_worker
 from sleeper.services.worker import WorkerSettings

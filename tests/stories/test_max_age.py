@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.errors import QueryInvalid, TableNotFound
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
 
 SCHEMA = pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.errors import StorageFailed
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.state.stores import newest_copy
 from sleeper.storage.memory import MemoryObjects
 

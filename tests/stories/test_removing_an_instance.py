@@ -10,7 +10,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import InstanceNotFound, StorageFailed
-from sleeper.instance import removal_of
+from sleeper.instance.instance import removal_of
 from sleeper.storage.local.folder import FolderObjects
 from tests.contracts.s3_server import REGION, aws_endpoint, bucket, s3_credentials, s3_server
 from tests.stories.test_ingest_jobs import SCHEMA, work, written

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
 from sleeper.services.serving.timers import Timers, timers_of

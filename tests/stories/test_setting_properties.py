@@ -9,7 +9,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import create_instance
+from sleeper.instance.instance import create_instance
 
 SCHEMA = pa.schema([("id", pa.string())])
 MISSPELT = "sleeper.table.gc.delay.minuts"

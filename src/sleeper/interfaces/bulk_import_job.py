@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sleeper.instance import Instance, connect
+from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
 from sleeper.interfaces.cli.services.signals import stop_with_parent
 from sleeper.interfaces.cli.terminal.exit_codes import run_command

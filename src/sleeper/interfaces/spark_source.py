@@ -13,7 +13,7 @@ import re
 from typing import Literal
 
 from sleeper.errors import BadRequest
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.spark_options import check_names, check_use
 from sleeper.model.formats.regions_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns

@@ -1,7 +1,7 @@
 """Imports modules when their first name is used, for doors: modules through which users come in.
 
     with late_imports():
-        from sleeper.operations import export
+        from sleeper.operations.reading import export
 
     export.export(table)  # the module is loaded here
 

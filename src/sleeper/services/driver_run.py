@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.jobs.run_events import RunEvents
 from sleeper.model.formats.bulk_import_job import BulkImportJob

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import handling_settings, queue_settings

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from sleeper.errors import TableNotFound
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.services.maintenance import MaintenanceStep, Stopped

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import sleeper
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from tests.spark.cluster.faulty_files import Fault, Faults, FaultyFiles, FaultyInputs, noted
 from tests.spark.test_bulk_import import numbers, table_of
 

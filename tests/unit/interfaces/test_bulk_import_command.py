@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.interfaces.bulk_import_job import main as run_driver
 from tests.unit.interfaces.command_line import (
     ROWS,

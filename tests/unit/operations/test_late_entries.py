@@ -8,7 +8,7 @@ from itertools import count
 import pyarrow as pa
 import pytest
 
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
 
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -9,7 +9,7 @@ import pytest
 
 from sleeper import Field, Primitive, Schema
 from sleeper.errors import BadRequest, JobNotFound, PropertiesInvalid, StorageFailed
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.model.files import ClaimOwner
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.states import JobState

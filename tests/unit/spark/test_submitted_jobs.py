@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 from sleeper.errors import BadRequest, JobInvalid, StorageFailed, SubmissionFailed
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.model.formats.bulk_import_job import BulkImportJob, read_bulk_import_job
 from sleeper.spark.submit.emr import Emr
 from sleeper.spark.submit.emr_serverless import EmrServerless

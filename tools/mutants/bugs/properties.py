@@ -35,9 +35,9 @@ BUGS = (
     Bug(
         name="no-split-points-means-those-of-the-file",
         breaks="An empty list of split points counts as none, and the file's are taken.",
-        module="instance.py",
-        right="        if split_points is None:\n",
-        wrong="        if not split_points:\n",
+        module="instance/tables.py",
+        right="    if split_points is None:\n",
+        wrong="    if not split_points:\n",
         tests=("tests/unit/operations/test_tables.py", "-k", "split_points"),
     ),
     Bug(

@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         name="first-file-only",
         breaks="A look-up stops at the first file.",
-        module="operations/query.py",
+        module="operations/reading/query.py",
         right="look_up(leaf.filenames, keys, ",
         wrong="look_up(leaf.filenames[:1], keys, ",
         tests=ANY_ORDER,

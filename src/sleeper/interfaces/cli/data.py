@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sleeper.instance import connect, create_instance
+from sleeper.instance.instance import connect, create_instance
 from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sleeper.instance import connect, input_store
+from sleeper.instance.instance import connect, input_store
 from sleeper.interfaces.cli.terminal.options import (
     ask,
     force_option,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from sleeper.errors import JobInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.batcher_submission import (

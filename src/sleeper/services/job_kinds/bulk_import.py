@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from sleeper.errors import JobInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import (

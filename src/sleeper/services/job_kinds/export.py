@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sleeper.errors import JobInvalid
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.export_job import export_job_failures, read_export_job
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from sleeper.errors import JobInvalid, StorageFailed
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.query_json import (
     QueryMessage,

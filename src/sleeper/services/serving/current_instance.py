@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from sleeper.errors import SleeperError
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 
 _LOOK_S = 60.0
 _log = logging.getLogger(__name__)

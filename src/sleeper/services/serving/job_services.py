@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.services.job_workers import COMPACTION, queues_of
 from sleeper.services.serving.pause_look import GO_ON_PAUSED
 from sleeper.services.serving.timers import CurrentTimers

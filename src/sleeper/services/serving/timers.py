@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from sleeper.errors import SleeperError
-from sleeper.instance import Instance
+from sleeper.instance.instance import Instance
 from sleeper.language.value_classes import dataclass
 from sleeper.services.file_batcher import run_batcher
 

@@ -13,8 +13,8 @@ from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progre
 from sleeper.errors import DataDamaged
 from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
-from sleeper.operations.export import export as write_parts
 from sleeper.operations.history.old_versions import deletions_reported
+from sleeper.operations.reading.export import export as write_parts
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
 from sleeper.storage.places import checked_folder, objects_of

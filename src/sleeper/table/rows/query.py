@@ -19,7 +19,7 @@ from sleeper.model.queries import (
     checked_as_of,
     checked_max_age,
 )
-from sleeper.operations.query import query_key, query_keys, query_regions
+from sleeper.operations.reading.query import query_key, query_keys, query_regions
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from sleeper.instance import Instance, connect
+from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.bulk_imports.clusters import (
     PLATFORMS,
     cluster_of,

@@ -14,7 +14,7 @@ import click
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.errors import BadRequest, QueryInvalid
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.job_reports import dead_letters, full, tasks
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, on_table
 from sleeper.interfaces.cli.terminal.present import (

@@ -6,7 +6,7 @@ from itertools import islice
 
 import click
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option
 from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 from sleeper.planning.jobs.file_batches import batch_limits

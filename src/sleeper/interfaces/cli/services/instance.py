@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, split_pairs
 from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import Instance, connect
+from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, one_of
 from sleeper.interfaces.cli.terminal.present import print_grid, print_json, say
 from sleeper.model.jobs.events import JobKind

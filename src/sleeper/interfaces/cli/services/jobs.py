@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from sleeper.instance import Instance, connect
+from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, one_of, text_of
 from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say

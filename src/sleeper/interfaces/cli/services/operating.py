@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sleeper.instance import connect, removal_of
+from sleeper.instance.instance import connect, removal_of
 from sleeper.interfaces.cli.terminal.options import ask, instance_option, json_option
 from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 

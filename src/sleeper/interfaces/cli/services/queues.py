@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.terminal.options import (
     force_option,
     instance_option,

@@ -13,7 +13,7 @@ from dataclasses import field
 import click
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.terminal.options import instance_option, split_pairs

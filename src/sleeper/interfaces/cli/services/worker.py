@@ -7,7 +7,7 @@ import threading
 
 import click
 
-from sleeper.instance import connect
+from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.signals import stop_on_signals, stop_with_parent
 from sleeper.interfaces.cli.terminal.options import instance_option
 from sleeper.interfaces.cli.terminal.stderr import LogOutput

@@ -19,16 +19,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self
 
-import pyarrow as pa
-
-from sleeper.engine.arrow_schema import schema_of
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
-from sleeper.language.late_imports import late_imports
+from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
-from sleeper.model.schema import Schema
 from sleeper.model.tables import TableRecord
 from sleeper.operations.instance_properties import (
     StoredProperties,
@@ -42,13 +38,12 @@ from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, Place, begun_index, place_of
 from sleeper.table.instance_context import open_context
-from sleeper.table.state_stores import delete_states, store_of
-from sleeper.table.table import Table, open_table, record_of
+from sleeper.table.table import Table, open_table
 
 with late_imports():
+    from sleeper.instance import tables
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
-    from sleeper.operations.tables import create_table, delete_table
     from sleeper.spark.submit import submitted_jobs
     from sleeper.storage import memory
     from sleeper.table import backup
@@ -255,65 +250,8 @@ class Instance:
         """
         return open_table(name, self._context)
 
-    def create_table(
-        self,
-        name: str,
-        schema: Schema | pa.Schema | str | Mapping[str, Any],
-        *,
-        row_keys: Sequence[str] | None = None,
-        sort_keys: Sequence[str] = (),
-        split_points: Sequence[Any] | None = None,
-        properties: Mapping[str, PropertyValue | None] | None = None,
-    ) -> Table:
-        """Make a table.
-
-        Args:
-            name: Unique within the instance.
-            schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named.
-            row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
-            sort_keys: With a `pyarrow.Schema`: the fields that order rows with equal row keys.
-            split_points: Values of the first row key between leaf partitions, ascending. None
-                reads them from the file that `sleeper.table.splits.file` names, if it is set.
-            properties: Table properties by full name (docs/reference/properties.md); values are
-                str, int or bool.
-
-        Raises:
-            TableAlreadyExists: the name is taken.
-            SchemaInvalid, SplitPointsInvalid, PropertiesInvalid: what is wrong, and why.
-
-        Source: rule TBL-1.
-        """
-        ours = schema_of(schema, row_keys, sort_keys)
-        context = self._context
-        given, table_id = properties or {}, context.new_id()[:8]
-        record = create_table.new_table_record(name, ours, given, table_id, context.properties)
-        table = Table(record, context)
-        if split_points is None:
-            split_points = create_table.named_split_points(table.properties.definition, ours)
-        create_table.create_table(
-            record,
-            ours,
-            split_points,
-            index=context.index,
-            store=store_of(record, context, is_new=True),
-            new_id=context.new_id,
-        )
-        return table
-
-    def delete_table(self, name: str) -> None:
-        """Delete a table with all its data. This cannot be undone (rule TBL-4).
-
-        Raises:
-            TableNotFound: there is no table with this name.
-        """
-        context = self._context
-        record = record_of(name, context)
-        delete_table.delete_table(
-            record.table_id,
-            index=context.index,
-            delete_states=partial(delete_states, record, context),
-            objects=context.objects,
-        )
+    create_table = LateMethod(lambda: tables.create_table)
+    delete_table = LateMethod(lambda: tables.delete_table)
 
     @property
     def jobs(self) -> instance_jobs.InstanceJobs:

@@ -1,0 +1,1 @@
+"""What users open: an instance, which connects the other packages."""
