@@ -32,7 +32,7 @@ def client(instance):
 
 
 def test_a_table_is_created_as_by_upstreams_api(client, instance):
-    """POST /sleeper/tables answers 201 with the id and the name (rule INT-3)."""
+    """POST /sleeper/tables answers 201 with the id and the name."""
     answer = client.post("/sleeper/tables", json={**TABLE, "splitPoints": ["g", "p"]})
 
     table = instance.table("t")
