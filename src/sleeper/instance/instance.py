@@ -59,6 +59,11 @@ def _new_id() -> str:
     return str(uuid.uuid4())
 
 
+def new_secret() -> str:
+    """Return 256 random bits as text, for a token that nobody can guess."""
+    return os.urandom(32).hex()
+
+
 def _pause(attempt: int) -> None:
     """Wait before another attempt: full jitter, from 2 ms doubling to 1 s (rule STS-14)."""
     time.sleep(random.uniform(0, min(1.0, 0.002 * 2**attempt)))

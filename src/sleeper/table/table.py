@@ -45,6 +45,7 @@ class Table(TableHandle):
     commit_requests = LateMethod(lambda: commits.commit_requests)
     delete_requests = LateMethod(lambda: commits.delete_requests)
     query = _query.query
+    head = _query.head
     count = _query.count
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)

@@ -141,7 +141,19 @@ def query_regions(
         found = read_leaves_unordered(reading, groups(), key, now_ms=now_ms)
         return sum(batch.num_rows for batch in found)
 
-    return Rows(batches(), view.arrow_schema, transaction=state.number, counter=count)
+    def known_count() -> int | None:
+        if not reading.processing.is_identity:
+            return None
+        plan = plan_row_count(state, regions)
+        return None if plan.regions_by_file else plan.known_rows
+
+    return Rows(
+        batches(),
+        view.arrow_schema,
+        transaction=state.number,
+        counter=count,
+        known_count=known_count,
+    )
 
 
 def _note_sizes(reading: TableReader, state: TableState, leaf: LeafLookup | LeafQuery) -> None:
