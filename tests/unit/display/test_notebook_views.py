@@ -66,7 +66,7 @@ def test_a_stream_that_was_shown_can_still_be_read_in_full(table):
 
     shown = Tags(rows._repr_html_())
 
-    assert f"The first {FIRST_ROWS} rows; more are not read yet" in shown.words
+    assert f"The first {FIRST_ROWS} of 50 rows, of transaction 2" in shown.words
     assert shown.tags.count("tr") == FIRST_ROWS + 1
     assert "k0019" in shown.words
     assert "k0020" not in shown.words

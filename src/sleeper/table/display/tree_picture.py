@@ -106,10 +106,8 @@ def _end(branch: Branch, place: tuple[float, float, float], tip: str, shade: int
     x, y, width = place
     if branch.is_merged:
         tip = f"{counted(branch.leaves, 'leaf', 'leaves')}, {tip}, depth to {branch.deepest}"
-    lines = [
-        f"{compact(branch.rows)} {'row' if branch.rows == 1 else 'rows'}",
-        counted(branch.files, "file"),
-    ]
+    noun = "row" if branch.rows == 1 else "rows"
+    lines = [f"{compact(branch.rows)} {noun}", counted(branch.files, "file")]
     short = [compact(branch.rows), compact(branch.files)]
     if branch.is_merged:
         lines, short = [f"{compact(branch.leaves)} leaves", lines[0]], [compact(branch.leaves), ""]

@@ -96,8 +96,8 @@ def _(value: Rows) -> Markup:
         return element("p", "These rows were read or closed before. Query again to see them.")
     if found.num_rows > FIRST_ROWS:
         caption = f"The first {FIRST_ROWS} rows; more are not read yet"
-        if value.in_memory:
-            caption = f"The first {FIRST_ROWS} of {counted(value.count(), 'row')}"
+        if (rows := value.known_count()) is not None:
+            caption = f"The first {FIRST_ROWS} of {counted(rows, 'row')}"
     else:
         caption = counted(found.num_rows, "row")
     caption += f", of transaction {value.transaction:,}"
