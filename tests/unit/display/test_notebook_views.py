@@ -75,6 +75,7 @@ def test_a_stream_that_was_shown_can_still_be_read_in_full(table):
 
 
 def test_a_stream_that_was_read_says_what_to_do(table):
+    """A result that was read has no rows left to show."""
     rows = table.query()
     rows.to_arrow()
 
@@ -131,6 +132,7 @@ def test_wide_rows_and_long_values_are_cut():
 
 
 def test_markup_is_not_escaped_twice():
+    """Text is escaped once, also by templates that know `__html__`."""
     assert element("b", element("i", "<"), a_b=None, hidden=True) == "<b hidden><i>&lt;</i></b>"
     assert text(Markup("<")).__html__() == "<"
 
@@ -140,10 +142,12 @@ def test_markup_is_not_escaped_twice():
     [(0, "0"), (999, "999"), (1_000, "1k"), (12_345, "12.3k"), (10**6, "1M"), (-1500, "-1.5k")],
 )
 def test_amounts_are_short(amount, written):
+    """Labels of pictures have little room."""
     assert compact(amount) == written
 
 
 def test_amounts_have_their_noun():
+    """One is singular, all others are plural."""
     assert (counted(1, "row"), counted(0, "row")) == ("1 row", "0 rows")
     assert (size_text(1), size_text(2**40)) == ("1 byte", "1 TiB")
 

@@ -129,6 +129,7 @@ def test_many_leaves_are_drawn_as_few_bars_with_the_largest_of_each_group():
 
 @pytest.mark.parametrize("leaves", [1, 159, 160, 161, 10_000])
 def test_groups_of_bars_cover_all_leaves_once(leaves):
+    """No leaf is left out of a picture, and none is in two bars."""
     found = [n for group in groups(leaves) for n in group]
 
     assert found == [*range(leaves)]
@@ -137,6 +138,7 @@ def test_groups_of_bars_cover_all_leaves_once(leaves):
 
 @pytest.mark.parametrize("most", [1, 2, 3, 7, 12, 99, 1_000, 123_456, 9 * 10**12])
 def test_an_axis_has_two_to_five_lines(most):
+    """Whatever the amounts are, the axis is readable."""
     assert 1 <= most / nice_step(most) <= 4
 
 
@@ -157,6 +159,7 @@ def test_a_history_of_any_length_is_one_picture(days):
 
 
 def test_a_history_without_transactions_says_so():
+    """An empty picture would look like a fault."""
     assert "no transaction yet" in words(history_picture([]))
 
 
@@ -170,6 +173,7 @@ def test_a_saved_picture_brings_its_style_for_light_and_dark(tmp_path):
 
 
 def test_shades_grow_with_the_amount():
+    """Darker means more; only nothing has the first shade."""
     shades = [shade_of(n, 100) for n in range(101)]
 
     assert shades == sorted(shades)
