@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 
 with late_imports():
-    from sleeper.operations.history import old_versions
+    from sleeper.operations.history import old_versions, versions
 
 
 def query(
@@ -39,7 +39,7 @@ def query(
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     limit: int | None = None,
     columns: Sequence[str] | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
     ordered: bool = True,
     max_age: float | timedelta | None = None,
 ) -> Rows:
@@ -58,7 +58,8 @@ def query(
             or with key, range or regions of other fields.
         limit: The most rows to return; reading stops there.
         columns: The columns to return, in this order; all without it.
-        as_of: A transaction number: reads the table as it was after that transaction.
+        as_of: A transaction number, or an aware datetime, which means the last transaction at or
+            before it: reads the table as it was after that transaction.
         ordered: False to read a range, or all rows, in any order: files are read in parallel and
             not merged, and keys only if they are asked for.
         max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
@@ -77,14 +78,14 @@ def query(
 
     Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
-    number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
+    as_of, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
     read = _read_of(self.schema, ordered=ordered, rows_max=rows_max, **asked, prefix=prefix)
     now_ms = int(self._context.now().timestamp() * 1000)
     answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms), rows_max)
-    return self._answered(answer, age_s) if number is None else _as_of(self, answer, number)
+    return self._answered(answer, age_s) if as_of is None else _as_of(self, answer, as_of)
 
 
 def _read_of(
@@ -127,7 +128,7 @@ def count(
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
 ) -> int:
     """Return the exact number of rows that `query` returns for the same arguments.
 
@@ -153,9 +154,9 @@ def _answer(
 
 
 def _as_of(
-    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], number: int
+    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], as_of: int | datetime
 ) -> Rows:
     opened = self._current()
-    version = opened.store.at(number)
+    version = versions.version_as_of(opened.store, as_of)
     answered = partial(answer, opened, version)
     return old_versions.read_version(answered, version, store=opened.store, files=opened.files)
