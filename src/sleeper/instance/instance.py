@@ -42,6 +42,7 @@ from sleeper.table.table import Table, open_table
 
 with late_imports():
     from sleeper.instance import tables
+    from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
@@ -252,6 +253,7 @@ class Instance:
 
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
+    verify = LateMethod(lambda: _verify.verify)
 
     @property
     def jobs(self) -> instance_jobs.InstanceJobs:

@@ -15,6 +15,7 @@ with late_imports():
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import ingest as _ingest
     from sleeper.table.upkeep import compaction, maintenance
+    from sleeper.table.upkeep import verify as _verify
 
 
 class Table(TableHandle):
@@ -72,6 +73,7 @@ class Table(TableHandle):
     collect_garbage = LateMethod(lambda: maintenance.collect_garbage)
     orphans = LateMethod(lambda: maintenance.orphans)
     sweep_orphans = LateMethod(lambda: maintenance.sweep_orphans)
+    verify = LateMethod(lambda: _verify.verify)
 
 
 def open_table(name: str, context: InstanceContext) -> Table:
