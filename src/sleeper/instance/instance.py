@@ -41,7 +41,7 @@ from sleeper.table.instance_context import open_context
 from sleeper.table.table import Table, open_table
 
 with late_imports():
-    from sleeper.instance import tables
+    from sleeper.instance import notebook_view, tables
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
@@ -262,6 +262,7 @@ class Instance:
 
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
+    _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 
     @property
     def jobs(self) -> instance_jobs.InstanceJobs:

@@ -75,13 +75,13 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: rules QRY-1 to QRY-6, QRY-21.
+    Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
     number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
-    read = _read_of(self.schema, ordered=ordered, **asked, prefix=prefix)
+    read = _read_of(self.schema, ordered=ordered, rows_max=rows_max, **asked, prefix=prefix)
     now_ms = int(self._context.now().timestamp() * 1000)
     answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms), rows_max)
     return self._answered(answer, age_s) if number is None else _as_of(self, answer, number)
@@ -91,6 +91,7 @@ def _read_of(
     schema: Schema,
     *,
     ordered: bool,
+    rows_max: int | None,
     key: object,
     keys: Any,
     key_range: object,
@@ -104,7 +105,7 @@ def _read_of(
     if asked == "key" and prefix is NOT_GIVEN:
         return partial(query_key, key=key)
     found = asked_regions(schema, key_range, regions, key=key, prefix=prefix)
-    return partial(query_regions, regions=found, ordered=ordered)
+    return partial(query_regions, regions=found, ordered=ordered, rows_max=rows_max)
 
 
 def head(self: TableHandle, n: int = 5) -> Rows:
