@@ -114,6 +114,8 @@ def run_server(app: FastAPI, listening: Listening, limits: RequestLimits) -> Non
             ) from None
         scheme = "http" if listening.certificate is None else "https"
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        # LimitedRequests logs what fails.
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         _log.info("serving at %s://%s:%d", scheme, host, opened.getsockname()[1])
         _Server(config).run(sockets=[opened])
     _log.info("ended")
