@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 import pyarrow as pa
 
 from sleeper.errors import BadRequest
+from sleeper.language.html_views import repr_html
 
 if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
@@ -29,6 +30,7 @@ class Rows:
         schema: The schema of every batch.
         transaction: The transaction number of the state that was read.
         counter: Counts the rows of the stream without reading it; None if nothing can.
+        known_count: Returns the number of rows of the stream if that needs no file, else None.
 
     Attributes:
         transaction: The transaction number of the state that was read.
@@ -38,7 +40,7 @@ class Rows:
         DataDamaged: a file of the table is missing or damaged.
     """
 
-    __slots__ = ("_batches", "_counter", "_schema", "_table", "transaction")
+    __slots__ = ("_batches", "_counter", "_known_count", "_schema", "_table", "transaction")
 
     def __init__(
         self,
@@ -47,9 +49,11 @@ class Rows:
         transaction: int,
         *,
         counter: Callable[[], int] | None = None,
+        known_count: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._batches: Iterator[pa.RecordBatch] | None = batches
         self._counter = counter
+        self._known_count = known_count
         self._schema = schema
         self._table: pa.Table | None = None
         self.transaction = transaction
@@ -76,6 +80,26 @@ class Rows:
         if self._table is None and self._batches is not None:
             self._batches = _begun(self._batches)
         return self
+
+    def peek(self, count: int) -> pa.Table | None:
+        """Return up to `count` first rows, which a stream still has; None if it was read or closed.
+
+        Of a stream, the batches with these rows are read now and kept until they are read again.
+        """
+        if self._table is not None:
+            return self._table.slice(0, count)
+        batches, self._batches = self._batches, None
+        if batches is None:
+            return None
+        read: list[pa.RecordBatch] = []
+        missing = count
+        while missing > 0 and (batch := next(batches, None)) is not None:
+            read.append(batch)
+            missing -= batch.num_rows
+        self._batches = _rejoined(read, batches)
+        return pa.Table.from_batches(read, self._schema).slice(0, count)
+
+    _repr_html_ = repr_html
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
@@ -153,12 +177,47 @@ class Rows:
             return self._counter()
         return sum(batch.num_rows for batch in self)
 
+    def known_count(self) -> int | None:
+        """Return the exact number of rows if it is known without reading a file, else None."""
+        if self._table is not None:
+            return int(self._table.num_rows)
+        return None if self._batches is None else self._known_count()
+
+    def __len__(self) -> int:
+        """Return the exact number of rows, if it is known without reading a file.
+
+        Iteration yields batches of rows; this counts rows, as `len` of an Arrow table does.
+
+        Raises:
+            TypeError: it is not known; `count()` finds it.
+        """
+        count = self.known_count()
+        if count is None:
+            raise TypeError(
+                "the number of these rows is not known without reading files: use rows.count()"
+            )
+        return count
+
+    def limited(self, limit: int) -> Self:
+        """Return the first rows, up to a number of them; a stream is read through the result only.
+
+        Reading stops, and the stream is closed, when so many rows are read.
+        """
+        if self._table is not None:
+            return self.from_table(self._table.slice(0, limit), transaction=self.transaction)
+        batches, counter, known_count = iter(self), self._counter, self._known_count
+        return type(self)(
+            _first_rows(batches, limit),
+            self._schema,
+            self.transaction,
+            counter=None if counter is None else lambda: min(limit, counter()),
+            known_count=lambda: None if (rows := known_count()) is None else min(limit, rows),
+        )
+
     def close(self) -> None:
         """Stop reading and release files and memory. A second call does nothing."""
         batches, self._batches = self._batches, None
-        close = getattr(batches, "close", None)
-        if close is not None:
-            close()
+        _close(batches)
 
     def __enter__(self) -> Self:
         return self
@@ -180,18 +239,36 @@ class Rows:
         return f"<Rows of transaction {self.transaction}: {state}; {columns or 'no columns'}>"
 
 
+def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first rows, then close `batches`; without a limit above 0 nothing is read."""
+    try:
+        left = limit
+        while left and (batch := next(batches, None)) is not None:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+    finally:
+        _close(batches)
+
+
 def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the first batch; return an iterator of all, which closes `batches` when it is closed."""
     first = next(batches, None)
+    return _rejoined([] if first is None else [first], batches)
 
-    def joined() -> Iterator[pa.RecordBatch]:
-        try:
-            if first is not None:
-                yield first
-            yield from batches
-        finally:
-            close = getattr(batches, "close", None)
-            if close is not None:
-                close()
 
-    return joined()
+def _rejoined(
+    read: Sequence[pa.RecordBatch], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what was read and then the others; closing it closes `batches`."""
+    try:
+        yield from read
+        yield from batches
+    finally:
+        _close(batches)
+
+
+def _close(batches: Iterator[pa.RecordBatch] | None) -> None:
+    """Close a stream, if it can be closed."""
+    close = getattr(batches, "close", None)
+    if close is not None:
+        close()

@@ -43,6 +43,7 @@ from sleeper.table.table import Table, open_table
 with late_imports():
     from sleeper.instance import tables
     from sleeper.instance import verify as _verify
+    from sleeper.instance import notebook_view, tables
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
@@ -56,8 +57,18 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def current_time() -> datetime:
+    """Return the clock of this machine (aware, UTC), for use without an instance."""
+    return _now()
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def new_secret() -> str:
+    """Return 256 random bits as text, for a token that nobody can guess."""
+    return os.urandom(32).hex()
 
 
 def _pause(attempt: int) -> None:
@@ -254,6 +265,7 @@ class Instance:
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
     verify = LateMethod(lambda: _verify.verify)
+    _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 
     @property
     def jobs(self) -> instance_jobs.InstanceJobs:

@@ -43,6 +43,9 @@ _LARGEST: dict[Primitive, KeyValue] = {
     Primitive.TIMESTAMP_NTZ: datetime.max,  # noqa: DTZ901
 }
 
+_LAST_CHARACTER = "\U0010ffff"
+_FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000  # UTF-8 has no code points between them
+
 
 def key_type(field: Field) -> Primitive:
     """Return a key field's type, which is always a primitive one."""
@@ -73,6 +76,22 @@ def next_value(kind: Primitive, value: Any) -> Any:
             return value + timedelta(days=1)
         case _:
             return value + timedelta(microseconds=1)
+
+
+def after_prefix(prefix: str | bytes) -> Any:
+    r"""Return the least value above all that begin with `prefix`, or None when there is none.
+
+    >>> after_prefix("usr/"), after_prefix(b"a\xff"), after_prefix(b"\xff"), after_prefix("")
+    ('usr0', b'b', None, None)
+    """
+    if isinstance(prefix, bytes):
+        rest = prefix.rstrip(b"\xff")
+        return rest[:-1] + bytes([rest[-1] + 1]) if rest else None
+    text = prefix.rstrip(_LAST_CHARACTER)
+    if not text:
+        return None
+    following = ord(text[-1]) + 1
+    return text[:-1] + chr(_AFTER_SURROGATES if following == _FIRST_SURROGATE else following)
 
 
 def checked_value(field: Field, value: object) -> Any:

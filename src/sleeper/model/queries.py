@@ -7,6 +7,8 @@ keys=[...]                      many of them
 range={"id": ("a", "b")}        [min, max) on any row key fields; None is no limit
 range={"id": ("a", True, "b", True)}   saying whether each end belongs
 regions=[{...}, {...}]          several at once; overlaps are read once
+prefix={"id": "ab"}             values of a string or bytes field that begin so; alone, or with
+                                key=, range= or regions= of other fields
 
 Without any of them, all rows are returned. An empty list returns no rows. None is refused: usually
 it is a value that is missing by mistake, and it would read the whole table.
@@ -23,7 +25,14 @@ from typing import Any, Final
 from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value
-from sleeper.model.ranges import Range, Region, canonical_range, exact_range, region_of
+from sleeper.model.ranges import (
+    Range,
+    Region,
+    canonical_range,
+    exact_range,
+    prefix_range,
+    region_of,
+)
 from sleeper.model.schema import Schema
 
 RangeRequest = tuple[Any, Any] | tuple[Any, bool, Any, bool] | Range
@@ -47,6 +56,7 @@ _WANTED = {
     "keys": "a list or array of whole row keys",
     "range": "{field: (min, max)}",
     "regions": "a list of {field: (min, max)}",
+    "prefix": "{field: prefix}",
 }
 
 
@@ -163,15 +173,23 @@ def region_from_request(schema: Schema, request: RegionRequest) -> Region:
     return region_of(schema, ranges)
 
 
-def asked_by(*, key: object, keys: object, range: object, regions: object) -> str | None:  # noqa: A002 - the field's own word
-    """Return which of the four arguments is given; None, which means all rows, if none is.
+def asked_by(
+    *,
+    key: object,
+    keys: object,
+    range: object,  # noqa: A002 - the field's own word
+    regions: object,
+    prefix: object = NOT_GIVEN,
+) -> str | None:
+    """Return which of the first four arguments is given; None, which means all rows, if none is.
 
     Raises:
-        QueryInvalid: several are given, or one is None.
+        QueryInvalid: several of the four are given, one of all is None, or a prefix is given with
+            keys.
     """
     all_four = {"key": key, "keys": keys, "range": range, "regions": regions}
     given = {name: value for name, value in all_four.items() if value is not NOT_GIVEN}
-    for name, value in given.items():
+    for name, value in {**given, "prefix": prefix}.items():
         if value is None:
             raise QueryInvalid(
                 f"{name}=None asks for nothing: give {_WANTED[name]}, or leave {name}= out to ask "
@@ -181,23 +199,91 @@ def asked_by(*, key: object, keys: object, range: object, regions: object) -> st
         raise QueryInvalid(
             f"ask by one of key, keys, range and regions, not by several: {', '.join(given)}"
         )
+    if prefix is not NOT_GIVEN and "keys" in given:
+        raise QueryInvalid(
+            "keys= and prefix= contradict each other, because keys are complete row keys: give "
+            "prefix= with key=, range= or regions= of other fields"
+        )
     return next(iter(given), None)
 
 
-def asked_regions(schema: Schema, key_range: object, regions: object) -> list[Region]:
-    """Return the canonical regions of `range` or `regions`; the whole table if neither is given.
+def asked_regions(
+    schema: Schema,
+    key_range: object,
+    regions: object,
+    *,
+    key: object = NOT_GIVEN,
+    prefix: object = NOT_GIVEN,
+) -> list[Region]:
+    """Return the canonical regions of `range`, `regions` or `key`; the whole table without any.
+
+    Args:
+        schema: The table's schema.
+        key_range, regions, key: At most one of them is given.
+        prefix: The rows inside the others whose fields also have these prefixes, if it is given.
 
     Raises:
-        QueryInvalid: as for `region_from_request`; also if `regions` is not a list.
+        QueryInvalid: as for `region_from_request`; also if `regions` is not a list, or a prefix is
+            of a field that has another condition or is no string or bytes of the row key.
     """
-    if regions is NOT_GIVEN:
-        whole: Any = {} if key_range is NOT_GIVEN else key_range
-        return [region_from_request(schema, whole)]
-    if isinstance(regions, Mapping):
+    starts = {} if prefix is NOT_GIVEN else _prefix_ranges(schema, prefix)
+    if key is not NOT_GIVEN:
+        values = key_values(schema, key)
+        if not values:
+            raise QueryInvalid(f"a key needs a value for {' or '.join(schema.row_key_names)}")
+        fields = [field for field in schema.row_keys if field.name in values]
+        requests: Iterable[Any] = [{f.name: exact_range(f, values[f.name]) for f in fields}]
+    elif regions is NOT_GIVEN:
+        requests = [{} if key_range is NOT_GIVEN else key_range]
+    elif isinstance(regions, Mapping):
         raise QueryInvalid(f"regions is a list of ranges; did you mean range={regions!r}?")
-    if isinstance(regions, str | bytes) or not isinstance(regions, Iterable):
+    elif isinstance(regions, str | bytes) or not isinstance(regions, Iterable):
         raise QueryInvalid(f"regions must be {_WANTED['regions']}, not {regions!r}")
-    return [region_from_request(schema, request) for request in regions]
+    else:
+        requests = regions
+    return [region_from_request(schema, _with_starts(request, starts)) for request in requests]
+
+
+def _prefix_ranges(schema: Schema, prefix: object) -> dict[str, Range]:
+    """Return the ranges of `{field: prefix}`."""
+    if isinstance(prefix, str | bytes):
+        raise QueryInvalid(
+            f"prefix names its field; did you mean prefix={{{schema.row_key_names[0]!r}: "
+            f"{prefix!r}}}?"
+        )
+    if not isinstance(prefix, Mapping) or not prefix:
+        raise QueryInvalid(f"prefix must be {_WANTED['prefix']}, not {prefix!r}")
+    _check_names(schema, prefix)
+    fields = [field for field in schema.row_keys if field.name in prefix]
+    return {field.name: prefix_range(field, prefix[field.name]) for field in fields}
+
+
+def _with_starts(request: Any, starts: Mapping[str, Range]) -> Any:
+    """Add the ranges of prefixes to a request of other fields."""
+    if not starts or not isinstance(request, Mapping):
+        return request
+    for name in starts:
+        if name in request:
+            raise QueryInvalid(
+                f"field {name!r} has a prefix and another condition too: give prefix= with key=, "
+                "range= or regions= of other fields, or put both into one range"
+            )
+    return {**request, **starts}
+
+
+def checked_limit(limit: object) -> int | None:
+    """Check `limit` and return it: a number of rows, or None for all.
+
+    Raises:
+        QueryInvalid: it is not a whole number, or negative.
+    """
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not hasattr(limit, "__index__"):
+        raise QueryInvalid(f"limit must be a number of rows, not {limit!r}")
+    if index(limit) < 0:
+        raise QueryInvalid(f"limit must not be negative, unlike {limit!r}; 0 returns no rows")
+    return index(limit)
 
 
 def checked_as_of(as_of: object) -> int | None:

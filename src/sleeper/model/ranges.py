@@ -11,8 +11,15 @@ from typing import Any
 
 from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
-from sleeper.model.keys import Key, checked_value, key_type, next_value, smallest_value
-from sleeper.model.schema import Field, Schema
+from sleeper.model.keys import (
+    Key,
+    after_prefix,
+    checked_value,
+    key_type,
+    next_value,
+    smallest_value,
+)
+from sleeper.model.schema import Field, Primitive, Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,25 @@ def canonical_range(
 def exact_range(field: Field, value: Any) -> Range:
     """Return the canonical range that contains only `value`."""
     return canonical_range(field, value, value, max_inclusive=True)
+
+
+def prefix_range(field: Field, prefix: object) -> Range:
+    """Return the range of a string or bytes field that contains the values with a prefix.
+
+    >>> from sleeper.model.schema import Field, Primitive
+    >>> prefix_range(Field("path", Primitive.STRING), "usr/")
+    Range(min='usr/', max='usr0')
+
+    Raises:
+        QueryInvalid: the field has another type, or the prefix is not of its type.
+    """
+    if key_type(field) not in (Primitive.STRING, Primitive.BYTES):
+        raise QueryInvalid(
+            f"key field {field.name!r} has no prefixes, because it is neither a string nor bytes: "
+            f"give its values by range={{{field.name!r}: (min, max)}}"
+        )
+    start = checked_value(field, prefix)
+    return Range(start, after_prefix(start))
 
 
 def whole_region(schema: Schema) -> Region:

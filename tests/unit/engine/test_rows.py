@@ -172,3 +172,72 @@ def test_rows_in_memory_may_be_read_again():
     assert rows.to_arrow() is TABLE
     assert rows.to_pylist() == rows.to_pylist() == DICTS
     assert "3 rows in memory" in repr(rows)
+
+
+class TestLength:
+    """`len(rows)`: only where no file must be read for it."""
+
+    def test_of_rows_in_memory_is_their_number(self):
+        """So the rows of one key are true if there are any."""
+        assert len(in_memory()) == 3
+        assert in_memory()
+        assert not Rows.from_table(TABLE.slice(0, 0), transaction=7)
+
+    def test_of_a_stream_is_known_by_what_knows_it(self):
+        """It is asked each time, and the rows stay unread."""
+        rows = Rows(iter(TABLE.to_batches()), SCHEMA, 7, known_count=lambda: 3)
+
+        assert [len(rows), len(rows)] == [3, 3]
+        assert len(list(rows)) == 1
+
+    def test_that_is_not_known_is_a_type_error_that_names_count(self):
+        """Iteration still works: Python asks for a length first, and does without it."""
+        with pytest.raises(TypeError, match=r"use rows\.count\(\)"):
+            len(stream())
+        with pytest.raises(TypeError, match=r"use rows\.count\(\)"):
+            bool(stream())
+        assert len([*stream()]) == len(list(stream())) == 3
+
+    def test_of_a_stream_that_was_read_is_not_known(self):
+        """Its rows are gone."""
+        rows = Rows(iter(TABLE.to_batches()), SCHEMA, 7, known_count=lambda: 3)
+        rows.to_arrow()
+
+        with pytest.raises(TypeError, match="not known"):
+            len(rows)
+
+
+class TestLimited:
+    """`Rows.limited`: the first rows only."""
+
+    @pytest.mark.parametrize("limit", [0, 1, 2, 3, 4])
+    @BOTH
+    def test_has_the_first_rows(self, make, limit):
+        """A stream, and rows in memory."""
+        assert make().limited(limit).to_arrow().equals(TABLE.slice(0, limit))
+        assert make().limited(limit).limited(1).count() == min(1, limit)
+
+    def test_closes_the_stream_after_the_last_row(self):
+        """Nothing more is read than the batch that has it."""
+        read = []
+
+        def batches():
+            try:
+                for batch in TABLE.to_batches(max_chunksize=1):
+                    read.append(batch.num_rows)
+                    yield batch
+            finally:
+                read.append("closed")
+
+        assert Rows(batches(), SCHEMA, 7).limited(2).count() == 2
+        assert read == [1, 1, "closed"]
+
+    def test_counts_with_the_counter_of_the_stream(self):
+        """Also when its first batch was read ahead."""
+        rows = Rows(iter(TABLE.to_batches()), SCHEMA, 7, counter=lambda: 3, known_count=lambda: 3)
+        limited = rows.limited(2).begun()
+
+        assert limited.count() == len(limited) == 2
+        assert limited.to_arrow().num_rows == 2
+        with pytest.raises(BadRequest, match="read or closed before"):
+            rows.to_arrow()

@@ -48,6 +48,7 @@ _COMMANDS = {
     "backup": ("services.operating", "Copy an instance while it is written to."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
+    "server": ("services.server", "Serve an instance by REST, and make tokens for it."),
     "report": ("reading.reports", "Show tables, partitions and files."),
 }
 
@@ -125,6 +126,7 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
         export SLEEPER_INSTANCE=/data/demo
         sleeper table add flights --schema schema.json
         sleeper ingest flights flights.parquet
+        sleeper query flights --limit 5
         sleeper query flights --key tailnum=N14228
 
     SLEEPER_ALLOW_FUNCTIONS lists the modules whose functions tables may run here,

@@ -45,7 +45,9 @@ def read_version(
         with deletions_reported(version, store=store, files=files):
             return rows.count()
 
-    return Rows(batches(), rows.schema, rows.transaction, counter=count)
+    return Rows(
+        batches(), rows.schema, rows.transaction, counter=count, known_count=rows.known_count
+    )
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""`Table.query` and `Table.count`: reads rows of a table."""
+"""`Table.query`, `Table.head` and `Table.count`: reads rows of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,8 +17,10 @@ from sleeper.model.queries import (
     asked_by,
     asked_regions,
     checked_as_of,
+    checked_limit,
     checked_max_age,
 )
+from sleeper.model.schema import Schema
 from sleeper.operations.reading.query import query_key, query_keys, query_regions
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
@@ -34,6 +36,8 @@ def query(
     keys: Any = NOT_GIVEN,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+    limit: int | None = None,
     columns: Sequence[str] | None = None,
     as_of: int | None = None,
     ordered: bool = True,
@@ -41,15 +45,18 @@ def query(
 ) -> Rows:
     """Read rows by key or key range, in key order; all rows without either.
 
-    None for key, keys, range or regions is refused; an empty list returns no rows.
+    None for key, keys, range, regions or prefix is refused; an empty list returns no rows.
 
     Args:
-        key: One row key: a value, a tuple for composite keys, or {field: value}. A prefix
-            of a composite key finds all rows that start with it.
+        key: One row key: a value, a tuple for composite keys, or {field: value}. The first
+            fields of a composite key find all rows that have them.
         keys: Many complete row keys: a list, or an Arrow or NumPy array.
         range: {field: (min, max)}, meaning [min, max), or {field: (min, min_inclusive, max,
             max_inclusive)}; None is no limit. For any of the row key fields.
         regions: Several such ranges; a row in two of them is returned once.
+        prefix: {field: how its values begin}, for string and bytes fields of the row key; alone,
+            or with key, range or regions of other fields.
+        limit: The most rows to return; reading stops there.
         columns: The columns to return, in this order; all without it.
         as_of: A transaction number: reads the table as it was after that transaction.
         ordered: False to read a range, or all rows, in any order: files are read in parallel and
@@ -59,8 +66,8 @@ def query(
             table's property; 0 looks (docs/buckets.md).
 
     Returns:
-        Rows with exactly the requested columns. Iterate over it, or call `.to_arrow()`,
-        `.to_pandas()`, `.to_polars()` or `.to_pylist()`. Rows are read during iteration.
+        Rows with exactly the requested columns; they are read during iteration, or by
+        `.to_arrow()`, `.to_pandas()`, `.to_polars()` or `.to_pylist()`.
 
     Raises:
         QueryInvalid: a field, value, range or column does not fit the schema.
@@ -68,23 +75,48 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: rules QRY-1 to QRY-6, QRY-21.
+    Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
-    asked = asked_by(key=key, keys=keys, range=range, regions=regions)
-    number, age_s = checked_as_of(as_of), checked_max_age(max_age)
+    number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
-    read: Callable[..., Rows]
-    if asked == "key":
-        read = partial(query_key, key=key)
-    elif asked == "keys":
-        read = partial(query_keys, keys=list(keys) if isinstance(keys, Iterator) else keys)
-    else:
-        found = asked_regions(self.schema, range, regions)
-        read = partial(query_regions, regions=found, ordered=ordered)
+    asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
+    read = _read_of(self.schema, ordered=ordered, rows_max=rows_max, **asked, prefix=prefix)
     now_ms = int(self._context.now().timestamp() * 1000)
-    answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms))
+    answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms), rows_max)
     return self._answered(answer, age_s) if number is None else _as_of(self, answer, number)
+
+
+def _read_of(
+    schema: Schema,
+    *,
+    ordered: bool,
+    rows_max: int | None,
+    key: object,
+    keys: Any,
+    key_range: object,
+    regions: object,
+    prefix: object,
+) -> Callable[..., Rows]:
+    """Return what reads the requested rows of a state."""
+    asked = asked_by(key=key, keys=keys, range=key_range, regions=regions, prefix=prefix)
+    if asked == "keys":
+        return partial(query_keys, keys=list(keys) if isinstance(keys, Iterator) else keys)
+    if asked == "key" and prefix is NOT_GIVEN:
+        return partial(query_key, key=key)
+    found = asked_regions(schema, key_range, regions, key=key, prefix=prefix)
+    return partial(query_regions, regions=found, ordered=ordered, rows_max=rows_max)
+
+
+def head(self: TableHandle, n: int = 5) -> Rows:
+    """Return the first rows in key order, `n` of them; little more is read.
+
+    Raises:
+        QueryInvalid: `n` is not a number of rows.
+    """
+    if n is None:
+        raise QueryInvalid("n must be a number of rows, not None; query() returns all rows")
+    return query(self, limit=n)
 
 
 def count(
@@ -94,6 +126,7 @@ def count(
     keys: Any = NOT_GIVEN,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     as_of: int | None = None,
 ) -> int:
     """Return the exact number of rows that `query` returns for the same arguments.
@@ -106,14 +139,17 @@ def count(
     Source: rule QRY-21.
     """
     columns = [self.schema.names[0]]
-    asked = {"key": key, "keys": keys, "range": range, "regions": regions}
+    asked = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
     given = {name: value for name, value in asked.items() if value is not NOT_GIVEN}
     with query(self, **given, columns=columns, as_of=as_of) as rows:
         return rows.count()
 
 
-def _answer(read: Callable[..., Rows], opened: OpenedTable, state: TableState) -> Rows:
-    return read(opened.reader, state)
+def _answer(
+    read: Callable[..., Rows], rows_max: int | None, opened: OpenedTable, state: TableState
+) -> Rows:
+    rows = read(opened.reader, state)
+    return rows if rows_max is None else rows.limited(rows_max)
 
 
 def _as_of(
