@@ -41,9 +41,8 @@ from sleeper.table.instance_context import open_context
 from sleeper.table.table import Table, open_table
 
 with late_imports():
-    from sleeper.instance import tables
-    from sleeper.instance import verify as _verify
     from sleeper.instance import notebook_view, tables
+    from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
