@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.engine.file_rows.check_file import FileChecker
@@ -13,6 +13,7 @@ from sleeper.operations.maintenance.verify_files import VerifiedFiles, verify_fi
 from sleeper.operations.maintenance.verify_folder import StoredRest, verify_folder
 from sleeper.operations.maintenance.verify_state import verify_state
 from sleeper.state.files.findings import Finding
+from sleeper.state.state_store import StateStore
 from sleeper.table.handle import OpenedTable, TableHandle
 from sleeper.table.state_stores import store_of
 
@@ -102,14 +103,7 @@ def verify(
             progress=progress,
         )
         findings += checked.findings
-        now, gc = self._context.now(), opened.properties.gc
-        kept = max(gc.delay_minutes, gc.versions_kept_minutes)
-        rest = verify_folder(
-            store,
-            files=files,
-            orphans_before=now - timedelta(minutes=gc.orphan_age_minutes),
-            garbage_before=now - timedelta(minutes=kept),
-        )
+        rest = _rest(opened, store, self._context.now())
     if findings:
         self._current()  # raises if the table was deleted meanwhile
     return VerifySummary(
@@ -125,6 +119,17 @@ def verify(
         replaced=checked.replaced,
         rest=rest,
         findings=(*findings,),
+    )
+
+
+def _rest(opened: OpenedTable, store: StateStore, now: datetime) -> StoredRest:
+    gc = opened.properties.gc
+    kept = max(gc.delay_minutes, gc.versions_kept_minutes)
+    return verify_folder(
+        store,
+        files=opened.files,
+        orphans_before=now - timedelta(minutes=gc.orphan_age_minutes),
+        garbage_before=now - timedelta(minutes=kept),
     )
 
 
