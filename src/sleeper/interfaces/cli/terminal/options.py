@@ -38,7 +38,7 @@ columns_option = click.option(
 )
 
 
-class _Version(click.ParamType):
+class _Version(click.ParamType[int | datetime]):
     """A transaction number, or a time with a zone."""
 
     name = "version"
