@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -130,8 +131,10 @@ class TestVersionsByTime:
     @pytest.mark.parametrize(
         ("as_of", "says"),
         [
-            (datetime(2026, 1, 1), "as_of has no time zone.*tzinfo=UTC"),
+            (datetime(2026, 1, 1), "as_of must have a time zone.*it has no time zone.*tzinfo=UTC"),
             (datetime(2026, 1, 1).date(), "must be a transaction number or a datetime"),
+            (datetime.min.replace(tzinfo=timezone(timedelta(hours=5))), "outside the years 1 to"),
+            (pd.Timestamp("2026-01-01T00:00:00.000000001Z"), "it has nanoseconds"),
             ("2026-01-01", "must be a transaction number or a datetime"),
             (1.5, "must be a transaction number or a datetime"),
             (True, "must be a transaction number or a datetime"),
@@ -189,6 +192,9 @@ class TestDiff:
         assert ids(table.diff(yesterday)) == ["b"]
         assert ids(table.diff(yesterday, datetime.now(UTC) + timedelta(hours=1))) == ["b"]
         assert ids(table.diff(yesterday, yesterday)) == []
+        assert ids(table.diff(yesterday - timedelta(days=1))) == ["a", "b"]
+        with pytest.raises(VersionNotFound, match="the first is 1"):
+            table.diff(0, yesterday - timedelta(days=1))
 
     def test_filters_and_does_not_aggregate(self, tmp_path):
         """Rows come as they were added: equal keys of two ingests are two rows."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
-from sleeper.model.keys import Key, checked_value
+from sleeper.model.keys import Key, checked_value, plain_instant
 from sleeper.model.ranges import (
     Range,
     Region,
@@ -295,13 +295,14 @@ def checked_as_of(as_of: object, name: str = "as_of") -> int | datetime | None:
     if as_of is None:
         return None
     if isinstance(as_of, datetime):
-        if as_of.utcoffset() is None:
+        try:
+            return plain_instant(as_of)
+        except ValueError as error:
             raise QueryInvalid(
-                f"{name} has no time zone: {as_of!r}. Give it one, such as "
-                f"{name}=datetime(2026, 1, 31, 12, tzinfo=UTC); astimezone() of a datetime gives "
-                "it this machine's"
-            )
-        return as_of
+                f"{name} must have a time zone and be between the years 1 and 9999 in UTC, unlike "
+                f"{as_of!r}: {error}. Give it a zone, such as {name}=datetime(2026, 1, 31, 12, "
+                "tzinfo=UTC); astimezone() of a datetime gives it this machine's"
+            ) from None
     if isinstance(as_of, bool) or not hasattr(as_of, "__index__"):
         raise QueryInvalid(
             f"{name} must be a transaction number or a datetime with a time zone, not {as_of!r}"

@@ -53,6 +53,9 @@ def test_a_time_of_it_is_a_version(history, tmp_path):
     counted = sleeper("query", "trips", "--as-of", first, "--count", "--instance", url)
 
     assert counted.stdout == "4\n"
+    shown = sleeper("history", "trips", "--instance", url).stdout.splitlines()[3].split()[1]
+    again = sleeper("query", "trips", "--as-of", shown, "--count", "--instance", url)
+    assert again.stdout == "4\n"
 
 
 def test_contradictions_are_wrong_use(history):

@@ -25,15 +25,17 @@ def version_as_of(store: StateStore, as_of: int | datetime | None) -> TableState
     return store.at(as_of if isinstance(as_of, int) else number_of(store, as_of))
 
 
-def number_of(store: StateStore, as_of: int | datetime) -> int:
+def number_of(store: StateStore, as_of: int | datetime, *, or_none: bool = False) -> int:
     """Return a transaction's number; of a time, the last transaction's at or before it.
+
+    With `or_none`, 0 for a time before the first transaction of all.
 
     Raises:
         VersionNotFound: there is no such transaction, or no longer.
     """
     newest = store.refresh()
     if isinstance(as_of, datetime):
-        return kept_versions.number_at(as_of, newest, store.time_of)
+        return kept_versions.number_at(as_of, newest, store.time_of, or_none=or_none)
     if not 0 <= as_of <= newest.number:
         raise VersionNotFound(
             f"the table has no transaction {as_of}; the newest is {newest.number}"

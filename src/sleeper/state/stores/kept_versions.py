@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sleeper.errors import VersionNotFound
 from sleeper.language.value_classes import dataclass
@@ -62,7 +62,13 @@ def files_deleted(number: int, kept: KeptVersions) -> VersionNotFound:
     )
 
 
-def number_at(time: datetime, newest: TableState, time_of: Callable[[int], datetime | None]) -> int:
+def number_at(
+    time: datetime,
+    newest: TableState,
+    time_of: Callable[[int], datetime | None],
+    *,
+    or_none: bool = False,
+) -> int:
     """Return the number of the last transaction that was committed at or before a time.
 
     The newest costs nothing; an older one about 2 log2(n) calls for n transactions since then.
@@ -71,6 +77,7 @@ def number_at(time: datetime, newest: TableState, time_of: Callable[[int], datet
         time: The time (aware).
         newest: The newest state.
         time_of: Returns when a transaction was committed; None if that is not kept.
+        or_none: Whether to return 0 for a time before the first transaction of all.
 
     Raises:
         VersionNotFound: there is none, or it is no longer kept.
@@ -96,6 +103,8 @@ def number_at(time: datetime, newest: TableState, time_of: Callable[[int], datet
             low = middle
     if low > 0 and times.get(low) is not None:
         return low
+    if or_none and high == 1 and times[high] is not None:
+        return 0
     first_at = times[high]
     kept = "" if first_at is None else f", which was committed at {time_text(first_at)}"
     raise VersionNotFound(
@@ -105,5 +114,5 @@ def number_at(time: datetime, newest: TableState, time_of: Callable[[int], datet
 
 
 def time_text(time: datetime) -> str:
-    """Return a time for messages: ISO 8601 with its zone, to the millisecond."""
-    return time.isoformat(sep=" ", timespec="milliseconds")
+    """Return a time for messages, which `--as-of` takes: ISO 8601 in UTC, to the microsecond."""
+    return f"{time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

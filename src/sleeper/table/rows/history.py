@@ -52,7 +52,7 @@ def diff(
 
     Args:
         before: A transaction number, or an aware datetime, which means the last transaction at or
-            before it. Its rows are not returned; 0 is before the first.
+            before it. Its rows are not returned; 0, or a time before the first, is the empty table.
         after: The same, for the last transaction whose rows are returned; the newest without it.
         columns: The columns to return, in this order; all without it.
 
@@ -72,7 +72,7 @@ def diff(
     return differences.added_rows(
         opened.reader,
         opened.store,
-        versions.number_of(opened.store, first),
+        versions.number_of(opened.store, first, or_none=True),
         state.number if last is None else versions.number_of(opened.store, last),
         columns,
         now_ms=int(self._context.now().timestamp() * 1000),

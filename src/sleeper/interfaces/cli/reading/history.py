@@ -7,6 +7,7 @@ import click
 from sleeper.interfaces.cli.terminal.options import on_table
 from sleeper.interfaces.cli.terminal.present import print_grid, print_json
 from sleeper.interfaces.cli.terminal.stderr import warn
+from sleeper.state.stores.kept_versions import time_text
 from sleeper.table.table import Table
 
 _ENTRIES = 20
@@ -43,7 +44,7 @@ def history(opened: Table, limit: int | None, show_all: bool, as_json: bool) -> 
         [
             [
                 each.number,
-                each.time.isoformat(sep=" ", timespec="milliseconds"),
+                time_text(each.time),
                 ", ".join(each.kinds),
                 each.rows_added,
                 each.rows_removed,
