@@ -14,6 +14,7 @@ with late_imports():
     from sleeper.table.bulk_imports import bulk_import as _bulk_import
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import ingest as _ingest
+    from sleeper.table.rows import sql as _sql
     from sleeper.table.upkeep import compaction, maintenance
 
 
@@ -45,6 +46,7 @@ class Table(TableHandle):
     query = _query.query
     head = _query.head
     count = _query.count
+    sql = LateMethod(lambda: _sql.sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
