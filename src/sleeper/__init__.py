@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # see __getattr__
     from sleeper.instance.instance import Instance, connect, create_instance
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
     from sleeper.operations.ingest import IngestResult
+    from sleeper.table.display.progress import progress_bar
     from sleeper.table.table import Table
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Table",
     "connect",
     "create_instance",
+    "progress_bar",
     "spark",
 ]
 
@@ -69,6 +71,7 @@ _LOADED_AT_FIRST_USE = {
     "Table": "sleeper.table.table",
     "connect": "sleeper.instance.instance",
     "create_instance": "sleeper.instance.instance",
+    "progress_bar": "sleeper.table.display.progress",
 }
 """The modules of the public names that `import sleeper` does not load."""
 

@@ -30,6 +30,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
+    ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
         └── StorageFull · StorageReadOnly · ObjectNotFound
 """
@@ -360,6 +361,18 @@ class FormatTooNew(SleeperError):
 
 class MissingExtra(SleeperError, ImportError):
     """An optional part of Sleeper is not installed. The message says how to install it."""
+
+
+class AccessRefused(SleeperError):
+    """A request to a server has no valid token, or one whose role is too small.
+
+    Attributes:
+        is_known: True if the token is valid, and only its role is too small.
+    """
+
+    def __init__(self, message: str, *, is_known: bool = False) -> None:
+        super().__init__(message)
+        self.is_known = is_known
 
 
 class StorageFailed(SleeperError):

@@ -145,6 +145,15 @@ def _range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], An
     return prepare
 
 
+def _first_rows(kind: str, limit: int) -> Callable[[World], Callable[[], Any]]:
+    def prepare(world: World) -> Callable[[], Any]:
+        table = world.table(kind)
+        table.refresh()
+        return lambda: table.query(limit=limit).to_pylist()
+
+    return prepare
+
+
 def _first_range(kind: str, begin: int, end: int) -> Callable[[World], Callable[[], Any]]:
     def prepare(world: World) -> Callable[[], Any]:
         table = world.table(kind)
@@ -283,6 +292,24 @@ OPERATIONS: Final = (
         name="range over 14 leaves, the first of their 14 files",
         prepare=_first_range("16 leaves", ROWS // 16, ROWS - ROWS // 16),
         requests=30,
+        round_trips=2,
+    ),
+    Operation(
+        name="first 20 rows of a table of 16 leaves",
+        prepare=_first_rows("16 leaves", 20),
+        requests=4,
+        round_trips=2,
+    ),
+    Operation(
+        name="first 20 rows of 20 files",
+        prepare=_first_rows("20 files", 20),
+        requests=42,
+        round_trips=2,
+    ),
+    Operation(
+        name="first 20 rows of a file of 128 row groups",
+        prepare=_first_rows("128 row groups", 20),
+        requests=4,
         round_trips=2,
     ),
     Operation(

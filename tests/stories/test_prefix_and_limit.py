@@ -1,10 +1,11 @@
-"""Finding rows by how their keys begin, and reading only the first ones (rules QRY-1, QRY-3)."""
+"""Finding rows by how their keys begin, and reading only the first ones (rule QRY-22)."""
 
 from __future__ import annotations
 
 from datetime import date
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,3 +182,57 @@ class TestLimit:
 
         assert summed.query(limit=4).to_pylist() == [{"k": n, "n": 3} for n in range(4)]
         assert summed.query(limit=4).count() == 4
+
+    def test_reads_no_leaf_after_the_last_row(self, tmp_path):
+        """Given that the files of all leaves but the first are gone, then its rows are found."""
+        table = sleeper.connect(tmp_path, create=True).create_table(
+            *("t", pa.schema([("k", pa.int64())])), row_keys=["k"], split_points=[10, 20, 30],
+            properties={"sleeper.table.ingest.file.writing.strategy": "one_file_per_leaf"},
+        )  # fmt: skip
+        table.ingest([{"k": n} for n in range(40)])
+        first = table.state().tree.leaf_of((0,)).partition_id
+        others = [each.filename for each in table.references() if each.partition_id != first]
+        table._current().files.delete(others)
+
+        assert len(others) == 3
+        assert table.query(limit=10).to_pylist() == [{"k": n} for n in range(10)]
+        with pytest.raises(sleeper.DataDamaged, match="is missing"):
+            table.query(limit=11).to_arrow()
+
+    @pytest.mark.parametrize("limit", [1, 99, 100, 101, 2_000, 6_000])
+    def test_reads_few_pages(self, tmp_path, limit):
+        """Given files whose later pages are damaged, then the first rows are read without them."""
+        table = sleeper.connect(tmp_path, create=True).create_table(
+            *("t", pa.schema([("k", pa.int64()), ("n", pa.int64())])), row_keys=["k"],
+            properties={"sleeper.table.parquet.page.rows": "100"},
+        )  # fmt: skip
+        for start in range(3):
+            table.ingest([{"k": n, "n": n * 7919 % 65537} for n in range(start, 30_000, 3)])
+        for file in tmp_path.glob("*/data/*/*.parquet"):
+            chunk = pq.ParquetFile(file).metadata.row_group(0).column(1)
+            body = bytearray(file.read_bytes())
+            body[chunk.data_page_offset + chunk.total_compressed_size * 3 // 4] ^= 4
+            file.write_bytes(body)
+
+        found = table.query(limit=limit).to_arrow()
+
+        assert found["k"].to_pylist() == list(range(limit))
+        with pytest.raises(sleeper.DataDamaged, match="checksums"):
+            table.query(limit=29_000).to_arrow()
+        with pytest.raises(sleeper.DataDamaged, match="checksums"):
+            table.query(limit=8_000, range={"k": (20_000, None)}).to_arrow()
+
+    def test_of_rows_with_one_key_is_exact(self, memory):
+        """Given pages that all begin with the same key, then no border lies between them."""
+        table = memory.create_table(
+            *("t", pa.schema([("k", pa.string()), ("n", pa.int64())])),
+            row_keys=["k"], sort_keys=["n"], properties={"sleeper.table.parquet.page.rows": "100"},
+        )  # fmt: skip
+        long = "x" * 300
+        for start in range(2):
+            rows = [{"k": long, "n": n} for n in range(start, 1_000, 2)]
+            table.ingest([*rows, {"k": long + "y", "n": start}, {"k": "", "n": start}])
+
+        for limit in (1, 3, 500, 1_002, 1_003, 5_000):
+            found = table.query(limit=limit).to_arrow()["n"].to_pylist()
+            assert found == [0, 1, *range(1_000), 0, 1][:limit]

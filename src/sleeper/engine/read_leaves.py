@@ -16,10 +16,11 @@ from sleeper.engine.arrow_schema import to_arrow
 from sleeper.language.late_imports import late_imports
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.reader import LookupReader
+from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
-from sleeper.model.ranges import Region, whole_region
+from sleeper.model.ranges import Range, Region, whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 
@@ -27,7 +28,13 @@ with late_imports():
     from sleeper.engine import read
     from sleeper.engine.file_rows import file_rows as single_files
     from sleeper.engine.processing import decimal_sums, process
-    from sleeper.engine.scan import few_rows, read_windows, region_chunks, verified_pages
+    from sleeper.engine.scan import (
+        few_rows,
+        first_rows,
+        read_windows,
+        region_chunks,
+        verified_pages,
+    )
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -114,6 +121,7 @@ def read_leaves(
     columns: Sequence[str],
     *,
     now_ms: int,
+    rows_max: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the requested rows of groups of leaves, in key order, processed.
 
@@ -122,12 +130,14 @@ def read_leaves(
         groups: Groups of `plan_leaf_queries`: leaves with their files and regions.
         columns: The columns to return, in this order.
         now_ms: The current time in milliseconds since 1970, for filters by age.
+        rows_max: How many rows the caller takes, if it will stop there: the pages of so many are
+            read first. All rows are yielded to whoever goes on.
 
     Raises:
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
         TableFunctionFailed: the table's function is missing, raised, or broke its contract.
     """
-    for in_order in _streams(reading, groups, columns):
+    for in_order in _streams(reading, groups, columns, rows_max):
         rows = process.process(
             in_order,
             reading.processing,
@@ -204,25 +214,60 @@ def columns_to_read(
 
 
 def _streams(
-    reading: TableReader, groups: Sequence[Sequence[LeafQuery]], columns: Sequence[str]
+    reading: TableReader,
+    groups: Sequence[Sequence[LeafQuery]],
+    columns: Sequence[str],
+    rows_max: int | None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Yield the rows of groups in key order, as streams to process one after the other.
 
     Few rows are read from all groups at once, and many from groups that follow one another and
-    have the same files. A table's function gets each group in a stream of its own.
+    have the same files. A table's function gets each group in a stream of its own. Where few rows
+    are taken, no group is opened before the rows of those before it are taken.
     """
+    is_few = rows_max is not None and rows_max <= few_rows.FEW_ROWS
     needed = columns_to_read(reading, columns)
     joined = groups
     if reading.processing.function is None:
         joined = [[*chain(*run)] for _, run in groupby(groups, _filenames)]
         every_leaf = [*chain(*joined)]
-        if len(joined) > 1 and len(_filenames(every_leaf)) <= few_rows.files_max(reading.lookup):
+        is_small = len(joined) > 1 and not is_few
+        if is_small and len(_filenames(every_leaf)) <= few_rows.files_max(reading.lookup):
             few = _few_rows(reading, _regions_by_file(reading, every_leaf), needed)
             if few is not None:
                 yield iter(few.to_batches())
                 return
     for group in joined:
-        yield _rows_in_order(reading, _regions_by_file(reading, group), columns)
+        regions_by_file = _regions_by_file(reading, group)
+        if rows_max is None or not is_few:
+            yield _rows_in_order(reading, regions_by_file, columns)
+        else:
+            yield _first_rows_first(reading, regions_by_file, columns, rows_max)
+
+
+def _first_rows_first(
+    reading: TableReader,
+    regions_by_file: Mapping[str, tuple[Region, ...]],
+    columns: Sequence[str],
+    rows_max: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of files in key order; the pages of the first rows are read by themselves."""
+    schema = reading.schema
+    reading.lookup.check(regions_by_file)
+    border = first_rows.border_after(
+        reading.lookup, regions_by_file, max(1, rows_max), schema, reading.arrow_schema
+    )
+    least = smallest_value(key_type(schema.row_keys[0]))
+    windows = [Range(least, None)]
+    if border is not None and border != least:
+        windows = [Range(least, border), Range(border, None)]
+    for window in windows:
+        cut = {
+            name: inside
+            for name, regions in regions_by_file.items()
+            if (inside := read_windows.cut_regions(regions, window, schema))
+        }
+        yield from _rows_in_order(reading, cut, columns)
 
 
 def _rows_in_order(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 import pyarrow as pa
 
 from sleeper.errors import BadRequest
+from sleeper.language.html_views import repr_html
 
 if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
@@ -79,6 +80,26 @@ class Rows:
         if self._table is None and self._batches is not None:
             self._batches = _begun(self._batches)
         return self
+
+    def peek(self, count: int) -> pa.Table | None:
+        """Return up to `count` first rows, which a stream still has; None if it was read or closed.
+
+        Of a stream, the batches with these rows are read now and kept until they are read again.
+        """
+        if self._table is not None:
+            return self._table.slice(0, count)
+        batches, self._batches = self._batches, None
+        if batches is None:
+            return None
+        read: list[pa.RecordBatch] = []
+        missing = count
+        while missing > 0 and (batch := next(batches, None)) is not None:
+            read.append(batch)
+            missing -= batch.num_rows
+        self._batches = _rejoined(read, batches)
+        return pa.Table.from_batches(read, self._schema).slice(0, count)
+
+    _repr_html_ = repr_html
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:
@@ -232,16 +253,18 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
 def _begun(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read the first batch; return an iterator of all, which closes `batches` when it is closed."""
     first = next(batches, None)
+    return _rejoined([] if first is None else [first], batches)
 
-    def joined() -> Iterator[pa.RecordBatch]:
-        try:
-            if first is not None:
-                yield first
-            yield from batches
-        finally:
-            _close(batches)
 
-    return joined()
+def _rejoined(
+    read: Sequence[pa.RecordBatch], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield what was read and then the others; closing it closes `batches`."""
+    try:
+        yield from read
+        yield from batches
+    finally:
+        _close(batches)
 
 
 def _close(batches: Iterator[pa.RecordBatch] | None) -> None:

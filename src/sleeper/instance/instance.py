@@ -41,7 +41,8 @@ from sleeper.table.instance_context import open_context
 from sleeper.table.table import Table, open_table
 
 with late_imports():
-    from sleeper.instance import tables
+    from sleeper.instance import notebook_view, tables
+    from sleeper.instance import sql as _sql
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
@@ -57,6 +58,11 @@ def _now() -> datetime:
 
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def new_secret() -> str:
+    """Return 256 random bits as text, for a token that nobody can guess."""
+    return os.urandom(32).hex()
 
 
 def _pause(attempt: int) -> None:
@@ -252,6 +258,8 @@ class Instance:
 
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
+    sql = LateMethod(lambda: _sql.sql)
+    _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 
     @property
     def jobs(self) -> instance_jobs.InstanceJobs:

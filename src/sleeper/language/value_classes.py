@@ -6,6 +6,7 @@ Python's own writes and compiles up to six methods of a class when the module is
 takes half a millisecond a class. Here a method is compiled when it is first used, and those that
 need no speed are shared. Objects are made twice as quickly, because slots are set without a look-up
 by name. Type checkers see Python's decorator; `fields`, `replace` and `asdict` work as ever.
+Notebooks show objects as tables of their fields.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from reprlib import recursive_repr
 from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final
+
+from sleeper.language.html_views import repr_html
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -50,6 +53,8 @@ else:
             _add(own, given, "__init__", _init_lines)
             if repr and "__repr__" not in given:
                 own.__repr__ = _show
+            if repr and "_repr_html_" not in given:
+                own._repr_html_ = repr_html
             if eq:
                 _add(own, given, "__eq__", _eq_lines)
                 if frozen and not has_hash:

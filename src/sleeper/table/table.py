@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sleeper.errors import BadRequest, TableNotFound
+from sleeper.language.html_views import show_values_by
 from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.table.handle import TableHandle
@@ -12,6 +13,7 @@ from sleeper.table.rows import query as _query
 with late_imports():
     from sleeper.table import commits, definition, spark
     from sleeper.table.bulk_imports import bulk_import as _bulk_import
+    from sleeper.table.display import pictures, views
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import ingest as _ingest
     from sleeper.table.rows import sql as _sql
@@ -75,6 +77,14 @@ class Table(TableHandle):
     collect_garbage = LateMethod(lambda: maintenance.collect_garbage)
     orphans = LateMethod(lambda: maintenance.orphans)
     sweep_orphans = LateMethod(lambda: maintenance.sweep_orphans)
+
+    # Pictures and notebooks.
+    plot_tree = LateMethod(lambda: pictures.plot_tree)
+    plot_files = LateMethod(lambda: pictures.plot_files)
+    _repr_html_ = LateMethod(lambda: pictures.table_html)
+
+
+show_values_by(lambda: views.notebook_html)
 
 
 def open_table(name: str, context: InstanceContext) -> Table:

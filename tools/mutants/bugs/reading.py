@@ -9,7 +9,41 @@ ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 
 DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/scan")
 
+FIRST_ROWS = ("tests/stories/test_prefix_and_limit.py",)
+
 BUGS = (
+    Bug(
+        name="surrogates-after-a-prefix",
+        breaks="The end of a prefix of strings is no character that UTF-8 can hold.",
+        module="model/keys.py",
+        right="_AFTER_SURROGATES if following == _FIRST_SURROGATE else following",
+        wrong="following",
+        tests=FIRST_ROWS,
+    ),
+    Bug(
+        name="largest-byte-in-a-prefix",
+        breaks="A prefix that ends with the largest byte finds nothing, or raises an error.",
+        module="model/keys.py",
+        right='prefix.rstrip(b"\\xff")',
+        wrong="prefix",
+        tests=FIRST_ROWS,
+    ),
+    Bug(
+        name="all-pages-for-the-first-rows",
+        breaks="A query with a limit reads pages that its rows are not in.",
+        module="engine/read_leaves.py",
+        right="if border is not None and border != least:",
+        wrong="if border is not None and border == least:",
+        tests=FIRST_ROWS,
+    ),
+    Bug(
+        name="limit-ends-at-the-border",
+        breaks="A query with a limit ends where its first pages end.",
+        module="engine/read_leaves.py",
+        right="windows = [Range(least, border), Range(border, None)]",
+        wrong="windows = [Range(least, border)]",
+        tests=FIRST_ROWS,
+    ),
     Bug(
         name="order-trusted",
         breaks="A file of another writer is read by sort keys that it is not ordered by.",
@@ -153,6 +187,6 @@ BUGS = (
         module="lookup/decoding/byte_arrays.py",
         right="        self._shifts: Ints = starts - before\n",
         wrong="        self._shifts: Ints = np.full(len(before), starts[0])\n",
-        tests=("tests/unit/engine/scan/test_few_rows.py",),
+        tests=("tests/unit/lookup/test_delta.py",),
     ),
 )

@@ -132,11 +132,11 @@ def _choose(
     bound = index.columns(table.arrow_schema)
     key_leaf = bound[table.arrow_schema.names[0]].leaf
     kind = table.arrow_schema.field(0).type
-    limits = [_limits(region, kind) for region in regions]
+    limits = [key_limits(region, kind) for region in regions]
     row_counts = index.footer.row_counts
     groups = [
         group
-        for group in _between(index.group_bounds(key_leaf), limits).tolist()
+        for group in places_between(index.group_bounds(key_leaf), limits).tolist()
         if row_counts[group]
     ]
     if sum(row_counts[group] for group in groups[1:-1]) > table.rows_max:
@@ -145,7 +145,7 @@ def _choose(
     index.load(groups, leaves, (key_leaf,), read)
     found, rows, size = list[Found](), 0, 0
     for group in groups:
-        pages = _between(index.bounds(group, key_leaf), limits)
+        pages = places_between(index.bounds(group, key_leaf), limits)
         if not len(pages):
             continue
         firsts = index.locations(group, key_leaf).first_rows
@@ -158,7 +158,7 @@ def _choose(
     return _Choice(tuple(found), rows, size)
 
 
-def _limits(region: Region, kind: pa.DataType) -> tuple[Any, Any]:
+def key_limits(region: Region, kind: pa.DataType) -> tuple[Any, Any]:
     """Return the ends of the first row key, comparable with bounds of pages."""
     side = region.ranges[0]
     return _bound(side.min, kind), None if side.max is None else _bound(side.max, kind)
@@ -168,7 +168,7 @@ def _bound(value: Any, kind: pa.DataType) -> Any:
     return key_bound(comparable_array(one_value(value, kind))[0].as_py())[0]
 
 
-def _between(bounds: PageBounds, limits: Sequence[tuple[Any, Any]]) -> Any:
+def places_between(bounds: PageBounds, limits: Sequence[tuple[Any, Any]]) -> Any:
     """Return the places that may have keys between some limits, ascending.
 
     Bounds may be cut short, so one that equals an upper limit may have lesser keys.

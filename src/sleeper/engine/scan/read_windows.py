@@ -40,7 +40,7 @@ def read_windows(unchecked: Sequence[UncheckedPages], schema: Schema) -> list[Ra
     wanted, size = FIRST_BYTES, 0
     for minimum, group_bytes in sorted(row_groups):
         if size and size + group_bytes > wanted:
-            border = _key_value(kind, minimum)
+            border = key_value(kind, minimum)
             if border is not None and low < border:
                 windows.append(Range(low, border))
                 low, size, wanted = border, 0, min(2 * wanted, LAST_BYTES)
@@ -58,7 +58,7 @@ def cut_regions(regions: Sequence[Region], window: Range, schema: Schema) -> tup
     return tuple(cut)
 
 
-def _key_value(kind: Primitive, bound: Any) -> Any | None:
+def key_value(kind: Primitive, bound: Any) -> Any | None:
     """Return a bound of pages as a value of the first row key; None if there is no such value.
 
     A bound may be truncated, so the value may be a little less.

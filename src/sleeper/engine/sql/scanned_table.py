@@ -19,6 +19,10 @@ class NarrowedRead(Protocol):
     def is_exact(self) -> bool:
         """True if every row that is read meets the condition."""
 
+    @property
+    def transaction(self) -> int:
+        """The transaction number of the state that is read."""
+
     def rows(self, columns: Sequence[str] | None) -> Rows:
         """Return the rows with these columns; with all of them without any."""
 

@@ -51,8 +51,11 @@ def spooled(read: Callable[[], Rows], temp_folder: Path | None) -> Iterator[Spoo
     with TemporaryDirectory(prefix="sleeper-sql-", dir=temp_folder) as folder:
         path = Path(folder) / "rows.arrow"
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        with read() as rows, pa.OSFile(str(path), "wb") as sink:
-            with pa.ipc.new_file(sink, rows.schema, options=options) as writer:
-                for batch in rows:
-                    writer.write_batch(batch)
+        with (
+            read() as rows,
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, rows.schema, options=options) as writer,
+        ):
+            for batch in rows:
+                writer.write_batch(batch)
         yield SpooledRead(path, rows.transaction)

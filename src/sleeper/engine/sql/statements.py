@@ -88,19 +88,16 @@ class Statement:
         with self._translated():
             return self.session.physical_plan(self._frame)
 
-    def rows(self, transaction: int) -> Rows:
-        """Return the rows.
-
-        Args:
-            transaction: The number that the rows shall have.
-        """
+    def rows(self) -> Rows:
+        """Return the rows."""
         direct = self.session.direct(self.plan)
         with self._translated():
             schema = _result_schema(self._frame.schema())
         if direct is not None and len(set(schema.names)) == len(schema.names):
             return direct.rows(schema.names)
         physical = self.physical_plan()
-        return Rows(self._batches(physical, schema), schema, transaction)
+        numbers = [read.transaction for read in self.session.reads.values()]
+        return Rows(self._batches(physical, schema), schema, numbers[0] if len(numbers) == 1 else 0)
 
     def _batches(self, physical: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
@@ -119,12 +116,6 @@ class Statement:
                 columns = self.session.columns_read(name)
                 found = spooled(partial(read.rows, columns), self._temp_folder)
                 self.session.reads[name] = stack.enter_context(found)
-
-
-def named_in(text: str, names: Sequence[str]) -> list[str]:
-    """Return the names that may be in a statement: it contains them, also as part of a word."""
-    plain = text.replace('""', '"')
-    return [name for name in names if name in plain or name in text]
 
 
 def _check_reads(text: object) -> None:

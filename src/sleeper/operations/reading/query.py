@@ -111,10 +111,12 @@ def query_regions(
     now_ms: int,
     *,
     ordered: bool = True,
+    rows_max: int | None = None,
 ) -> Rows:
     """Return the rows inside any of `regions`, each once, as a stream.
 
-    Rows are in key order, unless `ordered` is False.
+    Rows are in key order, unless `ordered` is False. The pages of the first `rows_max` rows are
+    read before others, for a caller that stops there.
 
     Raises:
         QueryInvalid: the columns do not fit the schema.
@@ -130,7 +132,7 @@ def query_regions(
         return planned
 
     def batches() -> Iterator[pa.RecordBatch]:
-        read = read_leaves if ordered else read_leaves_unordered
+        read = partial(read_leaves, rows_max=rows_max) if ordered else read_leaves_unordered
         yield from read(reading, groups(), view.columns, now_ms=now_ms)
 
     def count() -> int:

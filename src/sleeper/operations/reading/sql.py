@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.conditional_rows import rows_where
-from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
 from sleeper.engine.sql.statements import Statement
 from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key
@@ -56,14 +57,34 @@ def scanned_table(
         is_exact = found.is_exact and reading.processing.function is None
         return _RegionsRead(version, found.regions, is_exact, ordered)
 
+    may_merge = ordered or _may_merge(reading)
+    return ScannedTable(version.name, reading.arrow_schema, narrowed, may_merge=may_merge)
+
+
+def scanned_lazily(
+    name: str, reading: TableReader, state: Callable[[], TableState], now_ms: int
+) -> ScannedTable:
+    """Return a table whose state is read when a statement needs its rows.
+
+    Args:
+        name: The table's name.
+        reading: The table's readers.
+        state: Reads the state; called once at most.
+        now_ms: The current time in milliseconds since 1970, for filters by age.
+    """
+    known_state = cache(state)
+
+    def narrowed(condition: Condition) -> NarrowedRead:
+        version = TableVersion(name, reading, known_state(), now_ms)
+        return scanned_table(version).narrowed(condition)
+
+    return ScannedTable(name, reading.arrow_schema, narrowed, may_merge=_may_merge(reading))
+
+
+def _may_merge(reading: TableReader) -> bool:
     processing = reading.processing
     merges = bool(processing.aggregations) or processing.function is not None
-    return ScannedTable(
-        version.name,
-        reading.arrow_schema,
-        narrowed,
-        may_merge=ordered or merges or reading.files.is_remote,
-    )
+    return merges or reading.files.is_remote
 
 
 def query_where(
@@ -137,7 +158,7 @@ def planned_statement(
 def query_sql(
     reading: TableReader,
     state: TableState,
-    columns: None,  # noqa: ARG001 - the statement chooses columns
+    columns: None,
     now_ms: int,
     *,
     statement: str,
@@ -160,7 +181,17 @@ def query_sql(
     planned = planned_statement(
         statement, {name: table}, names=[name], temp_folder=reading.temp_folder
     )
-    return planned.rows(state.number)
+    rows = planned.rows()
+    rows.transaction = state.number
+    return rows
+
+
+def named_in(text: object, names: Sequence[str]) -> list[str]:
+    """Return the names that may be in a statement: it contains them, also as part of a word."""
+    if not isinstance(text, str):
+        return []
+    plain = text.replace('""', '"')
+    return [name for name in names if name in plain]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +202,11 @@ class _RegionsRead:
     regions: Sequence[Region]
     is_exact: bool
     ordered: bool
+
+    @property
+    def transaction(self) -> int:
+        """The transaction number of the state."""
+        return self.version.state.number
 
     def rows(self, columns: Sequence[str] | None) -> Rows:
         """Return the rows; those of complete keys are looked up."""
@@ -197,6 +233,11 @@ class _KeysRead:
     version: TableVersion
     keys: Sequence[object]
     is_exact: bool = False
+
+    @property
+    def transaction(self) -> int:
+        """The transaction number of the state."""
+        return self.version.state.number
 
     def rows(self, columns: Sequence[str] | None) -> Rows:
         """Return the rows, in key order."""

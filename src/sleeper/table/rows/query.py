@@ -78,13 +78,14 @@ def query(
         DataDamaged: a file of the table is missing or wrong.
         TableNotFound: the table was deleted.
 
-    Source: rules QRY-1 to QRY-6, QRY-21.
+    Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
     number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
-    read = _read_of(self, ordered=ordered, **asked, prefix=prefix, where=where)
+    asked |= {"prefix": prefix, "where": where}
+    read = _read_of(self, ordered=ordered, rows_max=rows_max, **asked)
     read = partial(read, columns=columns)
     return answered_rows(self, read, as_of=number, max_age_s=age_s, limit=rows_max)
 
@@ -114,6 +115,7 @@ def _read_of(
     self: TableHandle,
     *,
     ordered: bool,
+    rows_max: int | None,
     key: object,
     keys: Any,
     key_range: object,
@@ -134,7 +136,7 @@ def _read_of(
     if where is not None:
         narrowed = partial(sql.query_where, where=where, name=self.name)
         return partial(narrowed, regions=found, ordered=ordered)
-    return partial(query_regions, regions=found, ordered=ordered)
+    return partial(query_regions, regions=found, ordered=ordered, rows_max=rows_max)
 
 
 def head(self: TableHandle, n: int = 5) -> Rows:

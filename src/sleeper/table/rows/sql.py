@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from sleeper.engine.rows import Rows
+from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.model.queries import checked_as_of
-from sleeper.operations.reading.sql import query_sql
+from sleeper.operations.reading.sql import query_sql, scanned_lazily
 from sleeper.table.handle import TableHandle
 from sleeper.table.rows.query import answered_rows
 
@@ -15,8 +16,8 @@ def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
     """Run one SQL statement that reads this table, by its name.
 
     Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
-    with AND, OR and NOT. Names are case-sensitive; those with signs are quoted: "my.table". Sorting,
-    grouping and joining use at most 1 GiB of memory, and spill to the temp folder.
+    with AND, OR and NOT. Names are case-sensitive; those with signs are quoted: "my.table".
+    Sorting, grouping and joining use at most 1 GiB of memory, and spill to the temp folder.
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")
@@ -44,3 +45,10 @@ def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
     number = checked_as_of(as_of)
     read = partial(query_sql, statement=statement, name=self.name)
     return answered_rows(self, partial(read, columns=None), as_of=number)
+
+
+def scanned(self: TableHandle) -> ScannedTable:
+    """Return this table for a statement about several; its state is read if a plan needs it."""
+    now_ms = int(self._context.now().timestamp() * 1000)
+    opened = self._current()
+    return scanned_lazily(self.name, opened.reader, opened.store.refresh, now_ms)

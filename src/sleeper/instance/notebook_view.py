@@ -1,0 +1,41 @@
+"""What notebooks show for an instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sleeper.model.schema import Schema
+from sleeper.model.tables import SCHEMA
+from sleeper.table.display.amounts import counted
+from sleeper.table.display.markup import element, grid, joined
+from sleeper.table.display.views import VIEW_STYLE
+
+if TYPE_CHECKING:
+    from sleeper.instance.instance import Instance
+
+_TABLES_MAX = 50
+
+
+def instance_html(self: Instance) -> str:
+    """Return the instance's id and URL, and a list of its tables."""
+    records = self.tables()
+    rows = [
+        (
+            record.name,
+            ", ".join(Schema.from_json(record.properties[SCHEMA]).row_key_names),
+            record.table_id,
+            "online" if record.online else "offline",
+        )
+        for record in records[:_TABLES_MAX]
+    ]
+    caption = counted(len(records), "table")
+    if len(records) > _TABLES_MAX:
+        caption += f"; the first {_TABLES_MAX} by name"
+    parts = [
+        VIEW_STYLE,
+        joined(
+            [element("strong", f"Instance {self.instance_id}"), " at ", element("code", self.url)]
+        ),
+        grid(["name", "row keys", "id", "maintenance"], rows, caption=caption),
+    ]
+    return element("div", joined(parts), class_="sleeper-view")

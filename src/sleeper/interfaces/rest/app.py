@@ -1,0 +1,59 @@
+"""Makes the application that serves an instance: `make_app`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from fastapi import FastAPI
+
+from sleeper.instance.instance import Instance
+from sleeper.interfaces.rest.problems import answer_problems
+from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
+from sleeper.interfaces.rest.routes import tables
+from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.tokens import TokenFile
+
+_ABOUT: Final = """\
+Tables, rows, jobs and maintenance of one Sleeper instance.
+
+Values in JSON are those of `sleeper query --json`: bytes in base64, dates and timestamps in
+ISO 8601, decimals as text. Errors are problem documents (RFC 9457): `class` is a class of
+`sleeper.errors`, and `retryable` says whether the same request may succeed later.
+"""
+
+
+def make_app(
+    instance: Instance,
+    *,
+    tokens: TokenFile | None = None,
+    limits: RequestLimits | None = None,
+    input_folder: Path | None = None,
+) -> FastAPI:
+    """Return the ASGI application that serves an instance.
+
+    Args:
+        instance: The instance. Its tables stay open while the application is used.
+        tokens: Who may do what. Without it every request may do everything: listen on loopback
+            alone. Requests that reach it by another name are refused.
+        limits: How large and how long requests and answers may be.
+        input_folder: The folder of this machine whose files ingest jobs may name; without it,
+            only files in buckets.
+    """
+    limits = limits or RequestLimits()
+    app = FastAPI(
+        title="Sleeper",
+        version="1",
+        description=_ABOUT,
+        openapi_url="/sleeper/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    app.router.redirect_slashes = False
+    app.state.served = Served(instance, tokens, limits, input_folder)
+    answer_problems(app)
+    for routes in (tables,):
+        app.include_router(routes.router)
+    app.add_middleware(LimitedRequests, limits=limits)
+    return app

@@ -1,0 +1,115 @@
+"""Who may do what: tokens with a role, or requests of this machine alone.
+
+A server without a token file listens on a loopback address only, and every request may do
+everything. So that no page of another site can use it through a browser on the same machine, the
+`Host` of a request must be a loopback name, and its `Origin`, if it has one, the server itself.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
+from fastapi.security.http import HTTPAuthorizationCredentials
+
+from sleeper.errors import AccessRefused
+from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.tokens import Role
+from sleeper.language.value_classes import dataclass
+
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
+COOKIE: Final = "sleeper_token"
+_LONGEST: Final = 200
+
+_bearer = HTTPBearer(
+    auto_error=False, description="A token of `sleeper server token add`, with a role."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sent a request.
+
+    Attributes:
+        name: The name of the token; `local` without tokens.
+        role: What the request may do.
+    """
+
+    name: str
+    role: Role
+
+
+_LOCAL: Final = Caller("local", Role.ADMIN)
+
+
+async def caller_of(
+    request: Request,
+    bearer: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)] = None,
+) -> Caller:
+    """Return who sent a request.
+
+    Raises:
+        AccessRefused: there is no token, or it is not valid, or another site sent the request.
+    """
+    check_origin(request)
+    tokens = served_by(request).tokens
+    if tokens is None:
+        return _LOCAL
+    text = request.cookies.get(COOKIE) if bearer is None else bearer.credentials
+    if not text:
+        raise AccessRefused(
+            "this server needs a token: send the header 'Authorization: Bearer TOKEN'. "
+            "`sleeper server token add` makes one."
+        )
+    token = tokens.checked(text[:_LONGEST])
+    return Caller(token.name, token.role)
+
+
+def check_origin(request: Request) -> None:
+    """Check that no page of another site sent a request.
+
+    Raises:
+        AccessRefused: another site did, or reached this server by a name that it does not have.
+    """
+    host = request.headers.get("host", "")
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        raise AccessRefused(
+            f"the request comes from a page of {origin[:_LONGEST]!r}, which this server does not "
+            "serve",
+            is_known=True,
+        )
+    if served_by(request).tokens is None and _name_in(host) not in LOOPBACK:
+        raise AccessRefused(
+            f"a server without tokens answers at 127.0.0.1 or localhost, not as "
+            f"{host[:_LONGEST]!r}; start it with --tokens FILE to serve others",
+            is_known=True,
+        )
+
+
+def _name_in(host: str) -> str:
+    """Return a `Host` header without its port."""
+    name, separator, port = host.lower().rpartition(":")
+    return name if separator and port.isdecimal() else host.lower()
+
+
+class _RoleNeeded:
+    """A dependency that refuses callers whose role is too small."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+
+    async def __call__(self, caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
+        if caller.role < self._role:
+            raise AccessRefused(
+                f"token {caller.name!r} has the role {caller.role.text}, and this needs the role "
+                f"{self._role.text}",
+                is_known=True,
+            )
+        return caller
+
+
+READ: Final = Depends(_RoleNeeded(Role.READ))
+WRITE: Final = Depends(_RoleNeeded(Role.WRITE))
+ADMIN: Final = Depends(_RoleNeeded(Role.ADMIN))

@@ -1,0 +1,121 @@
+"""The JSON bodies of requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Values = dict[str, str | int | bool | None]
+
+
+class Body(BaseModel):
+    """The base of all bodies: unknown names and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewTable(Body):
+    """A table to create, as upstream's API takes it."""
+
+    properties: Annotated[
+        dict[str, str],
+        Field(
+            description="Table properties by full name; `sleeper.table.name` is needed.",
+            examples=[{"sleeper.table.name": "flights"}],
+        ),
+    ]
+    schema_: Annotated[
+        dict[str, Any],
+        Field(
+            alias="schema",
+            description="The schema, as `schema.json` has it.",
+            examples=[
+                {
+                    "rowKeyFields": [{"name": "tailnum", "type": "StringType"}],
+                    "valueFields": [{"name": "dest", "type": "StringType"}],
+                }
+            ],
+        ),
+    ]
+    split_points: Annotated[
+        list[Any] | None,
+        Field(
+            alias="splitPoints",
+            description="Values of the row key between leaf partitions, ascending.",
+            examples=[["N3", "N6"]],
+        ),
+    ] = None
+
+
+class ChangedProperties(Body):
+    """Properties to set."""
+
+    properties: Annotated[
+        Values,
+        Field(
+            description="By full name; null takes a value away.",
+            examples=[{"sleeper.table.parquet.compression.codec": "snappy"}],
+        ),
+    ]
+
+
+class Question(Body):
+    """Which rows are asked for: by one of key, keys, range and regions; all rows without."""
+
+    key: Annotated[
+        Any,
+        Field(
+            description="One row key: a value, a list of values for a composite key, or an object "
+            "by field. A prefix of a composite key finds all rows that start with it.",
+            examples=["N14228"],
+        ),
+    ] = None
+    keys: Annotated[
+        Any, Field(description="A list of complete row keys.", examples=[["N1", "N2"]])
+    ] = None
+    range: Annotated[
+        Any,
+        Field(
+            description="An object of row key fields: `[min, max]` without the maximum, or "
+            "`[min, minInclusive, max, maxInclusive]`. null is no limit.",
+            examples=[{"tailnum": ["N1", "N2"]}],
+        ),
+    ] = None
+    regions: Annotated[
+        Any, Field(description="A list of such objects; a row in two of them is returned once.")
+    ] = None
+    prefix: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description="What values of row key fields begin with.", examples=[{"tailnum": "N1"}]
+        ),
+    ] = None
+    where: Annotated[
+        str | None,
+        Field(description="A condition on any fields, in SQL.", examples=["dest = 'IAH'"]),
+    ] = None
+    as_of: Annotated[
+        int | str | None,
+        Field(description="A transaction number, or a time in ISO 8601: rows as they were then."),
+    ] = None
+
+
+class Query(Question):
+    """Rows to read."""
+
+    columns: Annotated[
+        list[str] | None, Field(description="The columns to return; all without it.")
+    ] = None
+    limit: Annotated[int | None, Field(description="At most so many rows.", examples=[100])] = None
+    ordered: Annotated[
+        bool, Field(description="false to read rows in any order, which is faster.")
+    ] = True
+    max_age: Annotated[
+        float | None,
+        Field(strict=False, description="Seconds: how old the answer may be; see docs/buckets.md."),
+    ] = None
+    format: Annotated[
+        Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
+        Field(description="Overrides the header `Accept`."),
+    ] = None

@@ -1,0 +1,180 @@
+"""Limits of requests: size, time, number at once, and how long a slow client is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import HTTPException
+
+from sleeper.interfaces.rest.problems import plain_problem
+from sleeper.language.value_classes import dataclass
+
+_log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_UPLOADS: Final = re.compile(r"/sleeper/tables/[^/]+/rows")
+_HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestLimits:
+    """How large and how long requests and answers may be.
+
+    Attributes:
+        requests: Requests at once; others are refused with the status 503.
+        body_bytes: Bytes of a JSON body.
+        upload_bytes: Bytes of rows that are uploaded in one request.
+        answer_rows: Rows of an answer in one JSON document. Streams have no such limit.
+        answer_bytes: Bytes of such an answer.
+        time_s: Seconds from the request's first byte to the last one of its answer.
+        idle_s: Seconds that a client may send or take nothing.
+    """
+
+    requests: int = 64
+    body_bytes: int = 16 << 20
+    upload_bytes: int = 4 << 30
+    answer_rows: int = 10_000
+    answer_bytes: int = 32 << 20
+    time_s: float = 600
+    idle_s: float = 30
+
+
+class LimitedRequests:
+    """An ASGI application that passes requests on to another one, within limits.
+
+    It also leaves the path of a request percent-encoded, so that a name with a slash is one segment
+    of it; the converter `segment` of routes decodes it.
+    """
+
+    def __init__(self, app: Application, limits: RequestLimits) -> None:
+        self._app = app
+        self._limits = limits
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass on the start and the end of the application."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        limits = self._limits
+        is_upload = _UPLOADS.fullmatch(scope["path"]) is not None
+        request = _Request(receive, send, limits.upload_bytes if is_upload else limits.body_bytes)
+        request.idle_s = limits.idle_s
+        if len(self._running) >= limits.requests:
+            await request.refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                f"the server answers {limits.requests} requests already; try again",
+            )
+            return
+        if (length := _length(scope)) is not None and length > request.bytes_max:
+            await request.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, request.too_large())
+            return
+        task = asyncio.ensure_future(self._app(scope, request.receive, request.send))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await self._ended_in_time(task, request, scope)
+
+    async def _ended_in_time(
+        self, task: asyncio.Task[None], request: _Request, scope: Scope
+    ) -> None:
+        """Wait for an answer; when its time is over, the client is not kept waiting for it."""
+        try:
+            await asyncio.wait({task}, timeout=self._limits.time_s)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            task.result()
+            return
+        request.is_over = True
+        task.cancel()
+        task.add_done_callback(_looked_at)
+        _log.warning("%s %r took too long", scope["method"], scope["path"])
+        if request.is_answered:
+            raise TimeoutError(f"an answer took more than {self._limits.time_s:g} s")
+        await request.refuse(
+            HTTPStatus.GATEWAY_TIMEOUT,
+            f"the request took more than {self._limits.time_s:g} s. If it changes something, that "
+            "may still happen: send it again with the same job id.",
+        )
+
+
+class _Request:
+    """One request: what is received of it and sent to it, within limits."""
+
+    def __init__(self, receive: Receive, send: Send, bytes_max: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._received = 0
+        self._is_whole = False
+        self.bytes_max = bytes_max
+        self.idle_s = 30.0
+        self.is_answered = False
+        self.is_over = False
+
+    def too_large(self) -> str:
+        """Return the message for a body that is too large."""
+        return f"the request's body is larger than the {self.bytes_max:,} bytes that are allowed"
+
+    async def receive(self) -> Message:
+        """Return the next part of the body."""
+        if self._is_whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self.idle_s):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(
+                HTTPStatus.REQUEST_TIMEOUT, f"nothing of the body came for {self.idle_s:g} s"
+            ) from None
+        self._received += len(message.get("body", b""))
+        self._is_whole = not message.get("more_body", False)
+        if self._received > self.bytes_max:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, self.too_large())
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send the next part of the answer."""
+        if self.is_over:
+            raise OSError("the request is over")
+        if message["type"] == "http.response.start":
+            self.is_answered = True
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+        async with asyncio.timeout(self.idle_s):
+            await self._send(message)
+
+    async def refuse(self, status: HTTPStatus, detail: str) -> None:
+        """Answer by a problem."""
+        answer = plain_problem(status, detail).response()
+        start = {
+            "type": "http.response.start",
+            "status": answer.status_code,
+            "headers": [*answer.raw_headers, *_HEADERS, (b"connection", b"close")],
+        }
+        async with asyncio.timeout(self.idle_s):
+            await self._send(start)
+            await self._send({"type": "http.response.body", "body": answer.body})
+
+
+def _length(scope: Scope) -> int | None:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value)
+    return None
+
+
+def _looked_at(task: asyncio.Task[None]) -> None:
+    """Log how a request ended whose client was not kept waiting."""
+    if not task.cancelled() and (failure := task.exception()) is not None:
+        _log.warning("a request that took too long failed: %r", failure)

@@ -1,0 +1,128 @@
+"""Routes of tables: list, create, show, change, delete; their partitions and files."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from sleeper.errors import PropertiesInvalid
+from sleeper.interfaces.json_documents import table_document
+from sleeper.interfaces.rest.authorization import ADMIN, READ
+from sleeper.interfaces.rest.bodies import ChangedProperties, NewTable
+from sleeper.interfaces.rest.json_values import json_answer, split_points_of
+from sleeper.interfaces.rest.served import served_by
+from sleeper.model.known_properties.typed import SCHEMA
+from sleeper.model.schema import Schema
+from sleeper.model.tables import NAME
+
+router = APIRouter(prefix="/sleeper/tables", tags=["tables"])
+
+_SPLITS_FILE = "sleeper.table.splits.file"
+_FLIGHTS = {"name": "flights", "id": "1f0c61a2", "online": True}
+
+
+def answers(example: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """Return what the documentation says of a route's answer."""
+    return {status: {"content": {"application/json": {"example": example}}}}
+
+
+@router.get("", dependencies=[READ], responses=answers({"tables": [_FLIGHTS]}))
+def list_tables(request: Request) -> Response:
+    """List the tables by name."""
+    records = served_by(request).instance.tables()
+    found = [{"name": r.name, "id": r.table_id, "online": r.online} for r in records]
+    return json_answer({"tables": found})
+
+
+@router.post(
+    "",
+    status_code=201,
+    dependencies=[ADMIN],
+    responses=answers({"tableId": "1f0c61a2", "tableName": "flights"}, 201),
+)
+def create_table(body: NewTable, request: Request) -> Response:
+    """Create a table, as upstream's API does.
+
+    `sleeper.table.splits.file` is refused: it would name a file of the server. Give splitPoints.
+    """
+    properties = dict(body.properties)
+    schema = Schema.from_json(body.schema_)
+    name = properties.pop(NAME, None)
+    if name is None:
+        raise PropertiesInvalid({NAME: f"{NAME} is missing: it is the name of the new table"})
+    _check_no_file(properties)
+    points = split_points_of(schema, body.split_points or [])
+    instance = served_by(request).instance
+    made = instance.create_table(name, schema, split_points=points, properties=properties)
+    return json_answer({"tableId": made.table_id, "tableName": made.name}, 201)
+
+
+@router.get("/{table:segment}", dependencies=[READ], responses=answers(_FLIGHTS))
+def show_table(table: str, request: Request) -> Response:
+    """Show the schema, properties and size of a table."""
+    opened = served_by(request).table(table)
+    files = opened.report_files()
+    return json_answer(table_document(opened, files))
+
+
+@router.delete("/{table:segment}", status_code=204, dependencies=[ADMIN])
+def delete_table(table: str, request: Request) -> Response:
+    """Delete a table with all its data. This cannot be undone."""
+    served_by(request).instance.delete_table(table)
+    return Response(status_code=204)
+
+
+@router.get(
+    "/{table:segment}/properties",
+    dependencies=[READ],
+    responses=answers({"properties": {"sleeper.table.parquet.compression.codec": "zstd"}}),
+)
+def show_properties(table: str, request: Request) -> Response:
+    """Show the properties of a table that are set."""
+    opened = served_by(request).table(table)
+    opened.refresh()
+    values = {k: v for k, v in opened.properties.values.items() if k != SCHEMA}
+    return json_answer({"properties": values})
+
+
+@router.patch("/{table:segment}/properties", status_code=204, dependencies=[ADMIN])
+def change_properties(table: str, body: ChangedProperties, request: Request) -> Response:
+    """Set properties of a table."""
+    _check_no_file(body.properties)
+    served_by(request).table(table).set_properties(body.properties)
+    return Response(status_code=204)
+
+
+@router.get("/{table:segment}/partitions", dependencies=[READ])
+def list_partitions(table: str, request: Request) -> Response:
+    """Describe every partition, leaves in key order first."""
+    return json_answer({"partitions": served_by(request).table(table).report_partitions()})
+
+
+@router.get("/{table:segment}/files", dependencies=[READ])
+def list_files(
+    table: str,
+    request: Request,
+    *,
+    verbose: Annotated[bool, Query(description="true for every file reference too.")] = False,
+) -> Response:
+    """Count the files of a table."""
+    opened = served_by(request).table(table)
+    found = opened.report_files()
+    if not verbose:
+        return json_answer({"files": found})
+    return json_answer({"files": found, "references": opened.references()})
+
+
+def _check_no_file(properties: Any) -> None:
+    """Refuse the property that names a file of the server.
+
+    Raises:
+        PropertiesInvalid: it is there.
+    """
+    if properties.get(_SPLITS_FILE):
+        raise PropertiesInvalid(
+            {_SPLITS_FILE: f"{_SPLITS_FILE} names a file of the server: give splitPoints instead"}
+        )

@@ -1,0 +1,1 @@
+"""HTML and SVG of tables, results and states, for notebooks and the web page."""

@@ -1,0 +1,114 @@
+"""Draws rows of bars: an axis, a bar for each value or group of values, and a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, floor, log10
+from typing import Final
+
+from sleeper.language.value_classes import dataclass
+from sleeper.table.display.amounts import compact
+from sleeper.table.display.markup import Markup, joined
+from sleeper.table.display.svg import box, label, line
+
+WIDTH: Final = 960
+LEFT: Final = 64
+RIGHT: Final = 20
+BARS_MAX: Final = 160
+"""More values are drawn in groups of neighbours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar.
+
+    Attributes:
+        value: Its height.
+        below: Its length below the axis.
+        tip: What is shown where a pointer rests on it.
+    """
+
+    value: float
+    below: float = 0
+    tip: str = ""
+
+
+def groups(count: int) -> list[range]:
+    """Return the values that each bar stands for: at most `BARS_MAX` bars.
+
+    >>> groups(3)
+    [range(0, 1), range(1, 2), range(2, 3)]
+    """
+    if not count:
+        return []
+    bars = min(count, BARS_MAX)
+    ends = [round(n * count / bars) for n in range(bars + 1)]
+    return [range(ends[n], ends[n + 1]) for n in range(bars)]
+
+
+def bars(
+    heading: str,
+    shown: Sequence[Bar],
+    *,
+    top: float,
+    height: float,
+    limit: float | None = None,
+    written: Callable[[float], str] = compact,
+) -> Markup:
+    """Return a heading and bars with an axis of values.
+
+    Args:
+        heading: What a bar is.
+        shown: The bars, from left to right.
+        top: Where the heading is.
+        height: Of the bars.
+        limit: A value that is marked with a dashed line, if it is near the bars.
+        written: Writes values.
+    """
+    most = max((each.value for each in shown), default=0) or 1
+    least = max((each.below for each in shown), default=0)
+    near = limit is not None and limit <= 3 * most
+    step = nice_step(max(most, limit or 0) if near else most)
+    up = step * ceil((max(most, limit or 0) if near else most) / step)
+    down = step * ceil(least / step)
+    first, scale = top + 16, height / (up + down)
+    zero = first + up * scale
+    parts = [label(heading, LEFT, top, "title")]
+    if near and limit is not None:
+        words = f"dashed: split at {written(limit)}"
+        parts.append(label(words, WIDTH - RIGHT, top, "soft", "end"))
+    ticks = [n * step for n in range(-round(down / step), round(up / step) + 1)]
+    for tick in ticks:
+        y = zero - tick * scale
+        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "line"))
+        parts.append(label(written(abs(tick)), LEFT - 8, y + 4, "soft", "end"))
+    wide = (WIDTH - LEFT - RIGHT) / max(1, len(shown))
+    gap = min(6.0, wide / 5)
+    thick = min(wide - gap, 64.0)
+    for n, each in enumerate(shown):
+        x = LEFT + n * wide + (wide - thick) / 2
+        if each.value:
+            tall = max(1.0, each.value * scale)
+            parts.append(box(x, zero - tall, thick, tall, "bar", tip=each.tip, rx=1))
+        if each.below:
+            parts.append(
+                box(x, zero, thick, max(1.0, each.below * scale), "minus", tip=each.tip, rx=1)
+            )
+    if near and limit is not None:
+        y = zero - limit * scale
+        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "mark", stroke_dasharray="6 4"))
+    return joined(parts)
+
+
+def nice_step(most: float) -> float:
+    """Return the distance of lines on an axis up to `most`: 1, 2 or 5 times a power of ten.
+
+    >>> nice_step(3), nice_step(47), nice_step(120_000)
+    (1.0, 20.0, 50000.0)
+    """
+    size = 10.0 ** floor(log10(max(most, 1)))
+    for factor in (0.2, 0.5, 1, 2, 5):
+        step = size * factor
+        if step >= 1 and most / step <= 4:
+            return step
+    return size
