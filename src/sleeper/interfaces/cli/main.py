@@ -37,6 +37,7 @@ _COMMANDS = {
     "split": ("maintenance", "Split large leaf partitions."),
     "merge": ("maintenance", "Merge small leaf partitions."),
     "gc": ("maintenance", "Delete files that are no longer referenced."),
+    "verify": ("reading.verify", "Check that everything stored is as it was written."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
     "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
     "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),
@@ -47,6 +48,7 @@ _COMMANDS = {
     "backup": ("services.operating", "Copy an instance while it is written to."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
+    "server": ("services.server", "Serve an instance by REST, and make tokens for it."),
     "report": ("reading.reports", "Show tables, partitions and files."),
 }
 
