@@ -17,6 +17,7 @@ with late_imports():
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import history as _history
     from sleeper.table.rows import ingest as _ingest
+    from sleeper.table.rows import sql as _sql
     from sleeper.table.upkeep import compaction, maintenance
     from sleeper.table.upkeep import verify as _verify
 
@@ -52,6 +53,7 @@ class Table(TableHandle):
     history = LateMethod(lambda: _history.history)
     kept_versions = LateMethod(lambda: _history.kept_versions)
     diff = LateMethod(lambda: _history.diff)
+    sql = LateMethod(lambda: _sql.sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
