@@ -127,6 +127,15 @@ def test_an_older_copy_is_gone_on_from(world):
     assert ids(world.process()) == [*range(14)]
 
 
+def test_a_handle_whose_read_was_not_begun_goes_on_from_an_older_copy(world):
+    """Given a handle that is first asked for its state, then it reads the entries after the copy."""
+    copy = world.copy()
+    newest = world.process().table("t").ingest([{"id": 9}]).transaction
+    world.folder.put(COPY, copy)
+
+    assert world.process().table("t").refresh() == newest
+
+
 def test_an_older_copy_of_the_index_is_gone_on_from(world):
     """Given a copy without a table that was added later, then the table is found."""
     copy = world.objects.read(INDEX_COPY)

@@ -53,6 +53,57 @@ class TestQuestions:
         """The same field again asks for more values; another field narrows (design 7)."""
         assert rows_of(trips(*options, "--json")) == [ROWS[place] for place in wanted]
 
+    @pytest.mark.parametrize(
+        ("options", "wanted"),
+        [
+            (["--prefix", "taxi="], [0, 1, 2, 3]),
+            (["--prefix", "taxi=z, "], [3]),
+            (["--prefix", "taxi=a", "--prefix", "taxi=z"], [0, 1, 3]),
+            (["--prefix", "taxi=a", "--key", "day=1234"], [1]),
+            (["--prefix", "taxi=a", "--key", "day=1", "--key", "day=1234"], [0, 1]),
+            (["--prefix", "taxi=", "--range", "day=,1"], [3]),
+            (["--prefix", "taxi=", "--range", "day=,0", "--range", "day=1000,"], [1, 3]),
+            (["--prefix", "taxi=b"], []),
+            (["--key", "day=1"], [0, 2]),
+        ],
+    )
+    def test_a_prefix_may_stand_with_other_fields(self, trips, options, wanted):
+        """Also with a later field of a composite key alone."""
+        assert rows_of(trips(*options, "--json")) == [ROWS[place] for place in wanted]
+        count = trips(*options, "--count")
+        assert count.stdout == f"{len(wanted)}\n"
+
+    @pytest.mark.parametrize(
+        ("text", "wanted"),
+        [
+            ('"z, ","z-"', [3]),
+            ('"z, ",', [3]),
+            (',"z, "', [0, 1, 2]),
+            ('a,"m"', [0, 1]),
+            ('"",b', [0, 1]),
+            ('"a""",z', [2]),
+            ('a",z', [2]),
+        ],
+    )
+    def test_a_value_with_a_comma_is_quoted(self, trips, text, wanted):
+        """As in CSV: a quote inside is doubled, and an unquoted value may contain one."""
+        found = rows_of(trips("--range", f"taxi={text}", "--json"))
+
+        assert found == [ROWS[place] for place in wanted]
+
+    def test_bytes_and_prefixes_of_them_are_base64(self, tmp_path):
+        """A prefix of bytes is any number of whole bytes."""
+        url = make_trips(tmp_path)
+        schema = write_schema(tmp_path, {"rowKeyFields": [{"name": "k", "type": "ByteArrayType"}]})
+        sleeper("table", "add", "raw", "--schema", schema, "--instance", url)
+        keys = [b"a\xff", b"a\xff\x00", b"b"]
+        rows = write_rows(tmp_path / "r.parquet", [{"k": key} for key in keys])
+        sleeper("ingest", "raw", rows, "--instance", url)
+
+        found = sleeper("query", "raw", "--prefix", "k=Yf8=", "--json", "--instance", url)
+
+        assert [row["k"] for row in rows_of(found)] == ["Yf8=", "Yf8A"]
+
     @pytest.mark.parametrize("ending", ["\n", "\r\n", ""])
     def test_a_file_holds_one_key_a_line(self, trips, tmp_path, ending):
         """Values of a composite key are separated by tabs; any line ending will do."""
@@ -156,6 +207,52 @@ class TestOutput:
         assert len(shown) == 1003
         assert shown[-1] == "1,500 rows, the first 1,000 shown (transaction 3)"
 
+    def test_without_a_question_the_first_rows_are_shown(self, tmp_path):
+        """Given more than 20 rows, then stderr says how to see more; scripts get all rows."""
+        url = make_trips(tmp_path)
+        many = [{**ROWS[0], "taxi": "k", "at": n} for n in range(1500)]
+        sleeper("ingest", "trips", write_rows(tmp_path / "r.parquet", many), "--instance", url)
+
+        def ask(*options):
+            done = sleeper("query", "trips", *options, "--instance", url)
+            assert done.exit_code == 0, done.output
+            return done
+
+        first = ask()
+        lines = first.stdout.splitlines()
+        assert len(lines) == 23
+        assert lines[-1] == "1,504 rows, the first 20 shown (transaction 3)"
+        assert first.stderr == (
+            "--limit N shows more, --all shows all, --output FILE writes all; --key, --range and "
+            "--prefix find others\n"
+        )
+        assert ask("--as-of", 2).stdout.splitlines()[-1] == "4 rows (transaction 2)"
+        everything = ask("--all")
+        assert len(everything.stdout.splitlines()) == 1504 + 2 * 2 + 1
+        assert everything.stdout.splitlines()[-1] == "1,504 rows (transaction 3)"
+        assert everything.stderr == ""
+        for limit in (0, 3, 1000, 1001, 2000):
+            found = min(limit, 1504)
+            assert f"\n{found:,} rows (transaction 3)\n" in ask("--limit", limit).stdout
+            assert len(rows_of(ask("--limit", limit, "--json"))) == found
+        ask("--limit", 7, "--output", tmp_path / "few.csv")
+        assert len((tmp_path / "few.csv").read_text().splitlines()) == 8
+        ask("--output", tmp_path / "all.csv")
+        assert (tmp_path / "all.csv").read_text().count("\n") == 1505
+        assert ask("--format", "csv").stdout.count("\n") == 1505
+
+    def test_a_filtered_table_has_more_rows_of_unknown_number(self, tmp_path):
+        """Given a filter, then the first rows are shown without counting all of them."""
+        url = make_trips(tmp_path)
+        many = [{**ROWS[0], "taxi": "k", "at": n + 2**60} for n in range(30)]
+        sleeper("ingest", "trips", write_rows(tmp_path / "r.parquet", many), "--instance", url)
+        filtered = "sleeper.table.filters=ageOff(at,1000)"
+        assert sleeper("table", "set", "trips", filtered, "--instance", url).exit_code == 0
+
+        shown = sleeper("query", "trips", "--instance", url).stdout.splitlines()
+
+        assert shown[-1] == "more rows, the first 20 shown (transaction 3)"
+
     @pytest.mark.parametrize("name", ["json", "csv", "parquet", "arrow"])
     def test_each_format_goes_to_a_file_or_to_stdout(self, trips, tmp_path, name):
         """A file's ending says its format; stdout holds the rows and nothing else."""
@@ -194,6 +291,15 @@ class TestOutput:
             (["--range", "taxi=a"], "'a' should be MIN,MAX"),
             (["--range", "taxi=a,b,c"], "'a,b,c' has more than one comma"),
             (["--key", "taxi=a", "--range", "day=1,2"], "give only one of --key"),
+            (["--range", 'taxi="a,b'], "quote a value that contains a comma"),
+            (["--range", 'taxi="a"b,c'], "should be MIN,MAX; quote a value"),
+            (["--prefix", "taxi"], "'taxi' should be NAME=VALUE"),
+            (["--prefix", "taxi=a", "--key", "taxi=a"], "given for 'taxi': leave one out"),
+            (["--prefix", "taxi=a", "--range", "taxi=a,b"], "given for 'taxi': leave one out"),
+            (["--limit", "-1"], "not in the range"),
+            (["--limit", "x"], "not a valid integer"),
+            (["--limit", "1", "--all"], "--all and --limit contradict each other"),
+            (["--limit", "1", "--count"], "leave out --limit and --all"),
             (["--as-of", "-1"], "not in the range"),
             (["--keys-file", "nowhere.txt"], "does not exist"),
         ],
@@ -210,6 +316,8 @@ class TestOutput:
         [
             (["--key", "day=soon"], "'soon' is not a value for key field 'day'"),
             (["--key", "fare=1"], "was not a row key field"),
+            (["--prefix", "day=1"], "'day' has no prefixes"),
+            (["--prefix", "fare=1"], "was not a row key field"),
             (["--range", "day=3,2"], "minimum 3 above its maximum 2"),
             (["--columns", "taxi,price"], "no column 'price'; it has taxi, day, at, fare"),
             (["--as-of", "9"], "no transaction 9; the newest is 2"),

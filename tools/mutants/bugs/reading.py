@@ -187,6 +187,6 @@ BUGS = (
         module="lookup/decoding/byte_arrays.py",
         right="        self._shifts: Ints = starts - before\n",
         wrong="        self._shifts: Ints = np.full(len(before), starts[0])\n",
-        tests=("tests/unit/engine/scan/test_few_rows.py",),
+        tests=("tests/unit/lookup/test_delta.py",),
     ),
 )

@@ -124,6 +124,7 @@ def cli(ctx: click.Context, verbose: int, log_format: LogFormat) -> None:
         export SLEEPER_INSTANCE=/data/demo
         sleeper table add flights --schema schema.json
         sleeper ingest flights flights.parquet
+        sleeper query flights --limit 5
         sleeper query flights --key tailnum=N14228
 
     SLEEPER_ALLOW_FUNCTIONS lists the modules whose functions tables may run here,

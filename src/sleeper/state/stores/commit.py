@@ -116,7 +116,7 @@ def commit_group(
         attempts: Maximum number of attempts.
         here: The move of the table's state that the log was opened for; None for the first store.
         is_known_newest: Whether `known` is probably the newest state: then the log is read only if
-            the next number is taken, or `known` refuses something.
+            the next number is taken, or `known` allows nothing.
 
     Raises:
         StateMoved: the table's state is in another store. Nothing was written.
@@ -137,7 +137,7 @@ def commit_group(
         if is_known_newest:
             is_known_newest = False
             entry = planned(known)
-            if entry.body is not None and not any(entry.result.refusals):
+            if entry.body is not None:  # if its number is free, `known` is the newest state
                 return entry
         catch_up()
         return planned(known)

@@ -95,6 +95,18 @@ def test_nothing_is_refused_without_a_look(place):
     assert [each.job_id for each in state.references()] == ["job-2", None]
 
 
+def test_nothing_of_a_group_is_refused_without_a_look(place):
+    """Given a transaction beside it that may be committed at once, then both are looked at anew."""
+    store, other = place.remote(), place.open()
+    other.commit(claim("job-1"))
+    store.refresh()
+    other.commit(ReleaseClaims(claims=of_file_2("job-1")))
+
+    done = store.commit_group([add(4), claim("job-2")])
+
+    assert [*done.refusals] == [None, None]
+
+
 def test_what_the_newest_state_forbids_is_refused(place):
     """Given a file that another has added, then it is not added twice."""
     store = place.remote()
@@ -114,3 +126,4 @@ def test_a_commit_that_changes_nothing_is_told_by_the_newest_state(place):
     state = store.commit(ReleaseClaims(claims=of_file_2("job-1")))
 
     assert [each.job_id for each in state.references()] == [None, None]
+    assert [each.job_id for each in other.refresh().references()] == [None, None]

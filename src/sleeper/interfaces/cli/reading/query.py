@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,32 +12,29 @@ import click
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
-from sleeper.errors import BadRequest, QueryInvalid
 from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.reading.question import Question, question_options
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
     columns_option,
     instance_option,
     json_option,
-    ranges_option,
-    read_key_value,
-    read_regions,
-    split_pairs,
-    text_of,
 )
 from sleeper.interfaces.cli.terminal.present import counted, print_grid
 from sleeper.interfaces.cli.terminal.stderr import warn
-from sleeper.model.schema import Schema
+from sleeper.language.value_classes import dataclass
+from sleeper.table.table import Table
 
-_SHOWN_ROWS = 1000
+_FIRST_ROWS = 20
+_PART_ROWS = 1000
 
 
 @click.command()
 @click.argument("table")
-@click.option("--key", "keys", multiple=True, metavar="F=V", help="A row key field's value.")
-@ranges_option
-@click.option("--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line.")
+@question_options
+@click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
+@click.option("--all", "show_all", is_flag=True, help="Show all rows, not the first ones.")
 @columns_option
 @as_of_option
 @click.option("--count", "only_count", is_flag=True, help="Print the number of rows alone.")
@@ -49,55 +45,93 @@ _SHOWN_ROWS = 1000
 )
 @instance_option
 @json_option
-def query(
-    table: str,
-    keys: tuple[str, ...],
-    ranges: tuple[str, ...],
-    keys_file: str | None,
-    columns: tuple[str, ...],
-    as_of: int | None,
-    only_count: bool,
-    unordered: bool,
-    output: str | None,
-    form: Literal["table", "parquet", "csv", "arrow", "json"] | None,
-    instance: str,
-    as_json: bool,
-) -> None:
-    """Read rows of TABLE by key or key range, in key order; all rows without either.
+def query(table: str, question: Question, instance: str, **options: Any) -> None:
+    """Read rows of TABLE by key, key range or prefix, in key order.
 
-    Repeat --key or --range with other fields to combine conditions, with the same
-    field for several values. An empty MIN or MAX is no limit. Each line of
-    --keys-file is one key; the values of a composite key are separated by tabs.
-    Bytes are base64; dates and timestamps are ISO 8601. --count is exact, and mostly
-    needs no row to be read.
+    Without any of these the first 20 rows are shown; --limit and --all show
+    more. With --output, --json or another --format all rows are written,
+    up to --limit.
+
+    Repeat --key, --range or --prefix with other fields to combine conditions, with
+    the same field for several values. An empty MIN or MAX is no limit; a value
+    with a comma is quoted as in CSV. --prefix may stand with --key or --range
+    of other fields. Each line of --keys-file is one key; the values of a
+    composite key are separated by tabs. Bytes are base64; dates and timestamps
+    are ISO 8601. --count is exact, and mostly needs no row to be read.
 
     \b
     Examples:
+        sleeper query flights
         sleeper query flights --key tailnum=N14228
+        sleeper query flights --prefix tailnum=N14 --limit 100
         sleeper query flights --range tailnum=N1,N2 --columns tailnum,dest
+        sleeper query names --range 'name="Smith, J","Smith, K"'
         sleeper query flights --keys-file tails.txt --output found.parquet
         sleeper query flights --range tailnum=N1,N2 --count
     """
-    if only_count and (columns or output or form):
-        raise click.UsageError(
-            "--count prints a number: leave out --columns, --output and --format"
-        )
-    chosen = _chosen_format(form, output, as_json=as_json)
+    run = _Options(**options)
+    chosen = run.checked_format()
     opened = connect(instance).table(table)
-    asked = _question(opened.schema, keys, ranges, keys_file)
-    if only_count:
-        found = opened.count(**asked, as_of=as_of)
-        click.echo(json.dumps({"rows": found}) if as_json else str(found))
+    asked = {**question.arguments(opened.schema), "as_of": run.as_of}
+    if run.only_count:
+        found = opened.count(**asked)
+        click.echo(json.dumps({"rows": found}) if run.as_json else str(found))
         return
-    names = column_names(opened.schema, columns)
-    rows = opened.query(**asked, columns=names, as_of=as_of, ordered=not unordered)
+    shown_max = None
+    if chosen == "table" and run.limit is None and not run.show_all:
+        shown_max = _FIRST_ROWS if question.is_all else _PART_ROWS
+    rows = opened.query(
+        **asked,
+        limit=run.limit if shown_max is None else shown_max + 1,
+        columns=column_names(opened.schema, run.columns),
+        ordered=not run.unordered,
+    )
     if chosen == "table":
-        _show(rows)
-    elif output is None:
+        _show(rows, shown_max, _counter(opened, asked, question), by_key=not question.is_all)
+    elif run.output is None:
         stream_rows(rows, sys.stdout.buffer, chosen)
     else:
-        count = write_rows(rows, Path(output), chosen)
-        warn(f"wrote {counted(count, 'row')} to {output}")
+        count = write_rows(rows, Path(run.output), chosen)
+        warn(f"wrote {counted(count, 'row')} to {run.output}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """The options of `sleeper query` that do not say which rows are asked for."""
+
+    limit: int | None
+    show_all: bool
+    columns: tuple[str, ...]
+    as_of: int | None
+    only_count: bool
+    unordered: bool
+    output: str | None
+    form: Literal["table"] | OutputFormat | None
+    as_json: bool
+
+    def checked_format(self) -> Literal["table"] | OutputFormat:
+        """Return the output format, after a check of the options against each other."""
+        if self.only_count and (self.columns or self.output or self.form):
+            raise click.UsageError(
+                "--count prints a number: leave out --columns, --output and --format"
+            )
+        if self.only_count and (self.show_all or self.limit is not None):
+            raise click.UsageError("--count counts all rows: leave out --limit and --all")
+        if self.show_all and self.limit is not None:
+            raise click.UsageError("--all and --limit contradict each other: leave one of them out")
+        return _chosen_format(self.form, self.output, as_json=self.as_json)
+
+
+def _counter(
+    opened: Table, asked: Mapping[str, Any], question: Question
+) -> Callable[[int], int | None]:
+    """Return what counts the rows; of a whole table only if the state knows their number."""
+
+    def count(transaction: int) -> int | None:
+        at = {**asked, "as_of": transaction}
+        return opened.query(**at).known_count() if question.is_all else opened.count(**at)
+
+    return count
 
 
 def _chosen_format(
@@ -127,58 +161,51 @@ def _chosen_format(
     return chosen
 
 
-def _question(
-    schema: Schema, keys: tuple[str, ...], ranges: tuple[str, ...], keys_file: str | None
-) -> dict[str, Any]:
-    """Return the arguments for `Table.query`."""
-    if sum(map(bool, (keys, ranges, keys_file))) > 1:
-        raise click.UsageError("give only one of --key, --range and --keys-file")
-    if keys_file:
-        return {"keys": _keys_from_file(schema, Path(keys_file))}
-    if keys:
-        values: dict[str, list[Any]] = {}
-        for name, text in split_pairs(keys, "--key", schema.row_key_names):
-            values.setdefault(name, []).append(read_key_value(schema, name, text))
-        found = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-        if len(found) == 1:
-            return {"key": found[0]}
-        if len(values) == len(schema.row_keys):
-            return {"keys": found}
-        exact = [{n: (v, True, v, True) for n, v in key.items()} for key in found]
-        return {"regions": exact}
-    return {"regions": read_regions(schema, ranges)}
+def _show(
+    rows: Rows, shown_max: int | None, count: Callable[[int], int | None], *, by_key: bool
+) -> None:
+    """Print rows as a table for people, and their number.
 
-
-def _keys_from_file(schema: Schema, path: Path) -> list[Any]:
-    """Read one key from each line; values of a composite key are separated by tabs."""
-    content = text_of(path).removeprefix("\ufeff").rstrip("\r\n")
-    lines = re.split(r"\r\n|\n|\r", content) if content else []
-    names = schema.row_key_names
-    keys = []
-    for number, line in enumerate(lines, 1):
-        values = line.split("\t") if len(names) > 1 else [line]
-        if len(values) != len(names):
-            raise QueryInvalid(
-                f"line {number} of {str(path)!r} has {len(values)} values; a key has "
-                f"{len(names)}, separated by tabs: {', '.join(names)}"
+    Args:
+        rows: The rows; one more than are shown, if there are more.
+        shown_max: How many are shown; None for all.
+        count: Returns the number of all rows at a transaction, or None.
+        by_key: Whether a key or range was given.
+    """
+    shown = 0
+    for part in _parts(rows):
+        if shown_max is not None and shown + len(part) > shown_max:
+            if shown < shown_max:
+                _print_part(rows, part[: shown_max - shown])
+            total = count(rows.transaction)
+            all_rows = "more rows" if total is None else counted(total, "row")
+            click.echo(
+                f"{all_rows}, the first {shown_max:,} shown (transaction {rows.transaction})"
             )
-        read = zip(names, values, strict=True)
-        try:
-            keys.append(tuple(read_key_value(schema, name, value) for name, value in read))
-        except BadRequest as error:
-            raise QueryInvalid(f"line {number} of {str(path)!r}: {error}") from error
-    return keys
+            others = "" if by_key else "; --key, --range and --prefix find others"
+            warn(f"--limit N shows more, --all shows all, --output FILE writes all{others}")
+            return
+        _print_part(rows, part)
+        shown += len(part)
+    if not shown:
+        _print_part(rows, [])
+    click.echo(f"{counted(shown, 'row')} (transaction {rows.transaction})")
 
 
-def _show(rows: Rows) -> None:
-    """Print the first rows as a table, and the number of all rows."""
-    shown: list[dict[str, Any]] = []
-    count = 0
-    for batch in rows:
-        if len(shown) < _SHOWN_ROWS:
-            shown += batch.slice(0, _SHOWN_ROWS - len(shown)).to_pylist()
-        count += batch.num_rows
+def _parts(rows: Rows) -> Iterator[list[dict[str, Any]]]:
+    """Yield rows in parts, each of which is a table with its own headings."""
+    part: list[dict[str, Any]] = []
+    with rows:
+        for batch in rows:
+            for start in range(0, batch.num_rows, _PART_ROWS):
+                part += batch.slice(start, _PART_ROWS).to_pylist()
+                if len(part) > _PART_ROWS:
+                    yield part[:_PART_ROWS]
+                    part = part[_PART_ROWS:]
+    if part:
+        yield part
+
+
+def _print_part(rows: Rows, part: Sequence[dict[str, Any]]) -> None:
     names = rows.schema.names
-    print_grid(names, [[row[name] for name in names] for row in shown], as_values=True)
-    more = f", the first {len(shown):,} shown" if count > len(shown) else ""
-    click.echo(f"{counted(count, 'row')}{more} (transaction {rows.transaction})")
+    print_grid(names, [[row[name] for name in names] for row in part], as_values=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import wraps
@@ -17,6 +18,8 @@ from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
 
 F = TypeVar("F", bound=Callable[..., Any])
+_VALUE = r'("(?:[^"]|"")*"|(?!")[^,]*)'  # a value that begins with a quote is quoted
+_MIN_MAX = re.compile(f"{_VALUE},{_VALUE}")
 
 instance_option = click.option(
     "--instance",
@@ -113,10 +116,10 @@ def read_key_value(schema: Schema, name: str, text: str) -> Any:
     return value_from_text(row_key_field(schema, name), text)
 
 
-def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[Any, Any]]]:
-    """Parse `FIELD=MIN,MAX` arguments to regions for `Table.query`: the whole table without any.
+def read_ranges(schema: Schema, ranges: Iterable[str]) -> dict[str, list[tuple[Any, Any]]]:
+    """Parse `FIELD=MIN,MAX` arguments to the ranges of each field.
 
-    Different fields are combined; the same field again gives several ranges.
+    A value that contains a comma is quoted, as in CSV: `FIELD="Smith, J","Smith, K"`.
 
     Raises:
         click.BadParameter: one does not have this form.
@@ -125,23 +128,40 @@ def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[
     limits: dict[str, list[tuple[Any, Any]]] = {}
     for name, text in split_pairs(ranges, "--range", schema.row_key_names):
         limits.setdefault(name, []).append(_limits(schema, name, text))
+    return limits
+
+
+def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[Any, Any]]]:
+    """Parse `FIELD=MIN,MAX` arguments to regions for `Table.query`: the whole table without any.
+
+    Different fields are combined; the same field again gives several ranges.
+
+    Raises:
+        click.BadParameter, QueryInvalid: as for `read_ranges`.
+    """
+    limits = read_ranges(schema, ranges)
     return [dict(zip(limits, chosen, strict=True)) for chosen in product(*limits.values())]
 
 
 def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
     row_key_field(schema, name)
-    low, separator, high = text.partition(",")
-    if not separator:
-        raise click.BadParameter(f"{text!r} should be MIN,MAX", param_hint="--range")
-    if "," in high:
-        raise click.BadParameter(
-            f"{text!r} has more than one comma; use Table.query in Python for values with commas",
-            param_hint="--range",
-        )
+    found = _MIN_MAX.fullmatch(text)
+    if found is None:
+        quoting = "quote a value that contains a comma or begins with a quote, as in CSV"
+        wrong = "has more than one comma" if text.count(",") > 1 else "should be MIN,MAX"
+        raise click.BadParameter(f"{text!r} {wrong}; {quoting}", param_hint="--range")
+    low, high = map(_unquoted, found.groups())
     return (
-        read_key_value(schema, name, low) if low else None,
-        read_key_value(schema, name, high) if high else None,
+        None if low is None else read_key_value(schema, name, low),
+        None if high is None else read_key_value(schema, name, high),
     )
+
+
+def _unquoted(text: str) -> str | None:
+    """Return a value that may be quoted; None, which is no limit, if it is empty."""
+    if text.startswith('"'):
+        return text[1:-1].replace('""', '"')
+    return text or None
 
 
 def column_names(schema: Schema, given: Iterable[str]) -> list[str] | None:
