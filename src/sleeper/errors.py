@@ -48,11 +48,11 @@ class SleeperError(Exception):
     retryable: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (type(self), self.args), self.__dict__
+        return restored, (type(self), self.args), self.__dict__
 
 
-def _restored(cls: type[SleeperError], args: tuple[object, ...]) -> SleeperError:
-    """Return an error as it was before it was pickled; `args` are not those of its class."""
+def restored(cls: type[SleeperError], args: tuple[object, ...]) -> SleeperError:
+    """Return an error with `args`, which are not those that its class is called with."""
     return cls.__new__(cls, *args)
 
 

@@ -55,6 +55,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def current_time() -> datetime:
+    """Return the clock of this machine (aware, UTC), for use without an instance."""
+    return _now()
+
+
 def _new_id() -> str:
     return str(uuid.uuid4())
 

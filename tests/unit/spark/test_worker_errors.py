@@ -69,9 +69,10 @@ def test_batches_go_through():
     [
         "java.lang.OutOfMemoryError",
         "sleeper-error: no JSON",
-        'sleeper-error: ["SleeperErrors", ["no such class"]]',
-        'sleeper-error: ["annotations", []]',
-        'sleeper-error: ["NullKeys", ["too few arguments"]]',
+        'sleeper-error: ["SleeperErrors", ["no such class"], {}]',
+        'sleeper-error: ["annotations", [], {}]',
+        'sleeper-error: ["NullKeys", ["too few parts"]]',
+        'sleeper-error: ["NullKeys", ["attributes are no object"], 7]',
         "sleeper-error: 7",
     ],
 )
@@ -89,10 +90,10 @@ def test_other_errors_of_a_task_are_not_told():
 
 def test_a_line_that_names_another_class_makes_nothing():
     """Only errors of Sleeper are made from text, whatever stands there."""
-    line = json.dumps(["SleeperError", ["said"]])
+    line = json.dumps(["SleeperError", ["said"], {}])
 
     assert str(error_in(f"sleeper-error: {line}")) == "said"
-    assert error_in(f"sleeper-error: {json.dumps(['OSError', ['said']])}") is None
+    assert error_in(f"sleeper-error: {json.dumps(['OSError', ['said'], {}])}") is None
     assert isinstance(error_in(text_of(StorageFailed("gone"))), StorageFailed)
 
 

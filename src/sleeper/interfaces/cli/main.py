@@ -47,6 +47,7 @@ _COMMANDS = {
     "backup": ("services.operating", "Copy an instance while it is written to."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
+    "server": ("services.server", "Serve an instance by REST, and make tokens for it."),
     "report": ("reading.reports", "Show tables, partitions and files."),
 }
 

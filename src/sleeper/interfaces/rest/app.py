@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
-from sleeper.interfaces.rest.routes import tables
+from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
 from sleeper.interfaces.rest.served import Served
 from sleeper.interfaces.rest.tokens import TokenFile
 
@@ -53,7 +53,7 @@ def make_app(
     app.router.redirect_slashes = False
     app.state.served = Served(instance, tokens, limits, input_folder)
     answer_problems(app)
-    for routes in (tables,):
+    for routes in (tables, rows, uploads, jobs, maintenance, watching):
         app.include_router(routes.router)
     app.add_middleware(LimitedRequests, limits=limits)
     return app

@@ -119,3 +119,47 @@ class Query(Question):
         Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
         Field(description="Overrides the header `Accept`."),
     ] = None
+
+
+FileNames = Annotated[
+    list[str],
+    Field(
+        min_length=1,
+        max_length=10_000,
+        description="Parquet files, or folders of them, in buckets; or of the input folder.",
+        examples=[["s3://bucket/2013/01.parquet"]],
+    ),
+]
+
+
+class IngestJobBody(Body):
+    """Files to add by a worker."""
+
+    files: FileNames
+    job_id: Annotated[
+        str | None,
+        Field(description="Names the job: one that was committed before adds nothing."),
+    ] = None
+    kind: Literal["ingest", "bulk-import"] = "ingest"
+
+
+class SubmittedFilesBody(Body):
+    """Files for the ingest batcher."""
+
+    files: FileNames
+
+
+class MessagesBody(Body):
+    """Messages of a queue."""
+
+    message_ids: Annotated[
+        list[str] | None, Field(description="Those that are meant; all without it.")
+    ] = None
+
+
+class CompactBody(Body):
+    """What to compact."""
+
+    all_files: Annotated[
+        bool, Field(description="true to merge all files of each leaf, whatever their sizes.")
+    ] = False

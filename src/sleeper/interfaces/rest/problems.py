@@ -195,7 +195,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    """Say nothing of an error that nobody expected; starlette logs it, with its trace."""
-    _log.error("%s %r failed", request.method, request.url.path, exc_info=error)
+    """Say nothing of an error that nobody expected; `LimitedRequests` logs it, with its trace."""
     detail = "the server failed in a way that it does not know; its log says more"
     return plain_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail).response()

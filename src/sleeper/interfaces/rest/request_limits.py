@@ -95,6 +95,9 @@ class LimitedRequests:
             task.cancel()
             raise
         if task.done():
+            if not task.cancelled() and (failure := task.exception()) is not None:
+                what = "broke off" if request.is_answered else "failed"
+                _log.error("%s %r %s", scope["method"], scope["path"], what, exc_info=failure)
             task.result()
             return
         request.is_over = True

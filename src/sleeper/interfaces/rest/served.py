@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -17,9 +18,17 @@ from starlette.convertors import Convertor, register_url_convertor
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.tokens import TokenFile
+from sleeper.services.serving.metrics import Metrics
 from sleeper.table.table import Table
 
 _OPEN_TABLES_MAX: Final = 256
+
+
+class _NoWorkers:
+    """The workers of this process: none, for `sleeper serve` runs them."""
+
+    running: Final[Mapping[str, int]] = {}
+    resting: Final[Sequence[str]] = ()
 
 
 class _Segment(Convertor[str]):
@@ -45,6 +54,7 @@ class Served:
         tokens: Who may do what; None if every request of this machine may do everything.
         limits: How large requests and answers may be.
         input_folder: The folder of this machine whose files jobs may name; None for none.
+        metrics: Figures of queues and jobs.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Served:
         self.tokens = tokens
         self.limits = limits
         self.input_folder = input_folder
+        self.metrics = Metrics(lambda: instance.jobs, _NoWorkers(), (), instance.ticks_s)
         self._open: OrderedDict[str, Table] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from sleeper.errors import SleeperError
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.services.serving.job_figures import JOBS_MAX, JobCounts, JobFigures
 from sleeper.services.serving.table_figures import TableFigure
-from sleeper.services.serving.worker_fleet import WorkerFleet
 
 _log = logging.getLogger(__name__)
+
+
+class Workers(Protocol):
+    """The workers of a process, such as a `WorkerFleet`."""
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """How many of each kind run."""
+        ...
+
+    @property
+    def resting(self) -> Sequence[str]:
+        """The kinds that keep failing, so that none is started now."""
+        ...
 
 
 class Metrics:
@@ -35,7 +48,7 @@ class Metrics:
     def __init__(
         self,
         jobs: Callable[[], InstanceJobs],
-        fleet: WorkerFleet,
+        fleet: Workers,
         tables: Iterable[TableFigure],
         ticks_s: Callable[[], float],
     ) -> None:

@@ -12,7 +12,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 
@@ -71,10 +70,12 @@ def error_in(text: str) -> SleeperError | None:
     # A message may hold the mark too, but it comes before its own line, and is escaped there.
     for mark in reversed([*re.finditer(_MARK, text)]):
         try:
-            name, arguments = json.JSONDecoder().raw_decode(text, mark.end())[0]
+            name, arguments, attributes = json.JSONDecoder().raw_decode(text, mark.end())[0]
             kind = getattr(errors, name)
             if issubclass(kind, SleeperError):
-                return kind(*arguments)  # type: ignore[no-any-return]
+                error = errors.restored(kind, tuple(arguments))
+                vars(error).update(attributes)
+                return error
         except (AttributeError, TypeError, ValueError):
             continue  # not a line of ours
     return _unstable_rows(text) or _unfit_python(text)
@@ -114,5 +115,4 @@ def _unfit_python(text: str) -> MissingExtra | None:
 
 
 def _line(error: SleeperError) -> str:
-    arguments: Any = error.__reduce__()[1]
-    return _MARK + json.dumps([type(error).__name__, arguments], default=str)
+    return _MARK + json.dumps([type(error).__name__, error.args, vars(error)], default=str)

@@ -1,0 +1,133 @@
+"""Routes of jobs: submit them, follow them, and what waits in queues and in the batcher."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from sleeper.errors import BadRequest
+from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE
+from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, SubmittedFilesBody
+from sleeper.interfaces.rest.json_values import json_answer
+from sleeper.interfaces.rest.routes.tables import answers
+from sleeper.interfaces.rest.served import Served, served_by
+from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.states import JobState
+
+router = APIRouter(prefix="/sleeper", tags=["jobs"])
+
+LimitQuery = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+_BUCKETS = ("s3://", "s3a://")
+
+
+@router.post(
+    "/tables/{table:segment}/jobs",
+    status_code=202,
+    dependencies=[WRITE],
+    responses=answers({"job_id": "flights-2013"}, 202),
+)
+def submit_job(table: str, body: IngestJobBody, request: Request) -> Response:
+    """Ask for files to be ingested, or imported in bulk, by a worker (`sleeper serve`)."""
+    served = served_by(request)
+    _check_files(served, body.files)
+    jobs = served.instance.jobs
+    submit = jobs.submit_bulk_import if body.kind == "bulk-import" else jobs.submit_ingest
+    return json_answer({"job_id": submit(table, body.files, body.job_id)}, 202)
+
+
+@router.post("/tables/{table:segment}/batcher", status_code=202, dependencies=[WRITE])
+def submit_files(table: str, body: SubmittedFilesBody, request: Request) -> Response:
+    """Give files to the ingest batcher, which makes jobs of a sensible size of them."""
+    served = served_by(request)
+    _check_files(served, body.files)
+    served.instance.jobs.submit_files(table, body.files)
+    return json_answer({"files": len(body.files)}, 202)
+
+
+@router.get("/batcher", dependencies=[READ])
+def list_submitted_files(
+    request: Request,
+    *,
+    pending: Annotated[bool, Query(description="true for those in no job yet alone.")] = False,
+    limit: LimitQuery = 100,
+) -> Response:
+    """List the files that the batcher knows, newest first."""
+    found = served_by(request).instance.jobs.submitted_files(pending=pending)
+    return json_answer({"files": [*islice(found, limit)]})
+
+
+@router.get("/jobs", dependencies=[READ])
+def list_jobs(
+    request: Request,
+    *,
+    kind: JobKind = JobKind.INGEST,
+    table: Annotated[str | None, Query(description="Those of this table alone.")] = None,
+    state: JobState | None = None,
+    unfinished: bool = False,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: LimitQuery = 100,
+) -> Response:
+    """List jobs, that of the newest event first."""
+    found = served_by(request).instance.jobs.list(
+        kind=kind, table=table, state=state, unfinished=unfinished, since=since, until=until
+    )
+    return json_answer({"jobs": [*islice(found, limit)]})
+
+
+@router.get("/jobs/{job_id:segment}", dependencies=[READ])
+def show_job(
+    job_id: str,
+    request: Request,
+    *,
+    kind: JobKind = JobKind.INGEST,
+    table: Annotated[str | None, Query(description="Where two tables have such a job.")] = None,
+) -> Response:
+    """Show what became of a job."""
+    return json_answer(served_by(request).instance.jobs.job(job_id, kind=kind, table=table))
+
+
+@router.get("/queues", dependencies=[READ])
+def list_queues(request: Request) -> Response:
+    """Show how many messages each queue has."""
+    return json_answer({"queues": served_by(request).instance.jobs.queue_depths()})
+
+
+@router.get("/queues/{queue}/dead-letters", dependencies=[READ])
+def list_dead_letters(queue: QueueName, request: Request, *, limit: LimitQuery = 100) -> Response:
+    """List messages of a queue that are delivered no more, oldest first."""
+    found = served_by(request).instance.jobs.dead_letters(queue, limit=limit)
+    return json_answer({"dead_letters": [*found]})
+
+
+@router.post("/queues/{queue}/redrive", dependencies=[ADMIN], responses=answers({"messages": 2}))
+def redrive(queue: QueueName, body: MessagesBody, request: Request) -> Response:
+    """Put dead letters back into their queue: those that are named, or all."""
+    count = served_by(request).instance.jobs.redrive(queue, body.message_ids)
+    return json_answer({"messages": count})
+
+
+def _check_files(served: Served, files: list[str]) -> None:
+    """Refuse files of the server's machine, but for those of its input folder.
+
+    Raises:
+        BadRequest: there is one.
+    """
+    for file in files:
+        if file.startswith(_BUCKETS):
+            continue
+        path = Path(unquote(urlsplit(file).path) if file.startswith("file:") else file)
+        folder = served.input_folder
+        if folder is None or "\0" in file or not path.resolve().is_relative_to(folder.resolve()):
+            where = "in buckets (s3://)" if folder is None else f"in buckets, or below {folder}"
+            raise BadRequest(
+                f"{file!r:.500}: files of jobs must be {where}; upload rows of others to "
+                "/sleeper/tables/TABLE/rows, or start the server with --input-folder"
+            )

@@ -1,0 +1,94 @@
+"""Routes of rows: query, count and SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from sleeper.errors import QueryInvalid
+from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, answer_rows
+from sleeper.interfaces.rest.authorization import READ
+from sleeper.interfaces.rest.bodies import Query, Question
+from sleeper.interfaces.rest.json_values import (
+    json_answer,
+    key_of,
+    keys_of,
+    prefix_of,
+    region_of,
+)
+from sleeper.interfaces.rest.routes.tables import answers
+from sleeper.interfaces.rest.served import served_by
+from sleeper.model.schema import Schema
+
+router = APIRouter(prefix="/sleeper/tables/{table:segment}", tags=["rows"])
+
+_ROWS: Final = {"transaction": 4, "rows": [{"tailnum": "N14228", "dest": "IAH"}]}
+ROWS_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The rows, as the body's `format` or the header `Accept` asks for them. "
+        "`Sleeper-Transaction` is the transaction that was read.",
+        "content": {
+            **answers(_ROWS)[200]["content"],
+            **{name: {} for name in MEDIA_TYPES if name != "application/json"},
+        },
+    }
+}
+_READERS: Final = {"key": key_of, "keys": keys_of, "range": region_of, "prefix": prefix_of}
+
+
+@router.post("/query", dependencies=[READ], responses=ROWS_ANSWERS)
+def query(table: str, body: Query, request: Request) -> Response:
+    """Read rows by key, range or prefix, in key order; all rows without.
+
+    An answer in one JSON document has a limit of rows; the other formats are streams.
+    """
+    served = served_by(request)
+    form = answer_format(body.format, request.headers.get("accept"))
+    opened = served.table(table)
+    asked = _asked(opened.schema, body)
+    for name in ("columns", "limit", "max_age"):
+        if name in body.model_fields_set:
+            asked[name] = getattr(body, name)
+    return answer_rows(opened.query(**asked, ordered=body.ordered), form, served.limits)
+
+
+@router.post("/count", dependencies=[READ], responses=answers({"rows": 336776}))
+def count(table: str, body: Question, request: Request) -> Response:
+    """Count rows; mostly none is read for it."""
+    opened = served_by(request).table(table)
+    return json_answer({"rows": opened.count(**_asked(opened.schema, body))})
+
+
+def _asked(schema: Schema, body: Question) -> dict[str, Any]:
+    """Return the arguments for `Table.query`: those that the body has, null included.
+
+    Raises:
+        QueryInvalid: a value is not one of its field.
+    """
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    asked = {
+        name: read(schema, given[name])
+        for name, read in _READERS.items()
+        if name in given and given[name] is not None
+    }
+    if isinstance(given.get("regions"), list):
+        asked["regions"] = [region_of(schema, region) for region in given["regions"]]
+    others = ("key", "keys", "range", "regions", "prefix", "where")
+    asked |= {name: given[name] for name in others if name in given and name not in asked}
+    if given.get("as_of") is not None:
+        asked["as_of"] = _version(given["as_of"])
+    return asked
+
+
+def _version(as_of: int | str) -> int | datetime:
+    if isinstance(as_of, int):
+        return as_of
+    try:
+        return datetime.fromisoformat(as_of)
+    except ValueError:
+        raise QueryInvalid(
+            f"as_of is a transaction number or a time in ISO 8601, not {as_of!r:.200}"
+        ) from None

@@ -1,0 +1,171 @@
+"""Runs the application by uvicorn, until it is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import h11
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from sleeper.errors import BadRequest
+from sleeper.interfaces.rest.request_limits import RequestLimits
+from sleeper.language.value_classes import dataclass
+
+_log = logging.getLogger(__name__)
+
+_END_S: Final = 20
+_KEEP_ALIVE_S: Final = 15
+_HEADER_S: Final = 10
+_HEADER_BYTES: Final = 32 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a server listens, and by which certificate.
+
+    Attributes:
+        host: An address or name of this machine.
+        port: The port; 0 for any that is free.
+        certificate: A file with the certificate and its chain (PEM); None for no TLS.
+        key: A file with its key; None if it is in the file of the certificate.
+    """
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only processes of this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def check(self, *, with_tokens: bool) -> None:
+        """Check that a server may listen there.
+
+        Raises:
+            BadRequest: others could reach it, and there are no tokens.
+        """
+        if not self.is_loopback and not with_tokens:
+            raise BadRequest(
+                f"others can reach {self.host!r}: a server without tokens listens at 127.0.0.1 "
+                "alone. Make tokens (sleeper server token add), and name their file: --tokens FILE"
+            )
+        if not self.is_loopback and self.certificate is None:
+            _log.warning(
+                "tokens and rows travel in the clear to %s: give --certificate and --key, or put "
+                "a proxy with TLS before this server",
+                self.host,
+            )
+
+
+def run_server(app: FastAPI, listening: Listening, limits: RequestLimits) -> None:
+    """Serve an application until SIGTERM or Ctrl-C; requests under way have 20 seconds to end.
+
+    Raises:
+        BadRequest: the address cannot be listened at, or the certificate cannot be used.
+    """
+    try:
+        family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+        opened = socket.create_server((listening.host, listening.port), family=family, backlog=512)
+    except OSError as error:
+        raise BadRequest(
+            f"cannot listen at {listening.host}:{listening.port}: {error.strerror or error}"
+        ) from None
+    with opened:
+        config = uvicorn.Config(
+            app,
+            http=_HeadersInTime,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_END_S,
+            h11_max_incomplete_event_size=_HEADER_BYTES,
+            limit_concurrency=4 * limits.requests,
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise BadRequest(
+                f"the certificate {str(listening.certificate)!r} cannot be used: {error}"
+            ) from None
+        scheme = "http" if listening.certificate is None else "https"
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        # LimitedRequests logs what fails.
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        _log.info("serving at %s://%s:%d", scheme, host, opened.getsockname()[1])
+        _Server(config).run(sockets=[opened])
+    _log.info("ended")
+
+
+class _Server(uvicorn.Server):
+    """A server that ends with success when it is asked to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        before = {
+            number: signal.signal(number, self.handle_exit)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _HeadersInTime(H11Protocol):
+    """A connection that is closed if the headers of a request take too long."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._unwatch()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(_HEADER_S, self._end)
+
+    def _unwatch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            _log.info("closing the connection of %s: it sent no request in time", self.client)
+            self.transport.close()
