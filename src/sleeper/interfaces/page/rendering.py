@@ -14,6 +14,7 @@ from sleeper.table.display.amounts import compact, counted, size_text, time_text
 from sleeper.table.display.markup import Markup, element
 
 _HERE: Final = Path(__file__).parent
+_LONG: Final = 10_000_000
 STATIC: Final = _HERE / "static"
 
 _POLICY: Final = (
@@ -47,6 +48,11 @@ def _number(amount: float | None) -> str:
     return "\u2013" if amount is None else f"{amount:,}"
 
 
+def _amount(amount: int) -> str:
+    """Return a number that fits a small place."""
+    return f"{amount:,}" if amount < _LONG else compact(amount)
+
+
 _environment = Environment(
     loader=FileSystemLoader(_HERE / "templates"),
     autoescape=True,
@@ -55,7 +61,7 @@ _environment = Environment(
     lstrip_blocks=True,
 )
 _environment.filters |= {
-    "compact": compact,
+    "amount": _amount,
     "number": _number,
     "size": size_text,
     "time": _time,

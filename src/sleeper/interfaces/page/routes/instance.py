@@ -74,6 +74,7 @@ def resume(visit: Administering) -> Response:
 def _line(visit: Visit, record: TableRecord) -> TableLine:
     try:
         state = visit.table(record.name).state()
+        leaves = state.tree.leaf_count
     except SleeperError as error:
         return TableLine(name=record.name, online=record.online, failure=str(error))
     totals = state.files.totals().values()
@@ -82,7 +83,7 @@ def _line(visit: Visit, record: TableRecord) -> TableLine:
         online=record.online,
         rows=sum(total.rows for total in totals),
         files=state.files.file_count,
-        leaves=state.tree.leaf_count,
+        leaves=leaves,
     )
 
 

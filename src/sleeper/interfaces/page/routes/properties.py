@@ -12,6 +12,7 @@ from sleeper.errors import PropertiesInvalid
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.kinds import JAVA_ITERATOR
 from sleeper.model.known_properties.typed import SCHEMA, TABLE_PROPERTIES, TableProperties
 from sleeper.table.table import Table
 
@@ -98,9 +99,10 @@ def _lines(properties: TableProperties) -> list[PropertyLine]:
     lines = []
     for each in TABLE_PROPERTIES:
         own = properties.values.get(each.name, "")
-        if each.name == SCHEMA or not (each.used or own):
-            continue
         value = properties.text(each.name)
+        can_be_set = each.used and each.editable and each.kind is not JAVA_ITERATOR
+        if each.name == SCHEMA or not (own or can_be_set or (each.used and value)):
+            continue
         source = "set here" if own else "the default"
         if not own and properties.is_given(each.name):
             source = "set for all tables of the instance"

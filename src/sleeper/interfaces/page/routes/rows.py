@@ -50,10 +50,10 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
     if by not in _QUESTIONS:
         raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
     most = limit if limit in _LIMITS else _LIMITS[0]
-    grid, failure, values = Markup(), "", {}
+    grid, caption, failure, values = Markup(), "", "", {}
     if "ask" in given:
         try:
-            grid = _grid(_QUESTIONS[by](opened, given, most + 1), most)
+            grid, caption = _grid(_QUESTIONS[by](opened, given, most + 1), most)
         except BadRequest as error:
             failure = str(error)
         values = {key: text for key, text in given.items() if key not in ("ask", "done")}
@@ -69,6 +69,7 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
         limit=most,
         limits=_LIMITS,
         grid=grid,
+        caption=caption,
         failure=failure,
         links=links,
         download_max=DOWNLOAD_ROWS_MAX,
@@ -157,14 +158,15 @@ def _hint(field: Field) -> str:
     return hints.get(key_type(field), "a whole number")
 
 
-def _grid(rows: Rows, limit: int) -> Markup:
+def _grid(rows: Rows, limit: int) -> tuple[Markup, str]:
+    """Return a table of rows, and what it is."""
     found = rows.to_arrow()
     count = found.num_rows
     if count > limit:
         caption = f"The first {limit} rows; there are more"
     else:
         caption = f"{count} {'row' if count == 1 else 'rows'}"
-    return row_grid(found.slice(0, limit), f"{caption}. Transaction {rows.transaction:,}")
+    return row_grid(found.slice(0, limit)), f"{caption}. Transaction {rows.transaction:,}."
 
 
 def _address(table: str, page: str, given: Asked) -> str:
