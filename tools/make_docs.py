@@ -84,6 +84,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     for path in rules.pages():
         yield path, rules.rules_page
     yield ROOT / "README.md", run_page
+    yield ROOT / "docs/operating/verify.md", run_page
     for path in sorted((ROOT / "docs/guide").rglob("*.md")):
         yield path, run_page
 

@@ -84,7 +84,10 @@ class World:
 @pytest.fixture
 def world():
     """A table with an entry that makes its partitions, and nine that each add a row."""
-    world = World()
+    return filled(World())
+
+
+def filled(world):
     table = world.process().create_table("t", SCHEMA, row_keys=["id"])
     world.folder = world.objects.under(table.table_id)
     for number in range(9):
@@ -310,3 +313,25 @@ def test_a_copy_that_cannot_be_read_does_not_fail_the_first_query(world, caplog)
 
     assert ids(world.process()) == [*range(9)]
     assert "the state of table t is read anew: no answer" in caplog.text
+
+
+def findings(world):
+    (found,) = world.process().verify().tables
+    return sorted({str(each.kind) for each in found.findings})
+
+
+def test_a_copy_that_differs_from_the_log_is_found(world):
+    """
+    Given no copy but the right one, then the copy of another table at the same transaction, and
+    then one that cannot be read, then `verify` reports it, and what readers make of it.
+    """
+    clean = findings(world)
+    other = World()
+    other._ids = count(1000)
+    world.folder.put(COPY, filled(other).copy())
+    differing = findings(world)
+    world.folder.put(COPY, b"garbled")
+
+    assert clean == []
+    assert {"snapshot", "state"} <= set(differing)
+    assert findings(world) == ["snapshot"]

@@ -60,6 +60,13 @@ def test_every_row_is_read(folder, expected):
         assert rows[0] in rows_of(table, key=key)
 
 
+def test_nothing_is_wrong_with_them(folder):
+    """Their snapshots lack what later versions keep, and that is no finding."""
+    summary = sleeper.connect(folder).verify()
+
+    assert [fault for table in summary.tables for fault in table.findings] == []
+
+
 def test_jobs_are_remembered(folder, expected):
     """A job that was committed then adds nothing now."""
     instance = sleeper.connect(folder)

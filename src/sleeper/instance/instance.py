@@ -20,12 +20,12 @@ from functools import partial
 from typing import Any, Self
 
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
+from sleeper.instance.handle import InstanceHandle
 from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import allowed_functions
-from sleeper.model.tables import TableRecord
 from sleeper.operations.instance_properties import (
     StoredProperties,
     log_mistakes,
@@ -38,10 +38,11 @@ from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, Place, begun_index, place_of
 from sleeper.table.instance_context import open_context
-from sleeper.table.table import Table, open_table
+from sleeper.table.table import Table
 
 with late_imports():
     from sleeper.instance import notebook_view, tables
+    from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
     from sleeper.spark.submit import submitted_jobs
@@ -167,7 +168,7 @@ def input_store() -> BucketInputs:
     return BucketInputs(ObjectStoreSettings.of(os.environ))
 
 
-class Instance:
+class Instance(InstanceHandle):
     """A deployment of Sleeper: its tables, and where they are stored.
 
     An idle instance runs nothing and holds nothing open. `connect` makes it; a simulation makes it
@@ -248,20 +249,9 @@ class Instance:
         """The properties in the storage, which others may have changed since."""
         return StoredProperties(self._context.objects, self.url)
 
-    def tables(self) -> tuple[TableRecord, ...]:
-        """Return every table's id, name, online flag and properties, ordered by name."""
-        return self._context.index.all()
-
-    def table(self, name: str) -> Table:
-        """Open a table by its name.
-
-        Raises:
-            TableNotFound: there is no table with this name; the message names similar ones.
-        """
-        return open_table(name, self._context)
-
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
+    verify = LateMethod(lambda: _verify.verify)
     _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 
     @property

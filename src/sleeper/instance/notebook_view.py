@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sleeper.instance.handle import InstanceHandle
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA
 from sleeper.table.display.amounts import counted
 from sleeper.table.display.markup import element, grid, joined
 from sleeper.table.display.views import VIEW_STYLE
 
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
-
 _TABLES_MAX = 50
 
 
-def instance_html(self: Instance) -> str:
+def instance_html(self: InstanceHandle) -> str:
     """Return the instance's id and URL, and a list of its tables."""
     records = self.tables()
     rows = [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import schema_of
+from sleeper.instance.handle import InstanceHandle
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.schema import Schema
 from sleeper.operations.tables import create_table as creation
@@ -16,12 +17,9 @@ from sleeper.operations.tables import delete_table as deletion
 from sleeper.table.state_stores import delete_states, store_of
 from sleeper.table.table import Table, record_of
 
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
-
 
 def create_table(
-    self: Instance,
+    self: InstanceHandle,
     name: str,
     schema: Schema | pa.Schema | str | Mapping[str, Any],
     *,
@@ -66,7 +64,7 @@ def create_table(
     return table
 
 
-def delete_table(self: Instance, name: str) -> None:
+def delete_table(self: InstanceHandle, name: str) -> None:
     """Delete a table with all its data. This cannot be undone (rule TBL-4).
 
     Raises:

@@ -14,6 +14,7 @@ from sleeper.errors import CommitRefused, DataDamaged, StateMoved
 from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
+from sleeper.ports.snapshot_store import SnapshotStore
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.moves import MoveState
@@ -82,6 +83,11 @@ class StateStore(Protocol):
     @property
     def log(self) -> TransactionLog | None:
         """The table's transaction log; None for a store that keeps none."""
+        ...
+
+    @property
+    def snapshots(self) -> SnapshotStore | None:
+        """Snapshots of the state after some entries of the log; None for a store without a log."""
         ...
 
     @property

@@ -17,6 +17,7 @@ with late_imports():
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import ingest as _ingest
     from sleeper.table.upkeep import compaction, maintenance
+    from sleeper.table.upkeep import verify as _verify
 
 
 class Table(TableHandle):
@@ -75,6 +76,7 @@ class Table(TableHandle):
     collect_garbage = LateMethod(lambda: maintenance.collect_garbage)
     orphans = LateMethod(lambda: maintenance.orphans)
     sweep_orphans = LateMethod(lambda: maintenance.sweep_orphans)
+    verify = LateMethod(lambda: _verify.verify)
 
     # Pictures and notebooks.
     plot_tree = LateMethod(lambda: pictures.plot_tree)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from sleeper.lookup.reader import LookupReader
 _READ_BYTES = 8 << 20
 """Approximate bytes of pages in one read. A larger page is read completely."""
 
+_MAGIC = b"PAR1"
+
 _INDEX_BYTES = 1 << 20
 """Approximate bytes of page indexes in one read: of one row group, or of several."""
 
@@ -49,7 +52,7 @@ class VerifiedFile:
     has_checksums: bool
 
 
-def verify_pages(lookup: LookupReader, filename: str) -> VerifiedFile:
+def verify_pages(lookup: LookupReader, filename: str, *, every_sum: bool = False) -> VerifiedFile:
     """Check footer, page indexes and every page of a data file, and return its row count.
 
     Each page is compared with its checksum, and its header, which only page sums cover, with the
@@ -59,18 +62,22 @@ def verify_pages(lookup: LookupReader, filename: str) -> VerifiedFile:
     Args:
         lookup: Reads the file, and caches its index.
         filename: Its key.
+        every_sum: Check each page by itself, so that damaged sums between pages are found too,
+            and the bytes before the first page.
 
     Raises:
         DataDamaged: the file is missing or damaged; names the file, row group and column.
         StorageFailed: the file cannot be read.
     """
-    return lookup.inspect(filename, _verify, anew=True)
+    return lookup.inspect(filename, partial(_verify, every_sum=every_sum), anew=True)
 
 
-def _verify(index: ParquetIndex, read: ReadRanges) -> VerifiedFile:
+def _verify(index: ParquetIndex, read: ReadRanges, *, every_sum: bool) -> VerifiedFile:
     index.check_indexes(read)
+    if every_sum and read([(0, len(_MAGIC))]) != [_MAGIC]:
+        raise ValueError("it does not begin as a Parquet file")
     if index.has_page_sums:
-        check_all_runs(index, read)
+        check_all_runs(index, read, page_by_page=every_sum)
         flags = {True}
     else:
         flags = _verify_chunks(index.footer, read)

@@ -61,8 +61,14 @@ def check_runs(index: ParquetIndex, runs: Sequence[PageRun], read: ReadRanges) -
     _check(index, _spans(index, runs, read, READ_BYTES), read)
 
 
-def check_all_runs(index: ParquetIndex, read: ReadRanges) -> None:
+def check_all_runs(index: ParquetIndex, read: ReadRanges, *, page_by_page: bool = False) -> None:
     """Check all pages of a file that has page sums, in file order.
+
+    Args:
+        index: The file's.
+        read: Reads the file.
+        page_by_page: Compare the sum at the end of each page, not only those at the ends of what
+            is read together.
 
     Raises: as `check_runs`.
     """
@@ -72,7 +78,8 @@ def check_all_runs(index: ParquetIndex, read: ReadRanges) -> None:
             index.load([group], leaves, (), read)
             counts = [len(index.locations(group, leaf).offsets) for leaf in leaves]
             runs = [PageRun(group, leaf, 0, counts[leaf]) for leaf in leaves]
-            _check(index, _spans(index, runs, read, READ_BYTES), read)
+            length_max = 0 if page_by_page else READ_BYTES
+            _check(index, _spans(index, runs, read, length_max), read)
 
 
 @dataclass(frozen=True, slots=True)

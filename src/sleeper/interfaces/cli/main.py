@@ -37,6 +37,7 @@ _COMMANDS = {
     "split": ("maintenance", "Split large leaf partitions."),
     "merge": ("maintenance", "Merge small leaf partitions."),
     "gc": ("maintenance", "Delete files that are no longer referenced."),
+    "verify": ("reading.verify", "Check that everything stored is as it was written."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
     "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
     "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),

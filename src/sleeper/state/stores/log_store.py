@@ -68,13 +68,13 @@ class TransactionLogStateStore:
         snapshot_rule: When to write snapshots.
         here: The move of the table's state to this store; None if it is the table's first. The log
             begins with it, after a snapshot of the state that was moved.
-        note_commit: Called after each commit, and after one of which nothing is known.
         is_remote: Whether a look costs as much as a lost race: then a commit that comes soon after
             a look is tried without another one.
         note_commit: Called after each commit, and after one that may have been made.
 
     Attributes:
         log: The table's log. It refuses to read entries from before the state was moved here.
+        snapshots: As given.
         commit_s: Seconds that the last commit took, with lost races, and with a snapshot if it
             wrote one; None before the first.
         snapshot_failure: Why the last snapshot could not be written; None if it was. The commit
@@ -103,7 +103,7 @@ class TransactionLogStateStore:
     ) -> None:
         self.log: TransactionLog = log if here is None else MovedLog(log, here)
         self._here = here
-        self._snapshots = snapshots
+        self.snapshots: SnapshotStore = snapshots
         self._copies = NewestCopies(snapshots, schema)
         self._schema = schema
         self._now = now
@@ -195,7 +195,7 @@ class TransactionLogStateStore:
 
     def _version(self, number: int, newest: TableState) -> TableState:
         """Return the state after a transaction, even if its files were deleted."""
-        before, _ = self._snapshot(self._snapshots.numbers(), up_to=number)
+        before, _ = self._snapshot(self.snapshots.numbers(), up_to=number)
         entries = takewhile(lambda entry: entry[0] <= number, self.log.read_after(before.number))
         found = before if before.number == number else replay(before, entries, self._schema)
         if found.number != number:
@@ -234,7 +234,7 @@ class TransactionLogStateStore:
     def begin_with(self, state: TableState) -> None:
         """Write a snapshot, which the log's first entry follows (see the interface)."""
         folded = replace(state, files=state.files.folded())
-        self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
 
     def sweep(self, limits: SweepLimits, *, delete: bool) -> SweptStates:
         """Sweep what killed writers left: the log has every state."""
@@ -282,7 +282,7 @@ class TransactionLogStateStore:
 
     def _load(self) -> tuple[TableState, TableState]:
         """Return the state of the newest readable snapshot, and the state at the log's end."""
-        numbers = self._snapshots.numbers()
+        numbers = self.snapshots.numbers()
         before, damage = self._snapshot(numbers)
         loaded = replay(before, self.log.read_after(before.number), self._schema)
         if numbers and loaded.number < numbers[-1]:
@@ -316,7 +316,7 @@ class TransactionLogStateStore:
 
     def _load_snapshot(self, number: int) -> TableState:
         return state_from_parts(
-            number, lambda part: self._snapshots.load(number, part), self._schema
+            number, lambda part: self.snapshots.load(number, part), self._schema
         )
 
     def _caught_up(self, known: TableState) -> TableState:
@@ -325,7 +325,7 @@ class TransactionLogStateStore:
             state = replay(known, near, self._schema)
             if state.number < known.number + _BEHIND_MAX:
                 return state
-            numbers = self._snapshots.numbers()
+            numbers = self.snapshots.numbers()
             if numbers and numbers[-1] > state.number:
                 return self._load()[1]
             return replay(state, self.log.read_after(state.number), self._schema)
@@ -346,7 +346,7 @@ class TransactionLogStateStore:
         held = self.state()
         at = self._now()
         if abs(at - self._seen) > _UNSEEN_MAX:
-            numbers = self._snapshots.numbers()
+            numbers = self.snapshots.numbers()
             if numbers and numbers[-1] > held.number:
                 _, loaded = self._load()
                 held = self._hold(loaded)
@@ -376,14 +376,14 @@ class TransactionLogStateStore:
         return entries >= self._rule.entries_max or (entries >= self._rule.entries_min and changed)
 
     def _save_snapshot(self, state: TableState) -> None:
-        numbers = self._snapshots.numbers()
+        numbers = self.snapshots.numbers()
         newest = numbers[-1] if numbers else 0
         if newest > self._snapshot_number:  # written by another store
             self._snapshot_number, self._changed = newest, 0
             if not self._is_due(state):
                 return
         folded = replace(state, files=state.files.folded())
-        self._snapshots.save(state.number, snapshot_parts(folded, self._schema))
+        self.snapshots.save(state.number, snapshot_parts(folded, self._schema))
         self._snapshot_number, self._changed = state.number, 0
         self._measured = folded
         self.snapshot_failure = None

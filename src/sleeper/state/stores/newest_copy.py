@@ -63,14 +63,21 @@ class NewestCopies:
         Raises:
             StorageFailed: the storage cannot be read.
         """
-        body = self._snapshots.newest() if self._snapshots.keeps_newest else None
-        if body is None:
-            return None
         try:
-            return self._decoded(body)
+            return self.read()
         except (DataDamaged, FormatTooNew, ObjectNotFound) as error:
             self._snapshots.note_failure("the copy of the newest state is not used", error)
             return None
+
+    def read(self) -> NewestCopy | None:
+        """Return the copy; None if there is none.
+
+        Raises:
+            DataDamaged, FormatTooNew, ObjectNotFound: it cannot be used.
+            StorageFailed: the storage cannot be read.
+        """
+        body = self._snapshots.newest() if self._snapshots.keeps_newest else None
+        return None if body is None else self._decoded(body)
 
     def save_if_due(self, state: TableState, *, snapshot: int, changed: int) -> None:
         """Save a state that was committed, if enough entries came since the last copy.

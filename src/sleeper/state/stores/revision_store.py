@@ -74,6 +74,9 @@ class RevisionStateStore:
     log = None
     """There is no log."""
 
+    snapshots = None
+    """There are no snapshots."""
+
     def __init__(
         self,
         revisions: StateRevisions,

@@ -1,0 +1,92 @@
+"""`sleeper verify`: checks everything that is stored of an instance."""
+
+from __future__ import annotations
+
+import click
+
+from sleeper.instance.instance import connect
+from sleeper.instance.verify import InstanceVerifySummary
+from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
+from sleeper.interfaces.cli.terminal.options import json_option
+from sleeper.interfaces.cli.terminal.present import (
+    counted,
+    print_grid,
+    print_json,
+    progress_of,
+    say,
+)
+from sleeper.interfaces.cli.terminal.stderr import warn
+from sleeper.table.upkeep.verify import VerifySummary
+
+
+@click.command()
+@click.argument("url", envvar="SLEEPER_INSTANCE", metavar="URL")
+@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table.")
+@click.option(
+    "--quick", is_flag=True, help="Read states and the ends of files only: no rows, no pages."
+)
+@json_option
+def verify(url: str, *, tables: tuple[str, ...], quick: bool, as_json: bool) -> None:
+    """Check everything that is stored of the instance at URL; change nothing.
+
+    The log is replayed from its first entry and compared with its snapshots. Every
+    page of every data file is compared with its checksum, and its rows with their
+    order, their partition, their counts and their sketch. Others may write and
+    compact meanwhile. Orphans and garbage are counted; they are no faults.
+
+    The exit code is 1 if something is wrong. URL is SLEEPER_INSTANCE without it.
+
+    \b
+    Examples:
+        sleeper verify /data/demo
+        sleeper verify s3://bucket/demo --table flights --quick
+    """
+    with connect(url) as opened, progress_of("verifying", "files") as progress:
+        found = opened.verify(
+            tables or None, quick=quick, progress=lambda _, done, total: progress(done, total)
+        )
+    if as_json:
+        print_json(found)
+    else:
+        _say_verified(found)
+    if not found.clean:
+        raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _say_verified(found: InstanceVerifySummary) -> None:
+    print_grid(
+        ["table", "transaction", "entries", "files", "rows", "findings", "orphans", "garbage"],
+        [_row(table) for table in found.tables],
+    )
+    for table in found.tables:
+        for fault in table.findings:
+            warn(f"{table.table}: {fault.kind}: {fault.what}. {fault.next_step}")
+        if table.rest.orphans_due:
+            say(
+                f"{table.table}: `sleeper sweep {table.table}` would delete "
+                f"{counted(table.rest.orphans_due, 'orphan')}"
+            )
+        if table.rest.garbage_due:
+            say(
+                f"{table.table}: `sleeper gc {table.table}` would delete "
+                f"{counted(table.rest.garbage_due, 'file')}"
+            )
+    if found.unknown_folders:
+        say(f"folders of no table: {', '.join(found.unknown_folders)}")
+    findings = sum(len(table.findings) for table in found.tables)
+    say(f"{counted(findings, 'finding')} in {counted(len(found.tables), 'table')} of {found.url}")
+
+
+def _row(table: VerifySummary) -> list[object]:
+    number = "none" if table.transaction is None else table.transaction
+    rest = table.rest
+    return [
+        table.table,
+        number,
+        table.entries,
+        table.files,
+        table.rows,
+        len(table.findings),
+        rest.orphans,
+        rest.garbage,
+    ]

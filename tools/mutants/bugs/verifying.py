@@ -1,0 +1,67 @@
+"""Bugs in the checks of what is stored."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+DAMAGE = ("tests/stories/test_verify.py", "-k", "damage or overlap or hides")
+"""Each kind of damage is made, and must be found by its name."""
+
+BUGS = (
+    Bug(
+        name="order-within-batches",
+        breaks="Rows are compared with the one before only inside of a batch of keys.",
+        module="engine/file_rows/key_checks.py",
+        right="keys if self.last is None else pa.concat_batches([self.last, keys])",
+        wrong="keys",
+        tests=("tests/unit/engine/test_check_file.py", "-k", "batches"),
+    ),
+    Bug(
+        name="parts-not-counted",
+        breaks="The row count of a reference to a part of a file is not compared.",
+        module="engine/file_rows/check_file.py",
+        right="        elif not reference.row_count_estimated and inside != reference.row_count:\n",
+        wrong="        elif reference.whole_file and inside != reference.row_count:\n",
+        tests=DAMAGE,
+    ),
+    Bug(
+        name="rows-outside-accepted",
+        breaks="Rows outside of the leaf that has the whole file are not reported.",
+        module="engine/file_rows/check_file.py",
+        right="        if reference.whole_file and inside != keys.row_count:\n",
+        wrong="        if reference.whole_file and inside > keys.row_count:\n",
+        tests=DAMAGE,
+    ),
+    Bug(
+        name="sums-between-pages-unread",
+        breaks="A damaged sum between two pages is not found.",
+        module="engine/file_rows/check_file.py",
+        right="verify_pages(self._lookup, file.filename, every_sum=True)",
+        wrong="verify_pages(self._lookup, file.filename)",
+        tests=("tests/unit/engine/test_check_file.py",),
+    ),
+    Bug(
+        name="snapshots-only-opened",
+        breaks="A snapshot is read, and not compared with the log.",
+        module="operations/maintenance/verify_state.py",
+        right="            differing = _differing(stored.load(), replayed)\n",
+        wrong="            differing = _differing(stored.load(), stored.load())\n",
+        tests=DAMAGE,
+    ),
+    Bug(
+        name="replayed-from-the-newest-snapshot",
+        breaks="Entries that a snapshot hides are not missed.",
+        module="operations/maintenance/verify_state.py",
+        right="            number = at.number + 1\n            missing",
+        wrong="            return\n            missing",
+        tests=DAMAGE,
+    ),
+    Bug(
+        name="collected-files-are-missing",
+        breaks="A file that was compacted and deleted meanwhile is reported as missing.",
+        module="operations/maintenance/verify_files.py",
+        right="        state = store.refresh()\n        now",
+        wrong="        break\n        now",
+        tests=("tests/stories/test_verify.py", "-k", "collected_since"),
+    ),
+)
