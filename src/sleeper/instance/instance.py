@@ -56,6 +56,11 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
+def environment_token() -> str | None:
+    """Return the token for a REST server that the environment has, SLEEPER_TOKEN."""
+    return os.environ.get("SLEEPER_TOKEN") or None
+
+
 def current_time() -> datetime:
     """Return the clock of this machine (aware, UTC), for use without an instance."""
     return _now()
