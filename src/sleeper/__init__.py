@@ -25,7 +25,8 @@ from sleeper.errors import (
 
 if TYPE_CHECKING:  # see __getattr__
     from sleeper.engine.rows import Rows
-    from sleeper.instance.instance import Instance, connect, create_instance
+    from sleeper.instance.instance import Instance, create_instance
+    from sleeper.interfaces.connection import connect
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
     from sleeper.operations.ingest import IngestResult
     from sleeper.table.display.progress import progress_bar
@@ -69,7 +70,7 @@ _LOADED_AT_FIRST_USE = {
     "Rows": "sleeper.engine.rows",
     "Schema": "sleeper.model.schema",
     "Table": "sleeper.table.table",
-    "connect": "sleeper.instance.instance",
+    "connect": "sleeper.interfaces.connection",
     "create_instance": "sleeper.instance.instance",
     "progress_bar": "sleeper.table.display.progress",
 }

@@ -42,6 +42,7 @@ from sleeper.table.table import Table
 
 with late_imports():
     from sleeper.instance import notebook_view, tables
+    from sleeper.instance import sql as _sql
     from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
     from sleeper.operations import destroy_instance, pause_switch
@@ -54,6 +55,11 @@ _NO_SETTINGS = ObjectStoreSettings()
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def environment_token() -> str | None:
+    """Return the token for a REST server that the environment has, SLEEPER_TOKEN."""
+    return os.environ.get("SLEEPER_TOKEN") or None
 
 
 def current_time() -> datetime:
@@ -251,6 +257,7 @@ class Instance(InstanceHandle):
 
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
+    sql = LateMethod(lambda: _sql.sql)
     verify = LateMethod(lambda: _verify.verify)
     _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 

@@ -16,6 +16,7 @@ with late_imports():
     from sleeper.table.display import pictures, views
     from sleeper.table.rows import export as _export
     from sleeper.table.rows import ingest as _ingest
+    from sleeper.table.rows import sql as _sql
     from sleeper.table.upkeep import compaction, maintenance
     from sleeper.table.upkeep import verify as _verify
 
@@ -48,6 +49,7 @@ class Table(TableHandle):
     query = _query.query
     head = _query.head
     count = _query.count
+    sql = LateMethod(lambda: _sql.sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from sleeper.instance.instance import connect, create_instance
+from sleeper.instance.instance import create_instance
 from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,
     split_pairs,
 )
 from sleeper.interfaces.cli.terminal.present import counted, print_json, progress_rows, say
+from sleeper.interfaces.connection import connect
 
 
 @click.command()

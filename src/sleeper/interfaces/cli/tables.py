@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sleeper.instance.instance import connect, input_store
+from sleeper.instance.instance import input_store
 from sleeper.interfaces.cli.terminal.options import (
     ask,
     force_option,
@@ -24,6 +24,7 @@ from sleeper.interfaces.cli.terminal.present import (
     print_json,
     say,
 )
+from sleeper.interfaces.connection import connect
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.formats.split_points_file import read_split_points, write_split_points
 from sleeper.model.known_properties.typed import (

@@ -60,6 +60,15 @@ class ChangedProperties(Body):
     ]
 
 
+class ChangedTable(Body):
+    """What to change of a table."""
+
+    name: Annotated[str | None, Field(description="The new name.")] = None
+    online: Annotated[
+        bool | None, Field(description="false so that background operations skip the table.")
+    ] = None
+
+
 class Question(Body):
     """Which rows are asked for: by one of key, keys, range and regions; all rows without."""
 

@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ class Problem:
         retryable: True if the same request may succeed later.
         code: What upstream calls it.
         headers: Headers of the answer.
+        attributes: Attributes of the error, such as `failures`.
     """
 
     status: int
@@ -86,6 +88,7 @@ class Problem:
     retryable: bool = False
     code: str
     headers: Mapping[str, str]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return the problem document."""
@@ -98,6 +101,7 @@ class Problem:
             "retryable": self.retryable,
             "error": self.code,
             "message": self.detail,
+            **({"attributes": self.attributes} if self.attributes else {}),
         }
 
     def body(self) -> bytes:
@@ -139,7 +143,16 @@ def problem_of(error: SleeperError) -> Problem:
         retryable=error.retryable,
         code=code or re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower(),
         headers=headers,
+        attributes={key: value for key, value in vars(error).items() if _is_plain(value)},
     )
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether the value of an attribute can be sent: a number, a text, or several."""
+    parts = [*value.values()] if isinstance(value, dict) else value
+    if isinstance(parts, list | tuple):
+        return all(isinstance(part, str | int | float) for part in parts)
+    return isinstance(value, str | int | float)
 
 
 def plain_problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:

@@ -26,7 +26,6 @@ _log = logging.getLogger(__name__)
 
 _END_S: Final = 20
 _KEEP_ALIVE_S: Final = 15
-_HEADER_S: Final = 10
 _HEADER_BYTES: Final = 32 << 10
 
 
@@ -81,44 +80,68 @@ def run_server(app: FastAPI, listening: Listening, limits: RequestLimits) -> Non
     Raises:
         BadRequest: the address cannot be listened at, or the certificate cannot be used.
     """
-    try:
-        family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-        opened = socket.create_server((listening.host, listening.port), family=family, backlog=512)
-    except OSError as error:
-        raise BadRequest(
-            f"cannot listen at {listening.host}:{listening.port}: {error.strerror or error}"
-        ) from None
-    with opened:
-        config = uvicorn.Config(
-            app,
-            http=_HeadersInTime,
-            ws="none",
-            loop="asyncio",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=_END_S,
-            h11_max_incomplete_event_size=_HEADER_BYTES,
-            limit_concurrency=4 * limits.requests,
-            ssl_certfile=listening.certificate,
-            ssl_keyfile=listening.key,
-        )
-        try:
-            config.load()
-        except (OSError, ssl.SSLError) as error:
-            raise BadRequest(
-                f"the certificate {str(listening.certificate)!r} cannot be used: {error}"
-            ) from None
-        scheme = "http" if listening.certificate is None else "https"
-        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+    with listening_socket(listening) as opened:
+        config = server_config(app, listening, limits)
         # LimitedRequests logs what fails.
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        scheme = "http" if listening.certificate is None else "https"
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
         _log.info("serving at %s://%s:%d", scheme, host, opened.getsockname()[1])
         _Server(config).run(sockets=[opened])
     _log.info("ended")
+
+
+def server_config(app: FastAPI, listening: Listening, limits: RequestLimits) -> uvicorn.Config:
+    """Return how uvicorn serves an application.
+
+    Raises:
+        BadRequest: the certificate cannot be used.
+    """
+    config = uvicorn.Config(
+        app,
+        http=HeadersInTime,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_END_S,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+        limit_concurrency=4 * limits.requests,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise BadRequest(
+            f"the certificate {str(listening.certificate)!r} cannot be used: {error}"
+        ) from None
+    return config
+
+
+def listening_socket(listening: Listening) -> socket.socket:
+    """Return a socket that listens.
+
+    Raises:
+        BadRequest: the address cannot be listened at.
+    """
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    # asyncio sets TCP_NODELAY where the protocol is named; without it an answer waits for 40 ms.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((listening.host, listening.port))
+        opened.listen(512)
+    except OSError as error:
+        opened.close()
+        raise BadRequest(
+            f"cannot listen at {listening.host}:{listening.port}: {error.strerror or error}"
+        ) from None
+    return opened
 
 
 class _Server(uvicorn.Server):
@@ -137,20 +160,24 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-class _HeadersInTime(H11Protocol):
+class HeadersInTime(H11Protocol):
     """A connection that is closed if the headers of a request take too long."""
 
+    header_s: float = 10
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
         super().connection_made(transport)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
         self._unwatch()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Take the next bytes, and wait for the rest of a request."""
         super().data_received(data)
         self._watch()
 
@@ -158,7 +185,7 @@ class _HeadersInTime(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
         elif self._timer is None:
-            self._timer = self.loop.call_later(_HEADER_S, self._end)
+            self._timer = self.loop.call_later(self.header_s, self._end)
 
     def _unwatch(self) -> None:
         if self._timer is not None:

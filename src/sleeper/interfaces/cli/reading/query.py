@@ -12,7 +12,6 @@ import click
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
-from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.reading.question import Question, question_options
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
@@ -23,6 +22,7 @@ from sleeper.interfaces.cli.terminal.options import (
 )
 from sleeper.interfaces.cli.terminal.present import counted, print_grid
 from sleeper.interfaces.cli.terminal.stderr import warn
+from sleeper.interfaces.connection import connect
 from sleeper.language.value_classes import dataclass
 from sleeper.table.table import Table
 

@@ -10,10 +10,9 @@ from fastapi.responses import Response
 from sleeper.errors import PropertiesInvalid
 from sleeper.interfaces.json_documents import table_document
 from sleeper.interfaces.rest.authorization import ADMIN, READ
-from sleeper.interfaces.rest.bodies import ChangedProperties, NewTable
+from sleeper.interfaces.rest.bodies import ChangedProperties, ChangedTable, NewTable
 from sleeper.interfaces.rest.json_values import json_answer, split_points_of
 from sleeper.interfaces.rest.served import served_by
-from sleeper.model.known_properties.typed import SCHEMA
 from sleeper.model.schema import Schema
 from sleeper.model.tables import NAME
 
@@ -29,10 +28,19 @@ def answers(example: Any, status: int = 200) -> dict[int | str, dict[str, Any]]:
 
 
 @router.get("", dependencies=[READ], responses=answers({"tables": [_FLIGHTS]}))
-def list_tables(request: Request) -> Response:
+def list_tables(
+    request: Request,
+    *,
+    properties: Annotated[bool, Query(description="true for their properties too.")] = False,
+) -> Response:
     """List the tables by name."""
     records = served_by(request).instance.tables()
-    found = [{"name": r.name, "id": r.table_id, "online": r.online} for r in records]
+    found: list[dict[str, Any]] = [
+        {"name": r.name, "id": r.table_id, "online": r.online} for r in records
+    ]
+    if properties:
+        for document, record in zip(found, records, strict=True):
+            document["properties"] = dict(record.properties)
     return json_answer({"tables": found})
 
 
@@ -77,14 +85,28 @@ def delete_table(table: str, request: Request) -> Response:
 @router.get(
     "/{table:segment}/properties",
     dependencies=[READ],
-    responses=answers({"properties": {"sleeper.table.parquet.compression.codec": "zstd"}}),
+    responses=answers(
+        {**_FLIGHTS, "properties": {"sleeper.table.parquet.compression.codec": "zstd"}}
+    ),
 )
 def show_properties(table: str, request: Request) -> Response:
-    """Show the properties of a table that are set."""
-    opened = served_by(request).table(table)
+    """Show the properties of a table that are set, its schema among them.
+
+    `defaults` are those of the instance that hold where a table has none.
+    """
+    served = served_by(request)
+    opened = served.table(table)
     opened.refresh()
-    values = {k: v for k, v in opened.properties.values.items() if k != SCHEMA}
-    return json_answer({"properties": values})
+    defaults = served.instance.properties.values.items()
+    return json_answer(
+        {
+            "name": opened.name,
+            "id": opened.table_id,
+            "online": opened.online,
+            "properties": dict(opened.properties.values),
+            "defaults": {k: v for k, v in defaults if k.startswith("sleeper.default.")},
+        }
+    )
 
 
 @router.patch("/{table:segment}/properties", status_code=204, dependencies=[ADMIN])
@@ -92,6 +114,17 @@ def change_properties(table: str, body: ChangedProperties, request: Request) -> 
     """Set properties of a table."""
     _check_no_file(body.properties)
     served_by(request).table(table).set_properties(body.properties)
+    return Response(status_code=204)
+
+
+@router.patch("/{table:segment}", status_code=204, dependencies=[ADMIN])
+def change_table(table: str, body: ChangedTable, request: Request) -> Response:
+    """Rename a table, or turn background operations on it on or off."""
+    opened = served_by(request).table(table)
+    if body.name is not None:
+        opened.rename(body.name)
+    if body.online is not None:
+        opened.set_online(online=body.online)
     return Response(status_code=204)
 
 

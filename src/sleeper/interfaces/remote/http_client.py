@@ -1,0 +1,133 @@
+"""Sends requests to a REST server, and raises the errors that it answers."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+
+from sleeper import errors
+from sleeper.errors import SleeperError, StorageFailed
+
+_log = logging.getLogger(__name__)
+
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_TIMES: Final = httpx.Timeout(connect=10, read=660, write=60, pool=60)
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+class HttpClient:
+    """A REST server. Safe for threads.
+
+    Args:
+        url: Its URL, without a path.
+        token: A token of it; None for one that needs none.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url)
+        if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+            _log.warning("the token travels in the clear to %s: use https://", parts.hostname)
+        self.url = url
+        self._client = httpx.Client(
+            base_url=url,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=_TIMES,
+            trust_env=parts.hostname not in _LOOPBACK,
+        )
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Return what the server answers to a GET, as JSON values."""
+        return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
+
+    def send(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
+        """Return what the server answers to a request with a JSON body; None for nothing."""
+        return self._json(method, path, json=body, params=params)
+
+    def upload(
+        self, path: str, content: Iterator[bytes], headers: Mapping[str, str], **params: Any
+    ) -> Any:
+        """Return what the server answers to an upload of an Arrow stream, as JSON values.
+
+        Raises:
+            httpx.TransportError: the answer did not come: whether the upload was taken is unknown.
+        """
+        headers = {**headers, "Content-Type": _ARROW}
+        answer = self._client.post(path, content=content, headers=headers, params=params)
+        _raise_problem(answer)
+        return answer.json()
+
+    def open_rows(self, path: str, body: Any) -> httpx.Response:
+        """Return the answer that has rows as an Arrow stream; its body is read later.
+
+        Raises:
+            SleeperError: the server refused the request, or cannot be reached.
+        """
+        request = self._client.build_request("POST", path, json=body, headers={"Accept": _ARROW})
+        with self._reached():
+            answer = self._client.send(request, stream=True)
+            if answer.is_error:
+                answer.read()
+                answer.close()
+                _raise_problem(answer)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_client"):
+            self._client.close()
+
+    def _json(self, method: str, path: str, **how: Any) -> Any:
+        with self._reached():
+            answer = self._client.request(method, path, **how)
+            _raise_problem(answer)
+        return answer.json() if answer.content else None
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Translate the errors of a connection.
+
+        Raises:
+            StorageFailed: there was one.
+        """
+        try:
+            yield
+        except httpx.HTTPError as error:
+            raise unreachable(self.url, error) from error
+
+
+def unreachable(url: str, error: Exception) -> StorageFailed:
+    """Return the error for a server that cannot be reached, or breaks off."""
+    return StorageFailed(f"the server {url} did not answer: {str(error) or type(error).__name__}")
+
+
+def _raise_problem(answer: httpx.Response) -> None:
+    """Raise the error that an answer is, if it is one."""
+    if not answer.is_error:
+        if answer.is_redirect:
+            raise StorageFailed(f"{answer.url} redirects: name the URL of the server itself")
+        return
+    try:
+        document = answer.json()
+        name, detail = document["class"], document["detail"]
+        attributes = document.get("attributes", {})
+    except (json.JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
+        raise StorageFailed(
+            f"{answer.url.host} answered {answer.status_code} {answer.reason_phrase}, not as a "
+            "Sleeper server: is it one?"
+        ) from None
+    kind = getattr(errors, str(name), SleeperError)
+    if not (isinstance(kind, type) and issubclass(kind, SleeperError)):
+        kind = SleeperError
+    error = kind.__new__(kind, detail)
+    for key, value in attributes.items():
+        setattr(error, key, tuple(value) if isinstance(value, list) else value)
+    raise error

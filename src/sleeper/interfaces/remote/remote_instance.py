@@ -1,0 +1,159 @@
+"""An instance that a REST server serves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Never, Self
+from urllib.parse import urlsplit
+
+from sleeper.engine.arrow_schema import schema_of
+from sleeper.engine.rows import Rows
+from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid, UrlInvalid
+from sleeper.instance.instance import Instance, environment_token
+from sleeper.interfaces.remote.answered_rows import answered_rows
+from sleeper.interfaces.remote.http_client import HttpClient
+from sleeper.interfaces.remote.remote_jobs import RemoteJobs
+from sleeper.interfaces.remote.remote_table import RemoteTable, path_of_table
+from sleeper.model.keys import checked_value, key_type, value_to_json
+from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.schema import Schema
+from sleeper.model.tables import NAME, TableRecord
+
+
+def open_remote(url: str, token: str | None) -> RemoteInstance:
+    """Return the instance that a server serves. Nothing is asked yet.
+
+    Args:
+        url: `https://host:port`, or `http://` for a server of this machine.
+        token: A token of the server; without it that of the environment, SLEEPER_TOKEN.
+
+    Raises:
+        UrlInvalid: the URL has no host, or a path, user or query.
+    """
+    parts = urlsplit(url)
+    try:
+        is_wrong = not parts.hostname or parts.port == 0
+    except ValueError:
+        is_wrong = True
+    if is_wrong or parts.path.strip("/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise UrlInvalid(
+            f"a server is https://host:port, without a path, user or query; the token is given "
+            f"apart: connect('{parts.scheme}://{parts.hostname}', token=...)"
+        )
+    return RemoteInstance(f"{parts.scheme}://{parts.netloc}", token or environment_token())
+
+
+class RemoteInstance:
+    """An instance that a REST server serves: its tables and jobs, by the methods of `Instance`.
+
+    It is safe in threads and may be pickled, without its token, which is read from SLEEPER_TOKEN
+    where it is unpickled. Everything else of `Instance` raises BadRequest, which names what to use.
+
+    Attributes:
+        url: The server.
+    """
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = url
+        self._client = HttpClient(url, token)
+
+    @property
+    def instance_id(self) -> str:
+        """Its name, `sleeper.id`."""
+        return str(self._client.get("/sleeper/instance")["id"])
+
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Return every table's id, name, online flag and properties, ordered by name."""
+        found = self._client.get("/sleeper/tables", properties=True)["tables"]
+        return tuple(
+            TableRecord(each["id"], each["name"], each["online"], each["properties"])
+            for each in found
+        )
+
+    def table(self, name: str) -> RemoteTable:
+        """Open a table by its name.
+
+        Raises:
+            TableNotFound: there is no table with this name; the message names similar ones.
+        """
+        return RemoteTable(self._client, name)
+
+    def __getitem__(self, name: str) -> RemoteTable:
+        return self.table(name)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        row_keys: Sequence[str] | None = None,
+        sort_keys: Sequence[str] = (),
+        split_points: Sequence[Any] | None = None,
+        properties: Mapping[str, PropertyValue | None] | None = None,
+    ) -> RemoteTable:
+        """Make a table, as `Instance.create_table`."""
+        ours = schema_of(schema, row_keys, sort_keys)
+        texts = property_texts(properties or {})
+        body: dict[str, Any] = {
+            "properties": {NAME: name, **{k: v for k, v in texts.items() if v is not None}},
+            "schema": json.loads(ours.to_json()),
+        }
+        if split_points is not None:
+            body["splitPoints"] = [_split_point(ours, point) for point in split_points]
+        self._client.send("POST", "/sleeper/tables", body)
+        return self.table(name)
+
+    def delete_table(self, name: str) -> None:
+        """Delete a table with all its data. This cannot be undone.
+
+        Raises:
+            TableNotFound: there is no table with this name.
+        """
+        self._client.send("DELETE", path_of_table(name))
+
+    def sql(self, statement: str) -> Rows:
+        """Return the rows of an SQL query over the tables, as `Instance.sql`."""
+        return answered_rows(self._client, "/sleeper/sql", {"statement": statement})
+
+    @property
+    def jobs(self) -> RemoteJobs:
+        """The instance's jobs."""
+        return RemoteJobs(self._client)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_remote, (self.url, None)
+
+    def __getattr__(self, name: str) -> Never:
+        if not name.startswith("_") and hasattr(Instance, name):
+            raise BadRequest(
+                f"an instance of a server has no {name!r}: open the instance itself, by its folder "
+                "or bucket, as in sleeper.connect('/data/my-instance')"
+            )
+        raise AttributeError(f"'RemoteInstance' has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<RemoteInstance at {self.url}>"
+
+
+def _split_point(schema: Schema, value: Any) -> Any:
+    """Return a split point as a JSON value.
+
+    Raises:
+        SplitPointsInvalid: it is not a value of the first row key.
+    """
+    field = schema.row_keys[0]
+    try:
+        return value_to_json(key_type(field), checked_value(field, value))
+    except QueryInvalid as error:
+        raise SplitPointsInvalid(str(error)) from None

@@ -1,0 +1,245 @@
+"""A table of a REST server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from io import BytesIO
+from typing import Any, Final, Never, Self
+from urllib.parse import quote
+
+import httpx
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.set_aside import SetAside
+from sleeper.engine.inputs.sources import open_source
+from sleeper.engine.inputs.validated_input import ValidatedInput
+from sleeper.engine.rows import Rows
+from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid
+from sleeper.instance.instance import input_store, new_secret
+from sleeper.interfaces.remote.answered_rows import answered_rows
+from sleeper.interfaces.remote.http_client import HttpClient, unreachable
+from sleeper.interfaces.remote.questions import question
+from sleeper.interfaces.remote.result_values import result_of
+from sleeper.model.files import FileReference
+from sleeper.model.known_properties.given import PropertyValue
+from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
+from sleeper.model.queries import checked_columns, checked_limit, checked_max_age
+from sleeper.model.schema import Schema
+from sleeper.operations.ingest import IngestResult
+from sleeper.operations.report import FilesReport, PartitionReport
+from sleeper.table.rows.ingest import path_aside
+from sleeper.table.table import Table
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class RemoteTable:
+    """A table of a REST server: its rows, properties and reports, by the methods of `Table`.
+
+    Everything else of `Table` raises BadRequest, which names what to use.
+    """
+
+    def __init__(self, client: HttpClient, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._document = client.get(f"{path_of_table(name)}/properties")
+        self.schema = Schema.from_json(self._document["properties"][SCHEMA])
+        self._arrow_schema = to_arrow(self.schema)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self._name
+
+    @property
+    def table_id(self) -> str:
+        """The table's id."""
+        return str(self._document["id"])
+
+    @property
+    def online(self) -> bool:
+        """False if background operations skip the table."""
+        return bool(self._document["online"])
+
+    @property
+    def properties(self) -> TableProperties:
+        """The table's properties, as this handle last read them."""
+        instance = InstanceProperties({"sleeper.id": "remote", **self._document["defaults"]})
+        return TableProperties(self._document["properties"], instance)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema: row keys, sort keys, values."""
+        return self._arrow_schema
+
+    def query(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        ordered: bool = True,
+        max_age: Any = None,
+        **asked: Any,
+    ) -> Rows:
+        """Read rows, as `Table.query`; they come from the server while they are read."""
+        if not isinstance(ordered, bool):
+            raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
+        body = question(self.schema, **asked)
+        if columns is not None:
+            body["columns"] = [*checked_columns(self.schema, columns)]
+        if (rows_max := checked_limit(limit)) is not None:
+            body["limit"] = rows_max
+        if (age_s := checked_max_age(max_age)) is not None:
+            body["max_age"] = age_s
+        if not ordered:
+            body["ordered"] = False
+
+        def counter(transaction: int) -> int:
+            whole = {k: v for k, v in asked.items() if k != "as_of"}
+            found = self.count(**whole, as_of=transaction)
+            return found if rows_max is None else min(found, rows_max)
+
+        return answered_rows(self._client, f"{path_of_table(self._name)}/query", body, counter)
+
+    def head(self, n: int = 5) -> Rows:
+        """Return the first rows in key order, `n` of them."""
+        if n is None:
+            raise QueryInvalid("n must be a number of rows, not None; query() returns all rows")
+        return self.query(limit=n)
+
+    def count(self, **asked: Any) -> int:
+        """Return the exact number of rows, as `Table.count`."""
+        body = question(self.schema, **asked)
+        return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])
+
+    def ingest(
+        self,
+        data: object,
+        job_id: str | None = None,
+        *,
+        ignore_extra_columns: bool = False,
+        set_aside: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int | None], None] = lambda done, total: None,
+    ) -> IngestResult:
+        """Add rows, all in one commit, as `Table.ingest`; they are checked here, and sent.
+
+        Files are read on this machine. For files in buckets that the server should read,
+        `instance.jobs.submit_ingest` asks for a job.
+        """
+        given = job_id if job_id and job_id.strip() else new_secret()[:32]
+        aside = path_aside(set_aside)
+        source = open_source(data, self._arrow_schema, input_store())
+        source.check(ignore_extra_columns=ignore_extra_columns)
+        rows = ValidatedInput(
+            source,
+            self.schema,
+            self._arrow_schema,
+            ignore_extra_columns=ignore_extra_columns,
+            set_aside=None if aside is None else SetAside(aside),
+            progress=progress,
+        )
+        try:
+            headers = {"Sleeper-Job-Id": quote(given, safe="")}
+            path = f"{path_of_table(self._name)}/rows"
+            answer = self._client.upload(path, _arrow_stream(rows, self._arrow_schema), headers)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            rows.abandon()
+            raise unreachable(self._client.url, error) from error
+        except httpx.HTTPError as error:
+            raise CommitUnknown(
+                f"whether the rows were committed is not known, for {self._client.url} did not "
+                f"answer ({error}): run it again with job_id={given!r}, which adds them once"
+            ) from error
+        except BaseException:
+            rows.abandon()
+            raise
+        result = result_of(IngestResult, answer)
+        if result.already_committed:
+            return result
+        return replace(result, rows_read=rows.rows_read, rows_set_aside=rows.rows_set_aside)
+
+    def refresh(self) -> int:
+        """Return the table's transaction number after every commit so far."""
+        return self.report_files().transaction
+
+    def report_partitions(self) -> list[PartitionReport]:
+        """Describe every partition, leaves in key order first."""
+        found = self._client.get(f"{path_of_table(self._name)}/partitions")["partitions"]
+        return [result_of(PartitionReport, each) for each in found]
+
+    def report_files(self) -> FilesReport:
+        """Count the table's files, references and rows."""
+        return result_of(
+            FilesReport, self._client.get(f"{path_of_table(self._name)}/files")["files"]
+        )
+
+    def references(self) -> list[FileReference]:
+        """Return every file reference, by partition in key order."""
+        found = self._client.get(f"{path_of_table(self._name)}/files", verbose=True)["references"]
+        return [result_of(FileReference, each) for each in found]
+
+    def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
+        """Set properties by their full names; None takes a value away."""
+        path = f"{path_of_table(self._name)}/properties"
+        self._client.send("PATCH", path, {"properties": dict(changes)})
+        self._document = self._client.get(path)
+
+    def rename(self, name: str) -> None:
+        """Rename the table."""
+        self._client.send("PATCH", path_of_table(self._name), {"name": name})
+        self._name = name
+
+    def set_online(self, *, online: bool) -> None:
+        """Turn background operations on the table on or off."""
+        self._client.send("PATCH", path_of_table(self._name), {"online": online})
+        self._document = {**self._document, "online": online}
+
+    def close(self) -> None:
+        """Do nothing: the instance has the connections."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Never:
+        if not name.startswith("_") and hasattr(Table, name):
+            raise BadRequest(
+                f"a table of a server has no {name!r}: open the instance itself, by its folder or "
+                "bucket, as in sleeper.connect('/data/my-instance')"
+            )
+        raise AttributeError(f"'RemoteTable' has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<RemoteTable {self._name!r} ({self.table_id}) of {self._client.url}>"
+
+
+def path_of_table(name: str) -> str:
+    """Return the path of a table. Dots are escaped: `..` would be another path."""
+    if not isinstance(name, str):
+        raise BadRequest(f"a table's name must be a string, not {name!r}")
+    return f"/sleeper/tables/{quote(name, safe='').replace('.', '%2E')}"
+
+
+def _arrow_stream(rows: ValidatedInput, schema: pa.Schema) -> Iterator[bytes]:
+    """Yield checked rows as an Arrow stream, in chunks."""
+    written = BytesIO()
+
+    def taken() -> bytes:
+        chunk = written.getvalue()
+        written.seek(0)
+        written.truncate()
+        return chunk
+
+    writer = pa.ipc.new_stream(pa.PythonFile(written, "w"), schema)
+    for table in rows.batches():
+        writer.write_table(table)
+        if written.tell() >= _CHUNK_BYTES:
+            yield taken()
+    rows.finish()
+    writer.close()
+    yield taken()

@@ -1,0 +1,338 @@
+"""A table by REST does what the table itself does: the same calls give the same."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sleeper
+from sleeper.errors import (
+    AlreadyExists,
+    BadRequest,
+    InputSchemaMismatch,
+    NullKeys,
+    PropertiesInvalid,
+    StorageFailed,
+    UrlInvalid,
+)
+from sleeper.interfaces.rest.app import make_app
+from tests.unit.interfaces.rest.running_server import running_server
+
+SCHEMA = pa.schema(
+    [
+        ("name", pa.string()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("raw", pa.binary()),
+        ("price", pa.decimal128(10, 2)),
+        ("tags", pa.list_(pa.string())),
+        ("more", pa.map_(pa.string(), pa.int64())),
+    ]
+)
+ROWS = [
+    {
+        "name": f"n{i:03}",
+        "at": datetime(2026, 1, 1 + i % 3, tzinfo=UTC),
+        "day": date(2026, 2, 1 + i % 5),
+        "raw": bytes([i, 255]),
+        "price": Decimal(i) / 100,
+        "tags": ["a", "b"][: i % 3],
+        "more": {"x": i},
+    }
+    for i in range(200)
+]
+DAY = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The same table, itself and by REST."""
+    with sleeper.connect("memory://") as instance:
+        table = instance.create_table(
+            "ü/t", SCHEMA, row_keys=["name", "at"], sort_keys=["day"], split_points=["n100"]
+        )
+        table.ingest(ROWS[:150])
+        table.ingest(ROWS[150:])
+        with (
+            running_server(make_app(instance)) as url,
+            sleeper.connect(url, token="unused") as remote,
+        ):
+            yield table, remote.table("ü/t")
+
+
+CALLS = {
+    "all": {},
+    "key": {"key": ("n005", datetime(2026, 1, 3, tzinfo=UTC))},
+    "key by field": {"key": {"at": DAY}},
+    "first field": {"key": "n005"},
+    "no such key": {"key": ("none", DAY)},
+    "keys": {"keys": [("n009", datetime(2026, 1, 1, tzinfo=UTC)), ("n001", DAY)]},
+    "no keys": {"keys": []},
+    "range": {"range": {"name": ("n003", "n006")}},
+    "inclusive": {"range": {"name": ("n003", False, "n006", True), "at": (DAY, None)}},
+    "regions": {"regions": [{"name": ("n003", "n006")}, {"name": ("n005", "n007")}]},
+    "no regions": {"regions": []},
+    "prefix": {"prefix": {"name": "n01"}},
+    "prefix and range": {"prefix": {"name": "n0"}, "range": {"at": (DAY, None)}},
+    "limit": {"limit": 7},
+    "limit 0": {"limit": 0},
+    "columns": {"columns": ["price", "name"], "key": "n005"},
+    "version": {"as_of": 2},
+    "unordered": {"ordered": False},
+    "max_age": {"max_age": 60},
+    "None": {"key": None},
+    "two": {"key": "a", "range": {"name": ("a", "b")}},
+    "wrong type": {"key": 5},
+    "bytes for text": {"key": b"n005"},
+    "wrong time": {"key": ("n005", datetime(2026, 1, 1))},
+    "wrong field": {"range": {"price": (1, 2)}},
+    "no range": {"range": {"name": ("b", "a")}},
+    "wrong column": {"columns": ["none"]},
+    "one column as text": {"columns": "name"},
+    "wrong limit": {"limit": -1},
+    "wrong version": {"as_of": 999},
+    "version as text": {"as_of": "2"},
+    "wrong ordered": {"ordered": 1},
+    "wrong max_age": {"max_age": -1},
+}
+
+
+def outcome(call):
+    """What a call gives: a value, or the class and the message of its error."""
+    try:
+        return call()
+    except sleeper.SleeperError as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_query_gives_the_same_by_rest(both, name):
+    """Rows, schema, transaction, count; or the same class of error with the same message."""
+
+    def asked(table):
+        rows = table.query(**CALLS[name])
+        found = (rows.schema, rows.transaction, rows.in_memory, rows.to_pylist())
+        ordered = CALLS[name].get("ordered", True)
+        return found if ordered else (*found[:3], sorted(found[3], key=str))
+
+    local, remote = (outcome(lambda table=table: asked(table)) for table in both)
+
+    assert remote == local
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in CALLS if {*CALLS[name]} <= {"key", "keys", "range", "regions"}]
+)
+def test_a_count_gives_the_same_by_rest(both, name):
+    """Rows are counted by the server."""
+    local, remote = (outcome(lambda table=table: table.count(**CALLS[name])) for table in both)
+
+    assert remote == local
+
+
+def test_what_is_known_of_a_table_is_the_same_by_rest(both):
+    """Names, schema, properties and reports."""
+    local, remote = (
+        (
+            table.name,
+            table.table_id,
+            table.online,
+            table.schema,
+            table.arrow_schema,
+            table.properties.values,
+            table.report_partitions(),
+            table.report_files(),
+            table.references(),
+            table.refresh(),
+            table.head(2).to_pylist(),
+        )
+        for table in both
+    )
+
+    assert remote == local
+
+
+def test_rows_are_a_stream_that_is_read_once(both):
+    """They may be counted before, and closed early, as those of a table."""
+    rows = both[1].query()
+
+    assert rows.count() == 200
+    assert rows.to_arrow().num_rows == 200
+    with pytest.raises(BadRequest, match="read or closed"):
+        rows.to_arrow()
+    both[1].query().close()
+    assert pl.DataFrame(both[1].query(limit=3)).height == 3
+
+
+@pytest.fixture
+def remote():
+    with (
+        sleeper.connect("memory://") as instance,
+        running_server(make_app(instance)) as url,
+        sleeper.connect(url, token=None) as opened,
+    ):
+        yield opened, instance
+
+
+NUMBERS = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+
+
+class TestIngest:
+    """Rows are checked by the client, and sent as an Arrow stream."""
+
+    @pytest.mark.parametrize("kind", ["dicts", "arrow", "polars", "pandas", "file", "batches"])
+    def test_takes_what_a_table_takes(self, remote, tmp_path, kind):
+        """With the same result."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        rows = pa.table({"id": [1, 2], "n": [3, 4]})
+        pq.write_table(rows, tmp_path / "rows.parquet")
+        given = {
+            "dicts": rows.to_pylist,
+            "arrow": lambda: rows,
+            "polars": lambda: pl.DataFrame(rows),
+            "pandas": rows.to_pandas,
+            "file": lambda: tmp_path / "rows.parquet",
+            "batches": rows.to_reader,
+        }
+
+        result = table.ingest(given[kind](), "one")
+        again = table.ingest(given[kind](), "one")
+
+        assert (result.rows_read, result.rows_written, result.job_id) == (2, 2, "one")
+        assert result.files == tuple(
+            ref.__class__(**{n: getattr(ref, n) for n in ref.__slots__}) for ref in result.files
+        )
+        assert (result.already_committed, again.already_committed) == (False, True)
+        assert remote[1].table("t").query().to_pylist() == rows.to_pylist()
+
+    def test_sends_many_rows_in_chunks(self, remote):
+        """More than fit into one."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        count = 500_000
+
+        table.ingest(pa.table({"id": np.arange(count), "n": np.arange(count)}))
+
+        assert table.count() == count
+
+    def test_that_is_refused_changes_nothing(self, remote, tmp_path):
+        """The server sees a request that is cut off."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        many = [{"id": i, "n": 1} for i in range(300_000)]
+
+        with pytest.raises(NullKeys, match="1 of 300,001 rows"):
+            table.ingest([*many, {"id": None, "n": 1}])
+        with pytest.raises(InputSchemaMismatch):
+            table.ingest([{"id": 1, "m": 1}])
+        with pytest.raises(InputSchemaMismatch):
+            table.ingest([*many, {"id": "text", "n": 1}])
+
+        assert remote[1].table("t").count() == 0
+
+    def test_sets_rows_aside_on_this_machine(self, remote, tmp_path):
+        """As `Table.ingest(set_aside=...)`."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        aside = tmp_path / "aside.parquet"
+
+        result = table.ingest([{"id": 1, "n": 1}, {"id": None, "n": 2}], set_aside=aside)
+
+        assert (result.rows_read, result.rows_written, result.rows_set_aside) == (2, 1, 1)
+        assert pq.read_table(aside).to_pylist() == [{"id": None, "n": 2}]
+
+
+class TestInstances:
+    """`sleeper.connect` with the URL of a server."""
+
+    def test_make_and_delete_tables(self, remote):
+        """With split points of each type; errors have their class and attributes."""
+        made = remote[0].create_table("t", NUMBERS, row_keys=["id"], split_points=[5, 10])
+
+        assert remote[1].table("t").split_points() == [5, 10]
+        assert [record.all_properties() for record in remote[0].tables()] == [
+            record.all_properties() for record in remote[1].tables()
+        ]
+        with pytest.raises(AlreadyExists, match="'t' exists"):
+            remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        with pytest.raises(sleeper.BadRequest, match="'x'"):
+            remote[0].create_table("u", NUMBERS, row_keys=["id"], split_points=["x"])
+        with pytest.raises(PropertiesInvalid) as caught:
+            made.set_properties({"sleeper.table.parquet.compression.codec": "none such"})
+        assert [*caught.value.failures] == ["sleeper.table.parquet.compression.codec"]
+        made.set_properties({"sleeper.table.parquet.compression.codec": "snappy"})
+        assert made.properties.parquet.compression == "snappy"
+        made.rename("v")
+        made.set_online(online=False)
+        assert [(t.name, t.online) for t in remote[1].tables()] == [("v", False)]
+        remote[0].delete_table("v")
+        with pytest.raises(sleeper.NotFound, match="no table 'v'"):
+            remote[0].table("v")
+
+    def test_have_jobs(self, remote, tmp_path):
+        """They are submitted, and followed."""
+        remote[0].create_table("t", NUMBERS, row_keys=["id"])
+        remote[0].table("t").ingest([{"id": 1, "n": 1}], "one")
+
+        local, jobs = remote[1].jobs, remote[0].jobs
+        assert jobs.job("one") == local.job("one")
+        assert [*jobs.list()] == [*local.list()]
+        assert jobs.queue_depths() == local.queue_depths()
+        assert jobs.dead_letters("ingest") == []
+        assert jobs.redrive("ingest") == 0
+        assert [*jobs.submitted_files()] == []
+        with pytest.raises(sleeper.NotFound, match="'two'"):
+            jobs.job("two")
+        with pytest.raises(BadRequest, match="input-folder"):
+            jobs.submit_ingest("t", str(tmp_path))
+
+    def test_say_what_they_lack(self, remote):
+        """And what to use instead."""
+        table = remote[0].create_table("t", NUMBERS, row_keys=["id"])
+
+        with pytest.raises(BadRequest, match=r"no 'compact': open the instance itself"):
+            table.compact()
+        with pytest.raises(BadRequest, match=r"no 'backup': open the instance itself"):
+            remote[0].backup("x")
+        with pytest.raises(BadRequest, match=r"no 'submit_export': open the instance itself"):
+            remote[0].jobs.submit_export("t")
+        for thing in (table, remote[0], remote[0].jobs):
+            with pytest.raises(AttributeError, match="nothing"):
+                _ = thing.nothing
+
+    def test_are_pickled_without_their_token(self, remote, monkeypatch):
+        """The process that unpickles them has one in SLEEPER_TOKEN, or needs none."""
+        secret = "sleeper_00_secret"
+        opened = sleeper.connect(remote[0].url, token=secret)
+
+        content = pickle.dumps(opened)
+        monkeypatch.setenv("SLEEPER_TOKEN", "sleeper_11_other")
+        again = pickle.loads(content)
+
+        assert secret.encode() not in content
+        assert again._client._client.headers["Authorization"] == "Bearer sleeper_11_other"
+        assert again.tables() == ()
+
+    @pytest.mark.parametrize(
+        "url", ["https://", "https://host/path", "https://user@host", "http://host:x", "http://h?q"]
+    )
+    def test_need_the_url_of_a_server(self, url):
+        """Without a path, a user or a query."""
+        with pytest.raises(UrlInvalid, match="https://host:port"):
+            sleeper.connect(url)
+
+    def test_refuse_arguments_that_are_not_for_them(self, tmp_path):
+        """`create` is for places, `token` for servers."""
+        with pytest.raises(BadRequest, match="create="):
+            sleeper.connect("https://host", create=True)
+        with pytest.raises(BadRequest, match="token= is for a server"):
+            sleeper.connect(tmp_path, token="x")
+
+    def test_say_that_a_server_is_not_there(self):
+        """Trying again may help."""
+        with pytest.raises(StorageFailed, match=r"http://127\.0\.0\.1:1 did not answer"):
+            sleeper.connect("http://127.0.0.1:1").tables()
