@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak check format docs bench mutants lock clean
+.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -68,6 +68,11 @@ servers: $(READY) ## Install the servers that tests need and pip does not bring.
 # are the point.
 soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
 	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
+
+# Named after `sleeper verify`, which checks what is stored; this checks what is claimed.
+TIER ?= quick
+verify: $(READY) servers ## Run the suites behind each claim, and print a table. TIER=quick|full|soak.
+	@$(BIN)/python tools/verify_claims.py $(TIER) $(ARGS)
 
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }
