@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from IPython.core import completer
 
 import sleeper
 from sleeper.errors import TableNotFound
@@ -50,7 +51,6 @@ def test_names_can_be_listed_and_asked_for(instance):
 
 def test_ipython_completes_names(instance):
     """After `instance["` and some letters."""
-    completer = pytest.importorskip("IPython.core.completer")
     found = completer.IPCompleter(namespace={"instance": instance})
     found.use_jedi = False
 
