@@ -50,6 +50,7 @@ class Table(TableHandle):
     head = _query.head
     count = _query.count
     sql = LateMethod(lambda: _sql.sql)
+    explain_sql = LateMethod(lambda: _sql.explain_sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
