@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
 from sleeper.engine.rows import Rows
@@ -13,7 +14,7 @@ from sleeper.table.handle import TableHandle
 from sleeper.table.rows.query import answered_rows
 
 
-def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
+def sql(self: TableHandle, statement: str, *, as_of: int | datetime | None = None) -> Rows:
     """Run one SQL statement that reads this table, by its name.
 
     Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
@@ -31,7 +32,7 @@ def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
 
     Args:
         statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.
-        as_of: A transaction number: reads the table as it was after that transaction.
+        as_of: A transaction number or an aware time, as for `query`.
 
     Returns:
         The rows, as a stream, in no order unless the statement says one. A column name that
