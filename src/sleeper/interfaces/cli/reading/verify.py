@@ -6,6 +6,7 @@ import click
 
 from sleeper.instance.instance import connect
 from sleeper.instance.verify import InstanceVerifySummary
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.terminal.options import json_option
 from sleeper.interfaces.cli.terminal.present import (
@@ -21,7 +22,14 @@ from sleeper.table.upkeep.verify import VerifySummary
 
 @click.command()
 @click.argument("url", envvar="SLEEPER_INSTANCE", metavar="URL")
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=complete_tables,
+    help="Only this table.",
+)
 @click.option(
     "--quick", is_flag=True, help="Read states and the ends of files only: no rows, no pages."
 )
