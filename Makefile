@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak check format docs bench mutants lock clean
+.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs site release bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -69,6 +69,11 @@ servers: $(READY) ## Install the servers that tests need and pip does not bring.
 soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
 	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
 
+# Named after `sleeper verify`, which checks what is stored; this checks what is claimed.
+TIER ?= quick
+verify: $(READY) servers ## Run the suites behind each claim, and print a table. TIER=quick|full|soak.
+	@$(BIN)/python tools/verify_claims.py $(TIER) $(ARGS)
+
 check: $(READY) ## Check form, types, walls and house rules.
 	@$(BIN)/ruff format --check --quiet . || { echo "Run 'make format' to mend this."; exit 1; }
 	@$(BIN)/ruff check --quiet .
@@ -82,6 +87,12 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
+
+site: $(READY) ## Build the documentation as a site into build/site; a broken link is an error.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "open build/site/index.html"
+
+release: $(READY) ## Gather changelog.d into CHANGELOG.md and set the version: VERSION=0.2.0.
+	@$(BIN)/python tools/release.py $(VERSION)
 
 bench: $(READY) $(if $(ARGS),$(if $(filter all anchors peers,$(ARGS)),$(READYPEERS)),$(READYPEERS)) ## Measure speed beside other systems. ARGS=all: everything.
 	@$(BIN)/python -m bench $(ARGS)

@@ -14,7 +14,7 @@ from sleeper.model.partitions import Partition, PartitionTree, split_partition
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.files.file_references import PartitionTotals
-from sleeper.table.display.bars import BARS_MAX, groups, nice_step
+from sleeper.table.display.bars import groups, nice_step
 from sleeper.table.display.files_picture import LeafAmounts, files_picture
 from sleeper.table.display.history_picture import HistoryPoint, history_picture
 from sleeper.table.display.svg import LEVELS, Svg, shade_of
@@ -123,7 +123,7 @@ def test_many_leaves_are_drawn_as_few_bars_with_the_largest_of_each_group():
 
     tips = [each.text or "" for each in parsed(picture).iter(f"{SVG}title")]
     assert any("busy: 77 files" in tip for tip in tips)
-    assert len(tips) <= 2 * BARS_MAX + 1
+    assert len(tips) <= 2 * 160 + 1
     assert "files a leaf: median 1, most 77" in picture.description
 
 

@@ -9,13 +9,12 @@ from typing import Final
 from sleeper.language.value_classes import dataclass
 from sleeper.table.display.amounts import compact
 from sleeper.table.display.markup import Markup, joined
-from sleeper.table.display.svg import box, label, line
+from sleeper.table.display.svg import WIDE, box, label, line
 
-WIDTH: Final = 960
 LEFT: Final = 64
 RIGHT: Final = 20
-BARS_MAX: Final = 160
-"""More values are drawn in groups of neighbours."""
+BAR_MIN: Final = 5.5
+"""Pixels that a bar needs; more values than have room are drawn in groups of neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,35 +32,37 @@ class Bar:
     tip: str = ""
 
 
-def groups(count: int) -> list[range]:
-    """Return the values that each bar stands for: at most `BARS_MAX` bars.
+def groups(count: int, width: int = WIDE) -> list[range]:
+    """Return the values that each bar stands for: as many bars as have room.
 
     >>> groups(3)
     [range(0, 1), range(1, 2), range(2, 3)]
     """
     if not count:
         return []
-    bars = min(count, BARS_MAX)
+    bars = min(count, int((width - LEFT - RIGHT) / BAR_MIN))
     ends = [round(n * count / bars) for n in range(bars + 1)]
     return [range(ends[n], ends[n + 1]) for n in range(bars)]
 
 
 def bars(
-    heading: str,
+    name: str,
     shown: Sequence[Bar],
     *,
     top: float,
     height: float,
+    width: int = WIDE,
     limit: float | None = None,
     written: Callable[[float], str] = compact,
 ) -> Markup:
-    """Return a heading and bars with an axis of values.
+    """Return a name and bars with an axis of values.
 
     Args:
-        heading: What a bar is.
+        name: What a bar is.
         shown: The bars, from left to right.
-        top: Where the heading is.
+        top: Where the name is.
         height: Of the bars.
+        width: Of the picture.
         limit: A value that is marked with a dashed line, if it is near the bars.
         written: Writes values.
     """
@@ -73,16 +74,16 @@ def bars(
     down = step * ceil(least / step)
     first, scale = top + 16, height / (up + down)
     zero = first + up * scale
-    parts = [label(heading, LEFT, top, "title")]
+    parts = [label(name, LEFT, top, "title")]
     if near and limit is not None:
-        words = f"dashed: split at {written(limit)}"
-        parts.append(label(words, WIDTH - RIGHT, top, "soft", "end"))
+        words = f"split at {written(limit)}: dashed"
+        parts.append(label(words, width - RIGHT, top, "soft", "end"))
     ticks = [n * step for n in range(-round(down / step), round(up / step) + 1)]
     for tick in ticks:
         y = zero - tick * scale
-        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "line"))
+        parts.append(line(LEFT, y, width - RIGHT, y, "line"))
         parts.append(label(written(abs(tick)), LEFT - 8, y + 4, "soft", "end"))
-    wide = (WIDTH - LEFT - RIGHT) / max(1, len(shown))
+    wide = (width - LEFT - RIGHT) / max(1, len(shown))
     gap = min(6.0, wide / 5)
     thick = min(wide - gap, 64.0)
     for n, each in enumerate(shown):
@@ -96,7 +97,7 @@ def bars(
             )
     if near and limit is not None:
         y = zero - limit * scale
-        parts.append(line(LEFT, y, WIDTH - RIGHT, y, "mark", stroke_dasharray="6 4"))
+        parts.append(line(LEFT, y, width - RIGHT, y, "mark", stroke_dasharray="6 4"))
     return joined(parts)
 
 

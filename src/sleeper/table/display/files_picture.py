@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
 from sleeper.table.display.amounts import compact, counted
-from sleeper.table.display.bars import LEFT, WIDTH, Bar, bars, groups
+from sleeper.table.display.bars import LEFT, Bar, bars, groups
 from sleeper.table.display.markup import joined
-from sleeper.table.display.svg import Svg, label
+from sleeper.table.display.svg import WIDE, Svg, heading, label
 
 _HEIGHT: Final = 150
+_LEFT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,11 @@ class LeafAmounts:
 
 
 def files_picture(
-    leaves: Sequence[LeafAmounts], *, title: str = "Leaves", split_rows: int | None = None
+    leaves: Sequence[LeafAmounts],
+    *,
+    title: str = "Leaves",
+    split_rows: int | None = None,
+    width: int = WIDE,
 ) -> Svg:
     """Return a picture of the files and rows of each leaf.
 
@@ -41,8 +47,9 @@ def files_picture(
         leaves: The leaves in key order.
         title: Its heading.
         split_rows: The number of rows at which a leaf is split.
+        width: In pixels.
     """
-    parts = groups(len(leaves))
+    parts = groups(len(leaves), width)
     files = [each.files for each in leaves]
     rows = [each.rows for each in leaves]
     summary = (
@@ -52,22 +59,19 @@ def files_picture(
     )
     if len(parts) < len(leaves):
         summary += f"; a bar is the largest of about {len(leaves) // len(parts)} neighbours"
+    above, top = heading(title, summary, left=_LEFT, width=width)
+    files_y, rows_y = top + 20, top + _HEIGHT + 76
+    drawn = partial(bars, height=_HEIGHT, width=width)
+    below = rows_y + _HEIGHT + 40
     body = joined(
         [
-            label(title, LEFT, 26, "title"),
-            label(summary, LEFT, 46, "soft"),
-            bars("Files a leaf", _bars(leaves, parts, files, "file"), top=80, height=_HEIGHT),
-            bars(
-                "Rows a leaf",
-                _bars(leaves, parts, rows, "row"),
-                top=290,
-                height=_HEIGHT,
-                limit=split_rows,
-            ),
-            label("keys, from the least to the greatest \u2192", LEFT, 482, "soft"),
+            above,
+            drawn("Files a leaf", _bars(leaves, parts, files, "file"), top=files_y),
+            drawn("Rows a leaf", _bars(leaves, parts, rows, "row"), top=rows_y, limit=split_rows),
+            label("keys, from the least to the greatest \u2192", LEFT, below, "soft"),
         ]
     )
-    return Svg(body, width=WIDTH, height=496, title=title, description=summary + ".")
+    return Svg(body, width=width, height=below + 16, title=title, description=summary + ".")
 
 
 def _bars(

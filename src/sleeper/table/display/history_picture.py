@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
 from sleeper.table.display.amounts import compact, counted, time_text
-from sleeper.table.display.bars import LEFT, RIGHT, WIDTH, Bar, bars
+from sleeper.table.display.bars import LEFT, RIGHT, Bar, bars
 from sleeper.table.display.markup import Markup, joined
-from sleeper.table.display.svg import Svg, label
+from sleeper.table.display.svg import WIDE, Svg, heading, label
 
 _HEIGHT: Final = 140
 _STEPS_S: Final = (
     *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200),
     *(86400, 2 * 86400, 7 * 86400, 28 * 86400, 91 * 86400, 364 * 86400),
 )
-_BARS_MAX: Final = 90
+_BAR_MIN: Final = 9.5
+_LEFT: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +39,23 @@ class HistoryPoint:
     rows_removed: int
 
 
-def history_picture(points: Sequence[HistoryPoint], *, title: str = "History") -> Svg:
+def history_picture(
+    points: Sequence[HistoryPoint], *, title: str = "History", width: int = WIDE
+) -> Svg:
     """Return a picture of transactions over time. A bar stands for all of one span of time.
 
     Args:
         points: The transactions, in any order.
         title: Its heading.
+        width: In pixels.
     """
-    heading = label(title, LEFT, 26, "title")
     if not points:
         words = "no transaction yet"
-        body = joined([heading, label(words, LEFT, 46, "soft")])
-        return Svg(body, width=WIDTH, height=64, title=title, description=words)
+        above, top = heading(title, words, left=_LEFT, width=width)
+        return Svg(above, width=width, height=top, title=title, description=words)
     known = sorted(points, key=lambda point: point.number)
     first, last = min(p.time for p in known), max(p.time for p in known)
-    step = _step(last - first)
+    step = _step(last - first, (width - LEFT - RIGHT) / _BAR_MIN)
     spans = _spans(known, first, step)
     summary = (
         f"transactions {known[0].number:,} to {known[-1].number:,}, {time_text(first)} to "
@@ -67,23 +71,26 @@ def history_picture(points: Sequence[HistoryPoint], *, title: str = "History") -
         for span in spans
     ]
     counts = [Bar(value=len(span), tip=_tip(span)) for span in spans]
+    above, top = heading(title, summary, left=_LEFT, width=width)
+    moved_y, counts_y = top + 20, top + _HEIGHT + 76
+    drawn = partial(bars, height=_HEIGHT, width=width)
+    below = counts_y + _HEIGHT + 36
     body = joined(
         [
-            heading,
-            label(summary, LEFT, 46, "soft"),
-            bars("Rows added, and removed below", moved, top=80, height=_HEIGHT),
-            bars("Transactions", counts, top=280, height=_HEIGHT),
-            *_times(first, first + step * len(spans), 456),
+            above,
+            drawn("Rows added; removed below", moved, top=moved_y),
+            drawn("Transactions", counts, top=counts_y),
+            *_times(first, first + step * len(spans), below, width),
         ]
     )
-    return Svg(body, width=WIDTH, height=476, title=title, description=summary + ".")
+    return Svg(body, width=width, height=below + 16, title=title, description=summary + ".")
 
 
-def _step(whole: timedelta) -> timedelta:
+def _step(whole: timedelta, bars_max: float) -> timedelta:
     for seconds in _STEPS_S:
-        if whole.total_seconds() / seconds < _BARS_MAX:
+        if whole.total_seconds() / seconds < bars_max:
             return timedelta(seconds=seconds)
-    return whole / (_BARS_MAX - 1)
+    return whole / (bars_max - 1)
 
 
 def _spans(
@@ -115,11 +122,16 @@ def _span_text(step: timedelta) -> str:
     return counted(seconds, "second")
 
 
-def _times(first: datetime, last: datetime, y: float) -> list[Markup]:
+def _times(first: datetime, last: datetime, y: float, width: int) -> list[Markup]:
     form = "%Y-%m-%d" if last - first > timedelta(days=4) else "%m-%d %H:%M:%S"
     middle = first + (last - first) / 2
+    if width < WIDE:
+        return [
+            label(first.strftime(form), LEFT, y, "soft"),
+            label(last.strftime(form), width - RIGHT, y, "soft", "end"),
+        ]
     return [
         label(first.strftime(form), LEFT, y, "soft"),
-        label(middle.strftime(form), (LEFT + WIDTH - RIGHT) / 2, y, "soft", "middle"),
-        label(last.strftime(form), WIDTH - RIGHT, y, "soft", "end"),
+        label(middle.strftime(form), (LEFT + width - RIGHT) / 2, y, "soft", "middle"),
+        label(last.strftime(form), width - RIGHT, y, "soft", "end"),
     ]

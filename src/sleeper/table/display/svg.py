@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
-from sleeper.table.display.markup import Markup, element
+from sleeper.table.display.amounts import shortened
+from sleeper.table.display.markup import Markup, element, joined
 
+WIDE: Final = 960
+NARROW: Final = 328
+"""The width of pictures for telephones."""
 LEVELS: Final = 7
 """Shades of a scale: `fill0` is the least."""
 
@@ -41,6 +46,10 @@ PICTURE_STYLE: Final = (
     + "}"
 )
 """The style sheet of all pictures. The web page has it once, each saved picture in itself."""
+
+_LETTER: Final = 6.6
+_TITLE_LETTER: Final = 9
+"""Pixels that a letter needs."""
 
 
 class Svg:
@@ -100,6 +109,22 @@ def shade_of(amount: float, most: float) -> int:
     if amount <= 0 or most <= 0:
         return 0
     return min(LEVELS - 1, 1 + int((LEVELS - 1) * amount / most * 0.999))
+
+
+def heading(title: str, summary: str, *, left: float, width: int) -> tuple[Markup, int]:
+    """Return a title with a summary below it, and where the next thing begins.
+
+    Args:
+        title: One line; what does not fit is left out.
+        summary: As many lines as it needs.
+        left: Where both begin.
+        width: Of the picture.
+    """
+    room = width - left - 8
+    lines = wrap(summary, int(room / _LETTER))
+    parts = [label(shortened(title, int(room / _TITLE_LETTER)), left, 26, "title")]
+    parts += [label(each, left, 46 + 16 * n, "soft") for n, each in enumerate(lines)]
+    return joined(parts), 46 + 16 * len(lines)
 
 
 def label(words: object, x: float, y: float, *classes: str, **attributes: object) -> Markup:

@@ -10,12 +10,10 @@ from sleeper.model.schema import Schema
 from sleeper.state.files.file_references import PartitionTotals
 from sleeper.table.display.amounts import compact, counted, shortened
 from sleeper.table.display.markup import Markup, joined
-from sleeper.table.display.svg import LEVELS, Svg, box, label, line, shade_of
+from sleeper.table.display.svg import LEVELS, WIDE, Svg, box, heading, label, line, shade_of
 from sleeper.table.display.tree_shape import Branch, branches, region_text, split_text
 
-_WIDTH: Final = 960
 _MARGIN: Final = 16
-_TOP: Final = 62
 _ROW: Final = 34
 _LEAF: Final = 46
 _GAP: Final = 3
@@ -32,6 +30,7 @@ def tree_picture(
     schema: Schema,
     *,
     title: str = "Partition tree",
+    width: int = WIDE,
 ) -> Svg:
     """Return a picture of a partition tree. Branches of many narrow leaves are drawn as one box.
 
@@ -40,12 +39,12 @@ def tree_picture(
         totals: Files and rows by partition.
         schema: The table's.
         title: Its heading.
+        width: In pixels.
     """
-    per_leaf = (_WIDTH - 2 * _MARGIN) / tree.leaf_count
+    per_leaf = (width - 2 * _MARGIN) / tree.leaf_count
     drawn = list(branches(tree, totals, leaves_min=_NARROW / per_leaf, depth_max=_DEPTH_MAX))
     most = max(each.rows / each.leaves for each in drawn if _is_end(each))
     lowest = max(each.depth for each in drawn)
-    height = _TOP + lowest * _ROW + _LEAF + 44
     root = drawn[0]
     merged = sum(each.is_merged for each in drawn)
     summary = (
@@ -54,15 +53,11 @@ def tree_picture(
     )
     if merged:
         summary += "; a box with two lines below stands for so many leaves"
-    body = joined(
-        [
-            label(title, _MARGIN, 26, "title"),
-            label(summary, _MARGIN, 46, "soft"),
-            *(_drawn(each, tree, schema, per_leaf, most) for each in drawn),
-            _scale(height - 18, most),
-        ]
-    )
-    return Svg(body, width=_WIDTH, height=height, title=title, description=summary + ".")
+    above, top = heading(title, summary, left=_MARGIN, width=width)
+    height = top + lowest * _ROW + _LEAF + 44
+    boxes = (_drawn(each, tree, schema, (top, per_leaf), most) for each in drawn)
+    body = joined([above, *boxes, _scale(height - 18, most)])
+    return Svg(body, width=width, height=height, title=title, description=summary + ".")
 
 
 def _is_end(branch: Branch) -> bool:
@@ -70,14 +65,20 @@ def _is_end(branch: Branch) -> bool:
 
 
 def _drawn(
-    branch: Branch, tree: PartitionTree, schema: Schema, per_leaf: float, most: float
+    branch: Branch,
+    tree: PartitionTree,
+    schema: Schema,
+    place: tuple[int, float],
+    most: float,
 ) -> Markup:
+    """Return the box of a branch. `place` is where the root's is, and the width of a leaf."""
+    top, per_leaf = place
     x = _MARGIN + branch.first_leaf * per_leaf
     width = branch.leaves * per_leaf
     if width < 0.3:  # less than can be seen; its neighbours show where it is
         return Markup()
     gap = min(_GAP, width / 4)
-    y = _TOP + branch.depth * _ROW
+    y = top + branch.depth * _ROW
     keys = region_text(branch.partition, schema)
     tip = f"{keys}: {counted(branch.rows, 'row')}, {counted(branch.files, 'file')}"
     if _is_end(branch):

@@ -129,7 +129,9 @@ def region_text(partition: Partition, schema: Schema) -> str:
         kind = key_type(field)
         low = "" if limits.min == smallest_value(kind) else value_to_text(kind, limits.min)
         high = "" if limits.max is None else value_to_text(kind, limits.max)
-        limit = [f"from {low}"] * bool(low) + [f"to before {high}"] * bool(high)
+        limit = f"from {low}" if low else ""
+        if high:
+            limit += " to before " + high if low else "before " + high
         if limit:
-            parts.append(f"{field.name} {' '.join(limit)}")
+            parts.append(f"{field.name} {limit}")
     return ", ".join(parts) or "all keys"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -20,13 +20,13 @@ from sleeper.model.queries import (
     checked_limit,
     checked_max_age,
 )
-from sleeper.model.schema import Schema
 from sleeper.operations.reading.query import query_key, query_keys, query_regions
 from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 
 with late_imports():
-    from sleeper.operations.history import old_versions
+    from sleeper.operations.history import old_versions, versions
+    from sleeper.operations.reading import sql
 
 
 def query(
@@ -37,9 +37,10 @@ def query(
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
+    where: str | None = None,
     limit: int | None = None,
     columns: Sequence[str] | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
     ordered: bool = True,
     max_age: float | timedelta | None = None,
 ) -> Rows:
@@ -56,9 +57,12 @@ def query(
         regions: Several such ranges; a row in two of them is returned once.
         prefix: {field: how its values begin}, for string and bytes fields of the row key; alone,
             or with key, range or regions of other fields.
+        where: A condition in SQL over any fields, such as "n > 1 AND name LIKE 'a%'"; alone, or
+            with the others. Conditions on row keys narrow what is read (docs/guide/sql.md).
         limit: The most rows to return; reading stops there.
         columns: The columns to return, in this order; all without it.
-        as_of: A transaction number: reads the table as it was after that transaction.
+        as_of: A transaction number, or an aware datetime, which means the last transaction at or
+            before it: reads the table as it was after that transaction.
         ordered: False to read a range, or all rows, in any order: files are read in parallel and
             not merged, and keys only if they are asked for.
         max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
@@ -77,18 +81,39 @@ def query(
 
     Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
-    number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
+    as_of, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
-    read = _read_of(self.schema, ordered=ordered, rows_max=rows_max, **asked, prefix=prefix)
+    asked |= {"prefix": prefix, "where": where}
+    read = _read_of(self, ordered=ordered, rows_max=rows_max, **asked)
+    read = partial(read, columns=columns)
+    return answered_rows(self, read, as_of=as_of, max_age_s=age_s, limit=rows_max)
+
+
+def answered_rows(
+    self: TableHandle,
+    read: Callable[..., Rows],
+    *,
+    as_of: int | datetime | None = None,
+    max_age_s: float | None = None,
+    limit: int | None = None,
+) -> Rows:
+    """Return what `read` reads of the newest state, or of the state after a transaction.
+
+    Args:
+        read: Called with the table's readers, a state, and `now_ms`; maybe twice.
+        as_of: The transaction's number, or an aware time.
+        max_age_s: How long ago the last look for newer commits may be.
+        limit: The most rows to return.
+    """
     now_ms = int(self._context.now().timestamp() * 1000)
-    answer = partial(_answer, partial(read, columns=columns, now_ms=now_ms), rows_max)
-    return self._answered(answer, age_s) if number is None else _as_of(self, answer, number)
+    answer = partial(_answer, partial(read, now_ms=now_ms), limit)
+    return self._answered(answer, max_age_s) if as_of is None else _as_of(self, answer, as_of)
 
 
 def _read_of(
-    schema: Schema,
+    self: TableHandle,
     *,
     ordered: bool,
     rows_max: int | None,
@@ -97,14 +122,21 @@ def _read_of(
     key_range: object,
     regions: object,
     prefix: object,
+    where: str | None,
 ) -> Callable[..., Rows]:
     """Return what reads the requested rows of a state."""
     asked = asked_by(key=key, keys=keys, range=key_range, regions=regions, prefix=prefix)
     if asked == "keys":
-        return partial(query_keys, keys=list(keys) if isinstance(keys, Iterator) else keys)
-    if asked == "key" and prefix is NOT_GIVEN:
+        chosen = list(keys) if isinstance(keys, Iterator) else keys
+        if where is not None:
+            return partial(sql.query_where, keys=chosen, where=where, name=self.name)
+        return partial(query_keys, keys=chosen)
+    if asked == "key" and prefix is NOT_GIVEN and where is None:
         return partial(query_key, key=key)
-    found = asked_regions(schema, key_range, regions, key=key, prefix=prefix)
+    found = asked_regions(self.schema, key_range, regions, key=key, prefix=prefix)
+    if where is not None:
+        narrowed = partial(sql.query_where, where=where, name=self.name)
+        return partial(narrowed, regions=found, ordered=ordered)
     return partial(query_regions, regions=found, ordered=ordered, rows_max=rows_max)
 
 
@@ -127,12 +159,14 @@ def count(
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
-    as_of: int | None = None,
+    where: str | None = None,
+    as_of: int | datetime | None = None,
 ) -> int:
     """Return the exact number of rows that `query` returns for the same arguments.
 
     Without a filter, an aggregation or a function this reads no rows: the table's state knows how
-    many rows whole leaves have, and page indexes and a few keys tell the rest.
+    many rows whole leaves have, and page indexes and a few keys tell the rest. A condition `where`
+    on values reads the columns that it needs.
 
     Args and Raises: as `query`.
 
@@ -141,7 +175,7 @@ def count(
     columns = [self.schema.names[0]]
     asked = {"key": key, "keys": keys, "range": range, "regions": regions, "prefix": prefix}
     given = {name: value for name, value in asked.items() if value is not NOT_GIVEN}
-    with query(self, **given, columns=columns, as_of=as_of) as rows:
+    with query(self, **given, where=where, columns=columns, as_of=as_of, ordered=False) as rows:
         return rows.count()
 
 
@@ -153,9 +187,9 @@ def _answer(
 
 
 def _as_of(
-    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], number: int
+    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], as_of: int | datetime
 ) -> Rows:
     opened = self._current()
-    version = opened.store.at(number)
+    version = versions.version_as_of(opened.store, as_of)
     answered = partial(answer, opened, version)
     return old_versions.read_version(answered, version, store=opened.store, files=opened.files)

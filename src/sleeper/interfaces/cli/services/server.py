@@ -122,6 +122,7 @@ def start(
     app = import_module(f"{rest}.app").make_app(
         opened, tokens=tokens, limits=allowed, input_folder=input_folder
     )
+    import_module("sleeper.interfaces.page.mount").add_pages(app)
     with opened:
         run.run_server(app, listening, allowed)
 

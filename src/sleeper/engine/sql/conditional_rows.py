@@ -1,0 +1,68 @@
+"""Rows of one table that meet a condition written in SQL: `query(where=...)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.scan.session import column
+from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.session import SqlSession
+from sleeper.errors import QueryInvalid
+
+
+def rows_where(
+    table: ScannedTable,
+    where: str,
+    columns: Sequence[str] | None,
+    *,
+    transaction: int,
+    temp_folder: Path | None,
+) -> Rows:
+    """Return the rows that meet a condition, in the order in which they are read.
+
+    The condition is checked now; rows are read during iteration.
+
+    Args:
+        table: The table.
+        where: A condition in SQL over its columns, such as `n > 1 AND name LIKE 'a%'`.
+        columns: The columns to return, all without it.
+        transaction: The number of the state that is read.
+        temp_folder: For DataFusion.
+
+    Raises:
+        QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
+    """
+    what = f"where={where!r}"
+    if not isinstance(where, str):
+        raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
+    session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)
+    names = [*(table.arrow_schema.names if columns is None else columns)]
+    try:
+        with translated(what, session.columns):
+            frame = session.view(table.name).filter(where)
+            _refuse_subqueries(frame, what)
+            direct = session.direct(session.plan(frame))
+            if direct is not None:
+                session.close()
+                return direct.rows(columns)
+            physical = session.physical_plan(frame.select(*[column(name) for name in names]))
+    except BaseException:
+        session.close()
+        raise
+    schema = pa.schema([table.arrow_schema.field(name) for name in names])
+    return Rows(session.batches(physical, schema, what), schema, transaction)
+
+
+def _refuse_subqueries(frame: Any, what: str) -> None:
+    shown = frame.logical_plan().display_indent().splitlines()
+    if any(line.strip() == "Subquery:" for line in shown):
+        raise QueryInvalid(
+            f"{what} has a query inside, and a condition is about the columns of one row: use "
+            "Table.sql() or Instance.sql() (on the command line `sleeper sql`)"
+        )

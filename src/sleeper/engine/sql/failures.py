@@ -1,0 +1,102 @@
+"""Translates DataFusion's errors of statements: mistakes of the caller, or a lack of memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Final
+
+from sleeper.engine.scan.failures import is_read_failure
+from sleeper.engine.sql.streams import OpenScans
+from sleeper.errors import QueryInvalid, StorageFailed
+
+_PREFIXES: Final = re.compile(
+    r"^(?:DataFusion error: |Error during planning: |SQL error: |Schema error: |External error: "
+    r"|Arrow error: |Execution error: |Internal error: |Invalid argument error: "
+    r"|This feature is not implemented: |Optimizer rule '\w+' failed\s+caused by\s+"
+    r"|type_coercion\s+caused by\s+)+"
+)
+_PARSER: Final = re.compile(r'^ParserError\("(.*)"\)$', re.DOTALL)
+_NO_FIELD: Final = re.compile(r"No field named (?P<name>.+?)\.(?=\s|$)", re.DOTALL)
+_DETAIL: Final = re.compile(r"\n(?:This issue was likely caused|backtrace:)", re.IGNORECASE)
+_TEXT_MAX: Final = 600
+
+
+@contextmanager
+def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None) -> Iterator[None]:
+    """Raise errors of DataFusion as ours.
+
+    Args:
+        what: The condition or statement, for messages, such as `where='n > 1'`.
+        columns: The names of all columns, of which messages name similar ones.
+        scans: The reads; what one of them raised is raised itself.
+
+    Raises:
+        QueryInvalid: what was asked is wrong, or a value does not fit it.
+        StorageFailed: memory or disk is full.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if scans is not None and scans.failure is not None:
+            raise scans.failure from None
+        if not is_read_failure(error):
+            raise
+        text = str(error)
+        if "Resources exhausted" in text or "No space left" in text:
+            raise StorageFailed(
+                f"{what} needs more memory or disk than a statement may use: read fewer rows by "
+                f"conditions on row keys, select fewer columns, or set TMPDIR to a folder with "
+                f"more room ({_shortened(text)})"
+            ) from error
+        raise QueryInvalid(f"{what}: {_reason(text, [*columns])}") from error
+
+
+_AGGREGATE: Final = re.compile(
+    r"Physical plan does not support logical expression (?:Aggregate|Window)Function"
+)
+
+
+def _reason(text: str, columns: Sequence[str]) -> str:
+    if _AGGREGATE.search(text):
+        return (
+            "a condition is about one row, and cannot have functions over many rows such as "
+            "count(*): use Table.sql() with GROUP BY and HAVING"
+        )
+    missing = _NO_FIELD.search(text)
+    if missing:
+        name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]
+        return no_such_column(name, columns)
+    if "Cast error: Cannot cast string" in text:
+        return (
+            f"{_shortened(text)}. Compare a column with values of its type: text is in single "
+            "quotes; try_cast(column AS type) is null where a value does not fit"
+        )
+    return _shortened(text)
+
+
+def no_such_column(name: str, columns: Sequence[str]) -> str:
+    """Return what to say where no column has a name: similar names, or those that there are."""
+    plain = {column.casefold(): column for column in columns}
+    near = [plain[each] for each in get_close_matches(name.casefold(), plain, n=3)]
+    if near:
+        advice = f"did you mean {' or '.join(map(repr, near))}?"
+    else:
+        advice = f"there are {', '.join(columns[:20])}"
+    quoted = any(not each.isidentifier() for each in near)
+    quotes = ' Quote names with signs, as in "a.b".' if quoted else ""
+    return (
+        f"no column {name!r}; {advice}{quotes} Names are case-sensitive, and text is in single "
+        "quotes"
+    )
+
+
+def _shortened(text: str) -> str:
+    """Return the text without what DataFusion says about itself."""
+    text = _DETAIL.split(text, maxsplit=1)[0]
+    text = _PREFIXES.sub("", text).strip().replace("'stored.", "'")
+    parsed = _PARSER.match(text)
+    text = parsed[1] if parsed else text
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."

@@ -1,0 +1,195 @@
+"""Runs one SQL statement over tables, and returns its rows as a stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.scan.session import datafusion
+from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
+from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.session import SqlSession, spawns_tasks
+from sleeper.engine.sql.spooled_rows import spooled
+from sleeper.errors import QueryInvalid
+
+_READING: Final = ("select", "with", "values", "explain", "describe", "desc", "show", "(")
+_COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
+_WORD: Final = re.compile(r"\s*(\(|\w*)")
+_NOT_FOUND: Final = re.compile(r"table 'sleeper\.tables\.(?P<name>.+?)' not found", re.DOTALL)
+_INSTEAD: Final = {
+    "insert": "add rows by Table.ingest() (`sleeper ingest`)",
+    "update": "rows are not changed in place: see docs/guide about aggregations",
+    "delete": "rows are not deleted one by one: see age-off filters in the properties of tables",
+    "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
+    "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
+    "create": "make tables by Instance.create_table() (`sleeper table add`)",
+    "drop": "delete tables by Instance.delete_table() (`sleeper table delete`)",
+    "alter": "change tables by Table.rename() and Table.set_properties()",
+    "set": "set properties by Table.set_properties() (`sleeper table set`)",
+}
+
+
+class Statement:
+    """One statement, planned over some tables. Nothing is read before `rows` is called.
+
+    Args:
+        text: The statement.
+        tables: The tables that it may name, by name.
+        names: The names of all tables, for messages.
+        temp_folder: Where sorting and grouping spill; None for the system's temp folder.
+
+    Raises:
+        QueryInvalid: it is not a statement that reads, or names what there is not.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        tables: Mapping[str, ScannedTable],
+        *,
+        no_such_table: Callable[[str], str],
+        temp_folder: Path | None,
+    ) -> None:
+        self._text = text
+        self._temp_folder = temp_folder
+        self._tables = tables
+        _check_reads(text)
+        self._session = SqlSession(tables, in_order=False, temp_folder=temp_folder)
+        options = datafusion().SQLOptions()
+        options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
+        options = options.with_allow_statements(allow=False)
+        with self._translated():
+            try:
+                self._frame = self._session.context.sql_with_options(text, options)
+            except Exception as error:
+                missing = _NOT_FOUND.search(str(error))
+                if missing:
+                    raise QueryInvalid(f"{no_such_table(missing['name'])} ({self._what})") from None
+                raise
+            self._plan = self._session.plan(self._frame)
+
+    @property
+    def _what(self) -> str:
+        text = self._text if len(self._text) <= 200 else f"{self._text[:200]}..."
+        return f"statement {text!r}"
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of planning as ours, and end the statement with them."""
+        session = self._session
+        try:
+            with translated(self._what, session.columns, session.scans):
+                yield
+        except BaseException:
+            session.close()
+            raise
+
+    def rows(self) -> Rows:
+        """Return the rows. It is called once."""
+        session = self._session
+        with self._translated():
+            given = self._frame.schema()
+            schema = _result_schema(given)
+            direct = session.direct(self._plan)
+            if direct is not None and given.names == schema.names:
+                session.close()
+                return direct.rows(schema.names)
+            physical = session.physical_plan(self._frame)
+        numbers = [read.transaction for read in session.reads.values()]
+        return Rows(self._batches(physical, schema), schema, numbers[0] if len(numbers) == 1 else 0)
+
+    def explain(self) -> str:
+        """Return DataFusion's plan, and what is read of each table. It is called once."""
+        session = self._session
+        with self._translated():
+            is_direct = session.direct(self._plan) is not None
+            steps = session.physical_plan(self._frame).display_indent()
+        session.close()
+        shown = "none: the table's reader returns exactly these rows"
+        parts = [
+            f"plan:\n{_without_barriers(self._plan.display_indent())}",
+            f"steps:\n{shown if is_direct else _without_barriers(steps)}",
+        ]
+        reads = [f"  {name}: {read.explain()}" for name, read in session.reads.items()]
+        return "\n\n".join([*parts, "\n".join(["read:", *(reads or ["  nothing"])])])
+
+    def _batches(self, physical: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as stack:
+            self._spool(physical, stack)
+            yield from self._session.batches(physical, schema, self._what)
+
+    def _spool(self, physical: Any, stack: ExitStack) -> None:
+        """Write rows that are merged to a temp file first, if DataFusion's threads would read them.
+
+        These threads wait for rows, and a merge needs threads of the same pool: all could wait.
+        """
+        if not spawns_tasks(physical):
+            return
+        for name, read in [*self._session.reads.items()]:
+            if self._tables[name].may_merge:
+                columns = self._session.columns_read(name)
+                found = spooled(partial(read.rows, columns), self._temp_folder)
+                self._session.reads[name] = stack.enter_context(found)
+
+
+def _without_barriers(shown: str) -> str:
+    """Return a plan without the LIMITs above tables, which limit nothing."""
+    limits = (BARRIER, f"Global{BARRIER}".replace("Limit:", "LimitExec:"))
+    lines = [line for line in shown.splitlines() if line.strip() not in limits]
+    return "\n".join(lines).replace(f", fetch={ROWS_MAX}", "").replace(f"{STORED}.", "")
+
+
+def _check_reads(text: object) -> None:
+    if not isinstance(text, str):
+        raise QueryInvalid(f"a statement must be SQL text, not {text!r}")
+    rest = text
+    while (comment := _COMMENT.match(rest)) is not None:
+        rest = rest[comment.end() :]
+    word = _WORD.match(rest)
+    first = word[1].lower() if word else ""
+    if not rest.strip():
+        raise QueryInvalid("the statement is empty: give one SELECT statement")
+    if first == "show":
+        raise QueryInvalid(
+            "SHOW is not known here: DESCRIBE table shows the columns of a table, and "
+            "Instance.tables() (`sleeper table list`) all tables"
+        )
+    if first not in _READING:
+        instead = f"; {_INSTEAD[first]}" if first in _INSTEAD else ""
+        raise QueryInvalid(
+            f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
+            f"{first.upper() or rest[:20]!r}{instead}"
+        )
+
+
+def _result_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a result: each name once, and text as tables have it."""
+    names = _distinct(schema.names)
+    pairs = zip(names, schema, strict=True)
+    return pa.schema([pa.field(name, _plain(each.type), each.nullable) for name, each in pairs])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if kind == pa.string_view():
+        return pa.string()
+    return pa.binary() if kind == pa.binary_view() else kind
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return names, of which those that occur again get a number: `id`, `id_1`."""
+    found = dict[str, None]()
+    for name in names:
+        shown, number = name, 0
+        while shown in found or (number and shown in names):
+            number += 1
+            shown = f"{name}_{number}"
+        found[shown] = None
+    return [*found]

@@ -1,0 +1,1 @@
+"""The web page of an instance: pages rendered by the server, mounted on the REST application."""

@@ -1,0 +1,174 @@
+"""Rows of a table: asked for by key, prefix or range, shown as a grid, and downloaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Final, Literal, get_args
+from urllib.parse import urlencode
+
+from fastapi import APIRouter
+from fastapi.responses import FileResponse, Response
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+
+from sleeper.engine.rows import Rows
+from sleeper.engine.writing.user_file import stream_rows
+from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.interfaces.page.rendering import HEADERS, path_of
+from sleeper.interfaces.page.visits import PageRoute, Reading
+from sleeper.model.keys import key_type, value_from_text
+from sleeper.model.schema import Field, Primitive
+from sleeper.table.display.markup import Markup
+from sleeper.table.display.row_grid import row_grid
+from sleeper.table.table import Table
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+DOWNLOAD_ROWS_MAX: Final = 1_000_000
+"""Rows of a download; larger ones are for `sleeper export` and REST, which stream them."""
+
+_LIMITS: Final = (20, 100, 500)
+Format = Literal["csv", "parquet", "arrow", "json"]
+_TYPES: Final[Mapping[str, str]] = {
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+    "json": "application/jsonl",
+}
+Asked = Mapping[str, str]
+
+
+@router.get(path_of("tables") + "/{table:segment}/rows")
+def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[0]) -> Response:
+    """Show a form for a question, and its answer if there is a question."""
+    opened = visit.table(table)
+    given = dict(visit.request.query_params)
+    if by not in _QUESTIONS:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
+    most = limit if limit in _LIMITS else _LIMITS[0]
+    grid, caption, failure, values = Markup(), "", "", {}
+    if "ask" in given:
+        try:
+            grid, caption = _grid(_QUESTIONS[by](opened, given, most + 1), most)
+        except BadRequest as error:
+            failure = str(error)
+        values = {key: text for key, text in given.items() if key not in ("ask", "done")}
+    links = [(each, _address(opened.name, f"rows.{each}", given)) for each in get_args(Format)]
+    return visit.page(
+        "rows.html",
+        status=HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK,
+        table=opened.name,
+        by=by,
+        kinds=list(_NAMES.items()),
+        fields=[(n, field.name, _hint(field)) for n, field in enumerate(opened.schema.row_keys)],
+        values=values,
+        limit=most,
+        limits=_LIMITS,
+        grid=grid,
+        caption=caption,
+        failure=failure,
+        links=links,
+        download_max=DOWNLOAD_ROWS_MAX,
+    )
+
+
+@router.get(path_of("tables") + "/{table:segment}/rows.{form}")
+def download(visit: Reading, table: str, form: Format, by: str = "key") -> Response:
+    """Return the answer to a question as a file."""
+    opened = visit.table(table)
+    if by not in _QUESTIONS:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
+    with NamedTemporaryFile(prefix="sleeper-download-", delete=False) as file:
+        path = Path(file.name)
+        try:
+            rows = _QUESTIONS[by](opened, dict(visit.request.query_params), DOWNLOAD_ROWS_MAX)
+            stream_rows(rows, file, form)
+        except BaseException:
+            path.unlink()
+            raise
+    return FileResponse(
+        path,
+        media_type=_TYPES[form],
+        filename=f"{opened.name}.{form}",
+        headers=dict(HEADERS),
+        background=BackgroundTask(os.unlink, path),
+    )
+
+
+def _by_key(table: Table, given: Asked, limit: int) -> Rows:
+    key = _texts(table, given, "key")
+    if not key:
+        raise QueryInvalid("give a value for at least the first field of the key")
+    return table.query(key=key, limit=limit)
+
+
+def _by_prefix(table: Table, given: Asked, limit: int) -> Rows:
+    prefix = {
+        field.name: text
+        for n, field in enumerate(table.schema.row_keys)
+        if (text := given.get(f"prefix{n}", ""))
+    }
+    if not prefix:
+        raise QueryInvalid("give the beginning of at least one field of the key")
+    return table.query(prefix=prefix, limit=limit)
+
+
+def _by_range(table: Table, given: Asked, limit: int) -> Rows:
+    least, greatest = _texts(table, given, "from"), _texts(table, given, "to")
+    names = [name for name in table.schema.row_key_names if name in least or name in greatest]
+    if not names:
+        raise QueryInvalid("give a first or a last value of at least one field of the key")
+    limits = {name: (least.get(name), True, greatest.get(name), name in greatest) for name in names}
+    return table.query(range=limits, limit=limit)
+
+
+def _all_rows(table: Table, given: Asked, limit: int) -> Rows:
+    return table.query(limit=limit)
+
+
+_QUESTIONS: Final[Mapping[str, Callable[[Table, Asked, int], Rows]]] = {
+    "key": _by_key,
+    "prefix": _by_prefix,
+    "range": _by_range,
+    "all": _all_rows,
+}
+_NAMES: Final = {"key": "Key", "prefix": "Prefix", "range": "Range", "all": "First rows"}
+
+
+def _texts(table: Table, given: Asked, what: str) -> dict[str, Any]:
+    """Return the values of key fields that a form has, by name; empty inputs are left out."""
+    return {
+        field.name: value_from_text(field, text)
+        for n, field in enumerate(table.schema.row_keys)
+        if (text := given.get(f"{what}{n}", ""))
+    }
+
+
+def _hint(field: Field) -> str:
+    hints = {
+        Primitive.BYTES: "base64",
+        Primitive.DATE: "such as 2026-01-31",
+        Primitive.TIMESTAMP: "such as 2026-01-31T12:00:00+00:00",
+        Primitive.STRING: "text",
+    }
+    return hints.get(key_type(field), "a whole number")
+
+
+def _grid(rows: Rows, limit: int) -> tuple[Markup, str]:
+    """Return a table of rows, and what it is."""
+    found = rows.to_arrow()
+    count = found.num_rows
+    if count > limit:
+        caption = f"The first {limit} rows; there are more"
+    else:
+        caption = f"{count} {'row' if count == 1 else 'rows'}"
+    return row_grid(found.slice(0, limit)), f"{caption}. Transaction {rows.transaction:,}."
+
+
+def _address(table: str, page: str, given: Asked) -> str:
+    kept = {key: text for key, text in given.items() if key not in ("limit", "ask", "done")}
+    return f"{path_of('tables', table, page)}?{urlencode(kept)}"
