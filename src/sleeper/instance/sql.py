@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement
+from sleeper.instance.handle import InstanceHandle
 from sleeper.operations.reading.sql import named_in, planned_statement
 from sleeper.table.rows.sql import scanned
 from sleeper.table.table import Table
 
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
 
-
-def sql(self: Instance, statement: str) -> Rows:
+def sql(self: InstanceHandle, statement: str) -> Rows:
     """Run one SQL statement that reads tables of this instance, by their names.
 
     Each table is read at one transaction, the newest when the statement is planned. More is said
@@ -36,7 +32,7 @@ def sql(self: Instance, statement: str) -> Rows:
     return planned(self, statement).rows()
 
 
-def planned(self: Instance, statement: str) -> Statement:
+def planned(self: InstanceHandle, statement: str) -> Statement:
     """Return a statement that is planned over the tables that it may name."""
     records = {record.name: record for record in self._context.index.all()}
     tables = {
