@@ -54,6 +54,7 @@ class Table(TableHandle):
     kept_versions = LateMethod(lambda: _history.kept_versions)
     diff = LateMethod(lambda: _history.diff)
     sql = LateMethod(lambda: _sql.sql)
+    explain_sql = LateMethod(lambda: _sql.explain_sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
