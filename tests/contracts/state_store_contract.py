@@ -519,9 +519,15 @@ class StateStoreContract:
                     assert "TransactionLogStateStore" in str(refusal)
                 else:
                     assert contents(found) == contents(state)
+                kept = each.state_after(number)
+                assert (kept is None) == (refusal is not None)
+                assert kept is None or contents(kept) == contents(state)
+                assert each.time_of(number) in (state.at, None if kept is None else state.at)
             for number in (5, -1):
                 with pytest.raises(VersionNotFound, match=f"no transaction {number}"):
                     each.at(number)
+                assert each.state_after(number) is None
+                assert each.time_of(number) is None
 
     def test_a_version_whose_files_were_deleted_is_refused(self, place, store):
         """It is never read as something else."""

@@ -109,6 +109,34 @@ class TestEveryPair:
         assert table.compact(all_files=True).failed == ()
         assert ids_in(sleeper.connect(instance.url).table("t")) == [1, 2, 3, 11, 12]
 
+    @pytest.mark.parametrize("target", STATE_STORES)
+    def test_history_and_times_begin_with_the_move(self, instance, target):
+        """Given a store with a log, then its history has the move; others say that they have none.
+
+        The newest version is found by its time in every store.
+        """
+        source = next(each for each in STATE_STORES if each != target)
+        table = make(instance, source)
+        moved = table.migrate_state(f"sleeper.statestore.any.{target}").transaction
+        last = table.ingest(rows(3), job_id="three").transaction
+        now = table.state().at
+
+        assert table.query(as_of=now).transaction == last
+        kept = table.kept_versions()
+        assert (moved <= kept.first <= last, kept.newest, kept.newest_at) == (True, last, now)
+        with pytest.raises(VersionNotFound, match="no transaction from 19"):
+            table.query(as_of=NOON.replace(year=1970))
+        if "Log" in target:
+            found = table.history()
+            assert [each.number for each in found] == [last, moved]
+            assert found[1].kinds == ("state moved to this store",)
+            assert table.history(1) == found[:1]
+            assert table.diff(moved).to_pylist() == [{"id": 3, "v": "v3"}]
+        else:
+            for ask in (table.history, lambda: table.diff(moved)):
+                with pytest.raises(BadRequest, match="keeps no log of transactions"):
+                    ask()
+
     def test_around_all_of_them_and_deleted(self, instance):
         """Through each and back to the first; then nothing is left of the table."""
         table = make(instance, CHAIN[0])

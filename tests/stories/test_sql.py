@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine.sql import session
+from sleeper.engine.sql import contexts, session
 from sleeper.errors import BadRequest, DataDamaged, QueryInvalid, StorageFailed, VersionNotFound
 
 FLIGHTS = pa.schema(
@@ -42,7 +42,10 @@ def instance(tmp_path_factory):
         *("flights", FLIGHTS),
         row_keys=["tail", "day"],
         split_points=["N010", "N020", "N030"],
-        properties={"sleeper.table.parquet.page.rows": 20},
+        properties={
+            "sleeper.table.parquet.page.rows": 20,
+            "sleeper.table.ingest.file.writing.strategy": "one_file_per_leaf",
+        },
     )
     flights.ingest(ROWS[::2])
     flights.ingest(ROWS[1::2])
@@ -200,6 +203,58 @@ def test_tables_are_joined(instance):
     assert instance.sql("SELECT 1 AS one").to_pylist() == [{"one": 1}]
 
 
+@pytest.mark.parametrize(
+    ("condition", "read"),
+    [
+        ("tail = 'N012'", "1 of 4 leaves, 2 of 8 files, 3 of 14 pages"),
+        ("tail LIKE 'N011%' AND delay > 0", "1 of 4 leaves, 2 of 8 files"),
+        ("tail >= 'N030' OR tail = 'N001'", "2 of 4 leaves, 4 of 8 files"),
+        ("tail IN ('N001', 'N049') AND day = '2026-01-03'", "2 complete keys, looked up"),
+        ("NOT tail > 'N001'", "1 of 4 leaves, 2 of 8 files"),
+        ("tail LIKE 'N012%' AND tail LIKE 'N013%'", "0 of 4 leaves, 0 of 8 files, 0 of 0 pages"),
+        ("delay > 0", "4 of 4 leaves, 8 of 8 files"),
+        ("tail = 'N012' OR delay > 0", "4 of 4 leaves, 8 of 8 files"),
+        ("upper(tail) = 'N012'", "4 of 4 leaves, 8 of 8 files"),
+    ],
+)
+def test_conditions_on_row_keys_narrow_what_is_read(instance, flights, condition, read):
+    """Leaves, files and pages, as the explanation says; other conditions read everything."""
+    statement = f"SELECT dest, count(*) FROM flights WHERE {condition} GROUP BY dest"
+
+    explained = flights.explain_sql(statement)
+
+    assert "Aggregate" in explained
+    assert read in explained.split("read:")[1]
+    assert instance.explain_sql(statement).split("read:")[1] == explained.split("read:")[1]
+
+
+def test_a_scan_that_is_not_understood_is_read_whole(flights):
+    """A LIMIT or OFFSET below the condition, a scan in a subquery, a table scanned twice."""
+    for statement, rows in (
+        ("SELECT * FROM (SELECT * FROM flights LIMIT 3) WHERE tail = 'N049'", None),
+        ("SELECT * FROM (SELECT * FROM flights OFFSET 1399) WHERE tail = 'no'", 0),
+        ("SELECT (SELECT max(tail) FROM flights) AS m, tail FROM flights WHERE tail='N001'", 28),
+        ("SELECT * FROM flights WHERE tail='N001' UNION ALL SELECT * FROM flights", 1428),
+    ):
+        assert "4 of 4 leaves" in flights.explain_sql(statement), statement
+        found = flights.sql(statement).to_arrow()
+        assert rows is None or found.num_rows == rows, statement
+    twice = "SELECT a.tail FROM flights a JOIN flights b USING (tail, day) WHERE a.tail = 'N001'"
+    assert "1 of 4 leaves" in flights.explain_sql(twice)
+    assert flights.sql(twice).to_arrow().num_rows == 28
+
+
+def test_columns_that_a_statement_does_not_name_are_not_read(flights):
+    """And a statement that only selects by keys needs no engine: its rows come as they are."""
+    explained = flights.explain_sql("SELECT dest FROM flights WHERE tail = 'N001'")
+    grouped = flights.explain_sql("SELECT max(delay) FROM flights")
+
+    assert "projection=[tail, dest]" in explained
+    assert "steps:\nnone" in explained
+    assert "projection=[delay]" in grouped
+    assert "fetch=" not in grouped
+
+
 def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
     """The newest when it is planned, or an earlier one; what is committed later is not seen."""
     table = sleeper.connect(tmp_path / "i", create=True).create_table(
@@ -346,7 +401,8 @@ def test_merged_tables_are_read_by_statements_that_several_tasks_run(tmp_path):
 
 def test_a_statement_that_needs_too_much_memory_is_refused(flights, monkeypatch):
     """The message says what to do; what can be spilled is spilled."""
-    monkeypatch.setattr(session, "MEMORY_BYTES", 50_000)
+    monkeypatch.setattr(contexts, "MEMORY_BYTES", 50_000)
+    monkeypatch.setattr(session, "IDLE", contexts.IdleContexts())
 
     with pytest.raises(StorageFailed, match=r"more memory or disk.*select fewer columns"):
         flights.sql(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.tables import TableRecord
 from sleeper.table.instance_context import InstanceContext
@@ -33,3 +35,23 @@ class InstanceHandle:
             TableNotFound: there is no table with this name; the message names similar ones.
         """
         return open_table(name, self._context)
+
+    def __getitem__(self, name: str) -> Table:
+        """Open a table by its name, as `table` does: `instance["flights"]`.
+
+        Raises:
+            TableNotFound: there is no table with this name; it is a LookupError.
+        """
+        return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is a table with a name."""
+        return isinstance(name, str) and self._context.index.by_name(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names of all tables, in order."""
+        return iter([record.name for record in self.tables()])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """Return the names that IPython completes after `instance["`."""
+        return [*self]

@@ -17,14 +17,14 @@ it is a value that is missing by mistake, and it would read the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from operator import index
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
-from sleeper.model.keys import Key, checked_value
+from sleeper.model.keys import Key, checked_value, plain_instant
 from sleeper.model.ranges import (
     Range,
     Region,
@@ -286,16 +286,27 @@ def checked_limit(limit: object) -> int | None:
     return index(limit)
 
 
-def checked_as_of(as_of: object) -> int | None:
-    """Check `as_of` and return it: a transaction number, or None for the newest.
+def checked_as_of(as_of: object, name: str = "as_of") -> int | datetime | None:
+    """Check `as_of` and return it: a transaction number, an aware time, or None for the newest.
 
     Raises:
-        QueryInvalid: it is not a whole number.
+        QueryInvalid: it is neither a whole number nor a datetime with a time zone.
     """
     if as_of is None:
         return None
+    if isinstance(as_of, datetime):
+        try:
+            return plain_instant(as_of)
+        except ValueError as error:
+            raise QueryInvalid(
+                f"{name} must have a time zone and be between the years 1 and 9999 in UTC, unlike "
+                f"{as_of!r}: {error}. Give it a zone, such as {name}=datetime(2026, 1, 31, 12, "
+                "tzinfo=UTC); astimezone() of a datetime gives it this machine's"
+            ) from None
     if isinstance(as_of, bool) or not hasattr(as_of, "__index__"):
-        raise QueryInvalid(f"as_of must be a transaction number, not {as_of!r}")
+        raise QueryInvalid(
+            f"{name} must be a transaction number or a datetime with a time zone, not {as_of!r}"
+        )
     return index(as_of)
 
 

@@ -151,6 +151,20 @@ class StateStore(Protocol):
         """
         ...
 
+    def state_after(self, number: int) -> TableState | None:
+        """Return the state after transaction `number`, even if its files were deleted.
+
+        None if it is not kept, or there is no such transaction yet.
+        """
+        ...
+
+    def time_of(self, number: int) -> datetime | None:
+        """Return when transaction `number` was committed (aware, UTC); None if it is not kept.
+
+        Times ascend with the numbers.
+        """
+        ...
+
     def commit(self, transaction: Transaction) -> TableState:
         """Commit one transaction and return the state after it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.data_file import write_settings
@@ -19,6 +19,7 @@ from sleeper.model.queries import (
     key_region,
 )
 from sleeper.model.ranges import Region
+from sleeper.operations.history.versions import version_as_of
 from sleeper.spark.data_source.open_table import OpenTable, TableFiles
 from sleeper.spark.frames import to_frame
 from sleeper.table.handle import TableHandle
@@ -36,7 +37,7 @@ def to_spark(
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
 ) -> DataFrame:
     """Return rows as a Spark DataFrame, in no order; all rows without a key or range.
 
@@ -69,13 +70,13 @@ def to_spark(
 
     Source: rule QRY-20.
     """
-    number = checked_as_of(as_of)
+    version = checked_as_of(as_of)
     found = asked_regions_of(self, key, keys, range, regions)
     table = open_for_spark(self)
     options = {"instance": self._context.url, "table": self.name}
     if self._context.allow_functions:
         options["allow_functions"] = ",".join(self._context.allow_functions)
-    state = table.store.refresh() if number is None else table.store.at(number)
+    state = version_as_of(table.store, version)
     return to_frame(
         spark,
         table.table_files,

@@ -15,6 +15,7 @@ with late_imports():
     from sleeper.table.bulk_imports import bulk_import as _bulk_import
     from sleeper.table.display import pictures, views
     from sleeper.table.rows import export as _export
+    from sleeper.table.rows import history as _history
     from sleeper.table.rows import ingest as _ingest
     from sleeper.table.rows import sql as _sql
     from sleeper.table.upkeep import compaction, maintenance
@@ -49,7 +50,11 @@ class Table(TableHandle):
     query = _query.query
     head = _query.head
     count = _query.count
+    history = LateMethod(lambda: _history.history)
+    kept_versions = LateMethod(lambda: _history.kept_versions)
+    diff = LateMethod(lambda: _history.diff)
     sql = LateMethod(lambda: _sql.sql)
+    explain_sql = LateMethod(lambda: _sql.explain_sql)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)

@@ -151,6 +151,7 @@ class TestQuestions:
         """--as-of asks one transaction; 1 made the table, 2 brought the rows."""
         assert rows_of(trips("--as-of", 1, "--json")) == []
         assert len(rows_of(trips("--as-of", 2, "--json"))) == 4
+        assert len(rows_of(trips("--as-of", "2999-12-31T00:00:00+01:00", "--json"))) == 4
 
     def test_names_with_signs_in_them(self, tmp_path):
         """A field may have `=` or `,` in its name; a known name is not cut at them."""
@@ -301,6 +302,8 @@ class TestOutput:
             (["--limit", "1", "--all"], "--all and --limit contradict each other"),
             (["--limit", "1", "--count"], "leave out --limit and --all"),
             (["--as-of", "-1"], "not in the range"),
+            (["--as-of", "yesterday"], "neither a transaction number nor a time in ISO 8601"),
+            (["--as-of", "2026-01-01T12:00"], "has no time zone: add Z for UTC"),
             (["--keys-file", "nowhere.txt"], "does not exist"),
         ],
     )
@@ -321,6 +324,7 @@ class TestOutput:
             (["--range", "day=3,2"], "minimum 3 above its maximum 2"),
             (["--columns", "taxi,price"], "no column 'price'; it has taxi, day, at, fare"),
             (["--as-of", "9"], "no transaction 9; the newest is 2"),
+            (["--as-of", "2020-01-01T00:00Z"], "no transaction from 2020-01-01T00:00:00.000000Z"),
         ],
     )
     def test_questions_that_cannot_be_are_refused(self, trips, options, complaint):

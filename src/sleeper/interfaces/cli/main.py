@@ -32,6 +32,7 @@ _COMMANDS = {
         "Pack Sleeper for a Spark cluster.",
     ),
     "query": ("reading.query", "Read rows by key or key range."),
+    "history": ("reading.history", "Show what the transactions of a table did."),
     "export": ("reading.export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split large leaf partitions."),

@@ -65,4 +65,5 @@ def _keys(schema: Schema, keys: Any) -> list[list[Any]]:
 
 
 def _version(as_of: Any) -> int | str | None:
-    return as_of.isoformat() if isinstance(as_of, datetime) else checked_as_of(as_of)
+    checked = checked_as_of(as_of)
+    return checked.isoformat() if isinstance(checked, datetime) else checked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Never, Self
 from urllib.parse import urlsplit
 
@@ -81,6 +81,15 @@ class RemoteInstance:
 
     def __getitem__(self, name: str) -> RemoteTable:
         return self.table(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in [*self]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([record.name for record in self.tables()])
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [*self]
 
     def create_table(
         self,

@@ -22,10 +22,12 @@ from sleeper.state.files.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
 from sleeper.state.stores.commit import commit_group, replay
+from sleeper.state.stores.kept_versions import files_deleted, first_kept
 from sleeper.state.stores.moved_log import MovedLog, version_left_behind
 from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transaction_json import decode_entry
 
 _UNSEEN_MAX = timedelta(hours=1)
 _LATELY_S = 10
@@ -171,27 +173,21 @@ class TransactionLogStateStore:
             raise version_left_behind(number, self._here)
         found, newest = self._version(number, newest), self.refresh()
         if found.files.needs_more_than(newest.files):
-            first = self._first_readable(number, newest)
-            raise VersionNotFound(
-                f"files of transaction {number} were deleted: the table can be read as of "
-                f"{first} and later, up to {newest.number}. To keep versions for longer, set "
-                "sleeper.table.versions.kept.minutes."
-            )
+            raise files_deleted(number, first_kept(newest, self.state_after, unkept=number))
         return found
 
-    def _first_readable(self, unreadable: int, newest: TableState) -> int:
-        """Return the first version after an unreadable one that has all of its files.
+    def state_after(self, number: int) -> TableState | None:
+        """Return the state after a transaction, even if its files were deleted."""
+        newest, first = self.state(), 0 if self._here is None else self._here.number - 1
+        if number == newest.number:
+            return newest
+        return self._version(number, newest) if first <= number < newest.number else None
 
-        By bisection, because the garbage collector deletes the files of older versions first.
-        """
-        low, high = unreadable, newest.number
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._version(middle, newest).files.needs_more_than(newest.files):
-                low = middle
-            else:
-                high = middle
-        return high
+    def time_of(self, number: int) -> datetime | None:
+        """Return the date of an entry, which is read."""
+        body = self.log.read(number) if number else None
+        where = f"entry {number} of the transaction log"
+        return None if body is None else decode_entry(body, self._schema, where).at
 
     def _version(self, number: int, newest: TableState) -> TableState:
         """Return the state after a transaction, even if its files were deleted."""

@@ -175,6 +175,18 @@ class RevisionStateStore:
             )
         return found
 
+    def state_after(self, number: int) -> TableState | None:
+        """Return the state of a revision that is kept, even if its files were deleted."""
+        newest = self.refresh()
+        if number == newest.number:
+            return newest
+        return self._revisions.at(number) if 0 <= number < newest.number else None
+
+    def time_of(self, number: int) -> datetime | None:
+        """Return the date of a revision; None if it is not kept."""
+        state = self.state_after(number)
+        return None if state is None else state.at
+
     def begin_with(self, state: TableState) -> None:
         """Make the first revision (see the interface)."""
         self._revisions.begin(Revision(state, RevisionHistory((self._new_id(),))))

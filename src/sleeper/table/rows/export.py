@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sleeper.errors import DataDamaged
 from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
 from sleeper.operations.history.old_versions import deletions_reported
+from sleeper.operations.history.versions import version_as_of
 from sleeper.operations.reading.export import export as write_parts
 from sleeper.planning.exports import ExportPlan, plan_export
 from sleeper.spark.export import export_by_spark
@@ -50,7 +52,7 @@ def export(
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportResult:
@@ -85,10 +87,10 @@ def export(
     """
     started = self._context.now()
     asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions)
-    place, number = checked_folder(target), checked_as_of(as_of)
+    place, version = checked_folder(target), checked_as_of(as_of)
     opened = self._current()
     store = opened.store
-    state = store.refresh() if number is None else store.at(number)
+    state = version_as_of(store, version)
     plan = plan_export(state, self.schema, asked, columns=columns)
     write = _writer(self, opened, plan, spark, progress)
     with deletions_reported(state, store=store, files=opened.files):

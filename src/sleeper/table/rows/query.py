@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from sleeper.state.table_state import TableState
 from sleeper.table.handle import OpenedTable, TableHandle
 
 with late_imports():
-    from sleeper.operations.history import old_versions
+    from sleeper.operations.history import old_versions, versions
     from sleeper.operations.reading import sql
 
 
@@ -40,7 +40,7 @@ def query(
     where: str | None = None,
     limit: int | None = None,
     columns: Sequence[str] | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
     ordered: bool = True,
     max_age: float | timedelta | None = None,
 ) -> Rows:
@@ -61,7 +61,8 @@ def query(
             with the others. Conditions on row keys narrow what is read (docs/guide/sql.md).
         limit: The most rows to return; reading stops there.
         columns: The columns to return, in this order; all without it.
-        as_of: A transaction number: reads the table as it was after that transaction.
+        as_of: A transaction number, or an aware datetime, which means the last transaction at or
+            before it: reads the table as it was after that transaction.
         ordered: False to read a range, or all rows, in any order: files are read in parallel and
             not merged, and keys only if they are asked for.
         max_age: Seconds, or a `timedelta`: within so long after a look for newer commits this
@@ -80,21 +81,21 @@ def query(
 
     Source: rules QRY-1 to QRY-6, QRY-21, QRY-22.
     """
-    number, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
+    as_of, age_s, rows_max = checked_as_of(as_of), checked_max_age(max_age), checked_limit(limit)
     if not isinstance(ordered, bool):
         raise QueryInvalid(f"ordered must be True or False, not {ordered!r}")
     asked: dict[str, Any] = {"key": key, "keys": keys, "key_range": range, "regions": regions}
     asked |= {"prefix": prefix, "where": where}
     read = _read_of(self, ordered=ordered, rows_max=rows_max, **asked)
     read = partial(read, columns=columns)
-    return answered_rows(self, read, as_of=number, max_age_s=age_s, limit=rows_max)
+    return answered_rows(self, read, as_of=as_of, max_age_s=age_s, limit=rows_max)
 
 
 def answered_rows(
     self: TableHandle,
     read: Callable[..., Rows],
     *,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
     max_age_s: float | None = None,
     limit: int | None = None,
 ) -> Rows:
@@ -102,7 +103,7 @@ def answered_rows(
 
     Args:
         read: Called with the table's readers, a state, and `now_ms`; maybe twice.
-        as_of: The transaction's number.
+        as_of: The transaction's number, or an aware time.
         max_age_s: How long ago the last look for newer commits may be.
         limit: The most rows to return.
     """
@@ -159,7 +160,7 @@ def count(
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
     prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     where: str | None = None,
-    as_of: int | None = None,
+    as_of: int | datetime | None = None,
 ) -> int:
     """Return the exact number of rows that `query` returns for the same arguments.
 
@@ -186,9 +187,9 @@ def _answer(
 
 
 def _as_of(
-    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], number: int
+    self: TableHandle, answer: Callable[[OpenedTable, TableState], Rows], as_of: int | datetime
 ) -> Rows:
     opened = self._current()
-    version = opened.store.at(number)
+    version = versions.version_as_of(opened.store, as_of)
     answered = partial(answer, opened, version)
     return old_versions.read_version(answered, version, store=opened.store, files=opened.files)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.model.queries import checked_as_of
+from sleeper.operations.reading.sql import explain_sql as explain
 from sleeper.operations.reading.sql import query_sql, scanned_lazily
 from sleeper.table.handle import TableHandle
 from sleeper.table.rows.query import answered_rows
 
 
-def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
+def sql(self: TableHandle, statement: str, *, as_of: int | datetime | None = None) -> Rows:
     """Run one SQL statement that reads this table, by its name.
 
     Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
@@ -30,7 +32,7 @@ def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
 
     Args:
         statement: SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.
-        as_of: A transaction number: reads the table as it was after that transaction.
+        as_of: A transaction number or an aware time, as for `query`.
 
     Returns:
         The rows, as a stream, in no order unless the statement says one. A column name that
@@ -47,8 +49,22 @@ def sql(self: TableHandle, statement: str, *, as_of: int | None = None) -> Rows:
     return answered_rows(self, partial(read, columns=None), as_of=number)
 
 
+def explain_sql(self: TableHandle, statement: str) -> str:
+    """Return what a statement would do: DataFusion's plan, and what is read of this table.
+
+    Of the table it says how many leaves and files are read, and how many pages of these files, by
+    their indexes. No row is read.
+
+    Raises:
+        QueryInvalid: as by `sql`.
+    """
+    now_ms = int(self._context.now().timestamp() * 1000)
+    opened, state = self._newest()
+    return explain(opened.reader, state, now_ms, statement=statement, name=self.name)
+
+
 def scanned(self: TableHandle) -> ScannedTable:
     """Return this table for a statement about several; its state is read if a plan needs it."""
     now_ms = int(self._context.now().timestamp() * 1000)
     opened = self._current()
-    return scanned_lazily(self.name, opened.reader, opened.store.refresh, now_ms)
+    return scanned_lazily(opened.record.name, opened.reader, opened.store.refresh, now_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import click
 
 from sleeper.instance.instance import connect
@@ -30,7 +32,7 @@ def export(
     target: str,
     ranges: tuple[str, ...],
     columns: tuple[str, ...],
-    as_of: int | None,
+    as_of: int | datetime | None,
     instance: str,
     as_json: bool,
 ) -> None:

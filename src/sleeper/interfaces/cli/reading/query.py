@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,7 +103,7 @@ class _Options:
     limit: int | None
     show_all: bool
     columns: tuple[str, ...]
-    as_of: int | None
+    as_of: int | datetime | None
     only_count: bool
     unordered: bool
     output: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from enum import StrEnum
 from functools import wraps
 from itertools import product
@@ -35,8 +36,30 @@ ranges_option = click.option(
 columns_option = click.option(
     "--columns", multiple=True, metavar="A,B", help="Only these columns, in this order."
 )
+
+
+class _Version(click.ParamType[int | datetime]):
+    """A transaction number, or a time with a zone."""
+
+    name = "version"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | datetime:
+        """Parse what was typed."""
+        if isinstance(value, str) and not re.fullmatch(r"[+-]?\d+", value):
+            try:
+                time = datetime.fromisoformat(value)
+            except ValueError:
+                self.fail(f"{value!r} is neither a transaction number nor a time in ISO 8601")
+            if time.utcoffset() is None:
+                self.fail(f"{value!r} has no time zone: add Z for UTC, or an offset such as +01:00")
+            return time
+        return click.IntRange(0).convert(value, param, ctx)
+
+
 as_of_option = click.option(
-    "--as-of", type=click.IntRange(0), metavar="N", help="The table at transaction N."
+    "--as-of", type=_Version(), metavar="N|TIME", help="The table at transaction N, or at a time."
 )
 force_option = click.option("--force", is_flag=True, help="Do not ask.")
 
