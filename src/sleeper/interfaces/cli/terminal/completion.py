@@ -24,7 +24,7 @@ Items = list[CompletionItem]
 
 def complete_tables(ctx: click.Context, _: click.Parameter, incomplete: str) -> Items:
     """Return the tables of the instance whose names begin so."""
-    url = ctx.params.get("instance") or ctx.params.get("url")
+    url = ctx.params.get("instance")
     if not url:
         return []
     names = _quietly(lambda: [record.name for record in connect(url).tables()])
