@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from sleeper.errors import TableNotFound
+from sleeper.instance.handle import InstanceHandle
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 from sleeper.table.table import Table, record_of
 from sleeper.table.upkeep.verify import VerifySummary
-
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
 
 _TABLE_ID = re.compile("[0-9a-f]{8}")
 
@@ -40,7 +37,7 @@ class InstanceVerifySummary:
 
 
 def verify(
-    self: Instance,
+    self: InstanceHandle,
     tables: Sequence[str] | None = None,
     *,
     quick: bool = False,
