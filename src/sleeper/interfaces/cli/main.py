@@ -34,6 +34,7 @@ _COMMANDS = {
     ),
     "query": ("reading.query", "Read rows by key or key range."),
     "history": ("reading.history", "Show what the transactions of a table did."),
+    "sql": ("reading.sql", "Run SQL that reads tables."),
     "export": ("reading.export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split large leaf partitions."),
