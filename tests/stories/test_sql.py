@@ -190,6 +190,7 @@ def test_statements_group_sort_and_limit(flights):
 
 
 def test_rows_of_all_partitions_of_a_plan_are_returned(flights, monkeypatch):
+    """A LIMIT above the plan does not make one partition of it: it was pushed below."""
     # given: computing a column over a condition is divided among two tasks, on any machine
     monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
 
