@@ -14,6 +14,7 @@ import click
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.interfaces.cli.reading.question import Question, question_options
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
@@ -32,7 +33,7 @@ _PART_ROWS = 1000
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @question_options
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @click.option("--all", "show_all", is_flag=True, help="Show all rows, not the first ones.")
