@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from sleeper.errors import BadRequest, QueryInvalid
-from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.terminal.completion import complete_tables
+from sleeper.interfaces.connection import connect
 from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
 
