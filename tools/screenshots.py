@@ -58,6 +58,7 @@ SHOTS = {
         1000,
         900,
     ),
+    "page-history": ("/page/tables/readings/history", "light", 1000, 860),
     "page-maintenance-dark": ("/page/tables/readings/maintenance", "dark", 1000, 640),
     "page-phone-dark": ("/page/tables/readings", "dark", 360, 900),
 }
