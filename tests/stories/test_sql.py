@@ -189,6 +189,23 @@ def test_statements_group_sort_and_limit(flights):
     assert busiest.transaction == flights.refresh()
 
 
+def test_rows_of_all_partitions_of_a_plan_are_returned(flights, monkeypatch):
+    """A LIMIT above the plan does not make one partition of it: it was pushed below."""
+    # given: computing a column over a condition is divided among two tasks, on any machine
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
+
+    # when
+    found = flights.sql(
+        "SELECT tail, CASE WHEN dest = 'IAH' THEN 1 ELSE 0 END AS to_houston FROM flights "
+        "WHERE coalesce(delay, 0) >= 0"
+    ).to_pylist()
+
+    # then
+    wanted = [row for row in ROWS if not (row["delay"] or 0) < 0]
+    assert len(found) == len(wanted)
+    assert sum(row["to_houston"] for row in found) == sum(row["dest"] == "IAH" for row in wanted)
+
+
 def test_tables_are_joined(instance):
     """By their names; a name with a dot or capitals is quoted; equal column names are numbered."""
     found = instance.sql(

@@ -51,12 +51,13 @@ def rows_where(
             if direct is not None:
                 session.close()
                 return direct.rows(columns)
-            physical = session.physical_plan(frame.select(*[column(name) for name in names]))
+            frame = frame.select(*[column(name) for name in names])
+            physical = frame.execution_plan()
     except BaseException:
         session.close()
         raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
-    return Rows(session.batches(physical, schema, what), schema, transaction)
+    return Rows(session.batches(frame, physical, schema, what), schema, transaction)
 
 
 def _refuse_subqueries(frame: Any, what: str) -> None:

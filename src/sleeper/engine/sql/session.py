@@ -14,7 +14,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.merge import node_names
 from sleeper.engine.sql.contexts import IDLE, SqlContext
 from sleeper.engine.sql.failures import translated
-from sleeper.engine.sql.plans import ROWS_MAX, conditions_of, direct_read
+from sleeper.engine.sql.plans import conditions_of, direct_read
 from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
 from sleeper.engine.sql.streams import OpenScans, ScanStream
 from sleeper.planning.key_conditions import UNKNOWN
@@ -93,24 +93,24 @@ class SqlSession:
         read = self.reads[found.table]
         return read if found.condition is None or read.is_exact else None
 
-    def physical_plan(self, frame: Any) -> Any:
-        """Return the physical plan of a frame, with one partition."""
-        physical = frame.execution_plan()
-        if physical.partition_count != 1:
-            physical = frame.limit(ROWS_MAX).execution_plan()
-        return physical
+    def batches(
+        self, frame: Any, physical: Any, schema: pa.Schema, what: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a frame; closing the iterator stops all reads.
 
-    def batches(self, physical: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a physical plan; closing the iterator stops all reads.
+        A plan may have several partitions, which DataFusion then reads into one stream.
 
         Args:
-            physical: The plan.
+            frame: The frame.
+            physical: Its physical plan.
             schema: The names and types of its columns.
             what: The statement, for messages.
         """
         try:
             with translated(what, self.columns, self.scans):
-                for batch in self.context.execute(physical, 0):
+                is_one = physical.partition_count == 1
+                stream = self.context.execute(physical, 0) if is_one else frame.execute_stream()
+                for batch in stream:
                     yield _with_schema(batch.to_pyarrow(), schema)
         finally:
             self.close()

@@ -102,7 +102,7 @@ class Statement:
             if direct is not None and given.names == schema.names:
                 session.close()
                 return direct.rows(schema.names)
-            physical = session.physical_plan(self._frame)
+            physical = self._frame.execution_plan()
         numbers = [read.transaction for read in session.reads.values()]
         return Rows(self._batches(physical, schema), schema, numbers[0] if len(numbers) == 1 else 0)
 
@@ -111,7 +111,7 @@ class Statement:
         session = self._session
         with self._translated():
             is_direct = session.direct(self._plan) is not None
-            steps = session.physical_plan(self._frame).display_indent()
+            steps = self._frame.execution_plan().display_indent()
         session.close()
         shown = "none: the table's reader returns exactly these rows"
         parts = [
@@ -124,7 +124,7 @@ class Statement:
     def _batches(self, physical: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
             self._spool(physical, stack)
-            yield from self._session.batches(physical, schema, self._what)
+            yield from self._session.batches(self._frame, physical, schema, self._what)
 
     def _spool(self, physical: Any, stack: ExitStack) -> None:
         """Write rows that are merged to a temp file first, if DataFusion's threads would read them.

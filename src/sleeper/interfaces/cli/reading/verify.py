@@ -6,6 +6,7 @@ import click
 
 from sleeper.instance.instance import connect
 from sleeper.instance.verify import InstanceVerifySummary
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.terminal.options import json_option
 from sleeper.interfaces.cli.terminal.present import (
@@ -20,7 +21,7 @@ from sleeper.table.upkeep.verify import VerifySummary
 
 
 @click.command()
-@click.argument("what", nargs=-1, metavar="[INSTANCE | TABLE...]")
+@click.argument("what", nargs=-1, metavar="[INSTANCE | TABLE...]", shell_complete=complete_tables)
 @click.option(
     "--instance",
     envvar="SLEEPER_INSTANCE",
