@@ -17,8 +17,7 @@ from sleeper.table.display.svg import NARROW, WIDE
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_DRAWN: Final = 200
-_LISTED: Final = 50
+_DRAWN: Final = 50
 
 
 @router.get(path_of("tables") + "/{table:segment}/history")
@@ -37,6 +36,5 @@ def show_history(visit: Reading, table: str) -> Response:
         table=opened.name,
         failure=failure,
         pictures=[history_picture(points, width=width) for width in (WIDE, NARROW)],
-        entries=entries[:_LISTED],
-        drawn=len(entries),
+        entries=entries,
     )
