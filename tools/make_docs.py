@@ -4,7 +4,8 @@
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
 
 The CLI's page comes from its commands, those of properties and Spark's options from their
-definitions, the contracts and servers from what pytest collects (contract_runs.py), the tests
+definitions, that of Python from docstrings (python_page.py), the contracts and servers from what
+pytest collects (contract_runs.py), the tests
 named in docs/rules from the tests (rules.py), the requests in docs/buckets.md from what their tests
 expect (request_counts.py), the tables in docs/performance.md from figures that were kept
 (speed_tables.py), and the outputs in README.md and docs/guide from running what stands
@@ -21,6 +22,7 @@ from pathlib import Path
 import click
 import rules
 from contract_runs import contracts_page
+from python_page import python_page
 from request_counts import buckets_page
 from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
@@ -44,7 +46,8 @@ it.
 Values are checked wherever they are set. From Python they may be `str`, `int` or `bool`. A name
 that differs from a known one in a single character, or belongs to the other of table and
 instance, is refused. Any other unknown name is stored, with a warning in the log. Why:
-[0039](../decisions/0039-misspelt-properties-are-refused.md).
+[0039](../decisions/0039-misspelt-properties-are-refused.md). Properties of upstream that
+have no effect here are on [a page of their own](properties-without-effect.md).
 """
 
 
@@ -77,6 +80,8 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     """Each page that this tool writes, with the function that makes it from the old one."""
     yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
     yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
+    yield ROOT / "docs/reference/properties-without-effect.md", lambda _: unused_properties_page()
+    yield ROOT / "docs/reference/python.md", lambda _: python_page()
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
     yield ROOT / "docs/buckets.md", buckets_page
@@ -129,7 +134,7 @@ def help_of(context: click.Context) -> str:
 
 
 def properties_page() -> str:
-    """Every property: name, default and meaning, in its group; those without effect apart."""
+    """Every property that has an effect: name, default and meaning, in its group."""
     listed = {"instance": INSTANCE_PROPERTIES, "table": TABLE_PROPERTIES}
     families = "".join(f"- `{family}*`\n" for family in OPEN_FAMILIES)
     text = f"{GENERATED}{PROPERTIES_INTRODUCTION}"
@@ -140,10 +145,17 @@ def properties_page() -> str:
             text += (
                 f"\n### Settings of Spark\n\nAny name in these families is passed on:\n\n{families}"
             )
-    text += (
-        "\n## Kept, not used yet\n\n"
+    return text
+
+
+def unused_properties_page() -> str:
+    """Every property that is known and has no effect, in its group."""
+    listed = {"instance": INSTANCE_PROPERTIES, "table": TABLE_PROPERTIES}
+    text = (
+        f"{GENERATED}# Properties without effect\n\n"
         "Upstream Sleeper has these properties. They are checked and stored, so that its files\n"
         "can be used as they are, but nothing here reads them.\n"
+        "[Properties](properties.md) has those that do something.\n"
     )
     for owner, properties in listed.items():
         text += groups([known for known in properties if not known.used], f"Of {a_or_an(owner)}: ")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine.sql import session
+from sleeper.engine.sql import contexts, session
 from sleeper.errors import BadRequest, DataDamaged, QueryInvalid, StorageFailed, VersionNotFound
 
 FLIGHTS = pa.schema(
@@ -42,7 +42,10 @@ def instance(tmp_path_factory):
         *("flights", FLIGHTS),
         row_keys=["tail", "day"],
         split_points=["N010", "N020", "N030"],
-        properties={"sleeper.table.parquet.page.rows": 20},
+        properties={
+            "sleeper.table.parquet.page.rows": 20,
+            "sleeper.table.ingest.file.writing.strategy": "one_file_per_leaf",
+        },
     )
     flights.ingest(ROWS[::2])
     flights.ingest(ROWS[1::2])
@@ -186,6 +189,23 @@ def test_statements_group_sort_and_limit(flights):
     assert busiest.transaction == flights.refresh()
 
 
+def test_rows_of_all_partitions_of_a_plan_are_returned(flights, monkeypatch):
+    """A LIMIT above the plan does not make one partition of it: it was pushed below."""
+    # given: computing a column over a condition is divided among two tasks, on any machine
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
+
+    # when
+    found = flights.sql(
+        "SELECT tail, CASE WHEN dest = 'IAH' THEN 1 ELSE 0 END AS to_houston FROM flights "
+        "WHERE coalesce(delay, 0) >= 0"
+    ).to_pylist()
+
+    # then
+    wanted = [row for row in ROWS if not (row["delay"] or 0) < 0]
+    assert len(found) == len(wanted)
+    assert sum(row["to_houston"] for row in found) == sum(row["dest"] == "IAH" for row in wanted)
+
+
 def test_tables_are_joined(instance):
     """By their names; a name with a dot or capitals is quoted; equal column names are numbered."""
     found = instance.sql(
@@ -198,6 +218,58 @@ def test_tables_are_joined(instance):
     assert both.schema.names == ["tail", "day", "dest", "delay", "tail_1", "maker"]
     assert both.to_arrow().num_rows == 1
     assert instance.sql("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+
+
+@pytest.mark.parametrize(
+    ("condition", "read"),
+    [
+        ("tail = 'N012'", "1 of 4 leaves, 2 of 8 files, 3 of 14 pages"),
+        ("tail LIKE 'N011%' AND delay > 0", "1 of 4 leaves, 2 of 8 files"),
+        ("tail >= 'N030' OR tail = 'N001'", "2 of 4 leaves, 4 of 8 files"),
+        ("tail IN ('N001', 'N049') AND day = '2026-01-03'", "2 complete keys, looked up"),
+        ("NOT tail > 'N001'", "1 of 4 leaves, 2 of 8 files"),
+        ("tail LIKE 'N012%' AND tail LIKE 'N013%'", "0 of 4 leaves, 0 of 8 files, 0 of 0 pages"),
+        ("delay > 0", "4 of 4 leaves, 8 of 8 files"),
+        ("tail = 'N012' OR delay > 0", "4 of 4 leaves, 8 of 8 files"),
+        ("upper(tail) = 'N012'", "4 of 4 leaves, 8 of 8 files"),
+    ],
+)
+def test_conditions_on_row_keys_narrow_what_is_read(instance, flights, condition, read):
+    """Leaves, files and pages, as the explanation says; other conditions read everything."""
+    statement = f"SELECT dest, count(*) FROM flights WHERE {condition} GROUP BY dest"
+
+    explained = flights.explain_sql(statement)
+
+    assert "Aggregate" in explained
+    assert read in explained.split("read:")[1]
+    assert instance.explain_sql(statement).split("read:")[1] == explained.split("read:")[1]
+
+
+def test_a_scan_that_is_not_understood_is_read_whole(flights):
+    """A LIMIT or OFFSET below the condition, a scan in a subquery, a table scanned twice."""
+    for statement, rows in (
+        ("SELECT * FROM (SELECT * FROM flights LIMIT 3) WHERE tail = 'N049'", None),
+        ("SELECT * FROM (SELECT * FROM flights OFFSET 1399) WHERE tail = 'no'", 0),
+        ("SELECT (SELECT max(tail) FROM flights) AS m, tail FROM flights WHERE tail='N001'", 28),
+        ("SELECT * FROM flights WHERE tail='N001' UNION ALL SELECT * FROM flights", 1428),
+    ):
+        assert "4 of 4 leaves" in flights.explain_sql(statement), statement
+        found = flights.sql(statement).to_arrow()
+        assert rows is None or found.num_rows == rows, statement
+    twice = "SELECT a.tail FROM flights a JOIN flights b USING (tail, day) WHERE a.tail = 'N001'"
+    assert "1 of 4 leaves" in flights.explain_sql(twice)
+    assert flights.sql(twice).to_arrow().num_rows == 28
+
+
+def test_columns_that_a_statement_does_not_name_are_not_read(flights):
+    """And a statement that only selects by keys needs no engine: its rows come as they are."""
+    explained = flights.explain_sql("SELECT dest FROM flights WHERE tail = 'N001'")
+    grouped = flights.explain_sql("SELECT max(delay) FROM flights")
+
+    assert "projection=[tail, dest]" in explained
+    assert "steps:\nnone" in explained
+    assert "projection=[delay]" in grouped
+    assert "fetch=" not in grouped
 
 
 def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
@@ -241,6 +313,10 @@ def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
         ("EXPLAIN INSERT INTO flights VALUES ('a')", "DML|values"),
         ("SELECT * INTO x FROM flights", "DDL"),
         ("WITH a AS (SELECT 1) DELETE FROM flights", "(?i)delete"),
+        ("SELECT * FROM flights TABLESAMPLE (10)", "TABLESAMPLE is not known"),
+        ("SELECT tail FROM flights prewhere delay > 1", "PREWHERE is not known"),
+        ("SELECT dest, count(*) FROM flights GROUP BY dest WITH ROLLUP", "ROLLUP is not known"),
+        ("SELECT 1 FROM flights START WITH delay = 1 CONNECT BY PRIOR delay = delay", "CONNECT BY"),
         ("SELECT * FROM flight", "no table 'flight'; did you mean 'flights'"),
         ("SELECT * FROM '/etc/passwd'", "no table '/etc/passwd'"),
         ("SELECT * FROM read_csv('/etc/passwd')", "read_csv"),
@@ -260,6 +336,19 @@ def test_a_statement_that_does_not_only_read_or_cannot_be_understood_is_refused(
     for sql in (flights.sql, instance.sql):
         with pytest.raises(QueryInvalid, match=message):
             sql(statement).to_arrow()
+
+
+def test_words_of_clauses_that_are_not_known_may_be_names_and_text(flights):
+    """Only the clauses are refused, which DataFusion would leave out of a statement."""
+    # when
+    found = flights.sql(
+        "WITH totals AS (SELECT 'with rollup' AS \"prewhere\", row_number() OVER "
+        "(PARTITION BY dest) AS cube FROM flights) -- tablesample\n"
+        "SELECT count(*) AS n FROM totals WHERE cube = 1 AND \"prewhere\" = 'with rollup'"
+    )
+
+    # then
+    assert found.to_pylist() == [{"n": 4}]
 
 
 def test_an_error_of_a_file_is_raised_as_itself(tmp_path):
@@ -346,7 +435,8 @@ def test_merged_tables_are_read_by_statements_that_several_tasks_run(tmp_path):
 
 def test_a_statement_that_needs_too_much_memory_is_refused(flights, monkeypatch):
     """The message says what to do; what can be spilled is spilled."""
-    monkeypatch.setattr(session, "MEMORY_BYTES", 50_000)
+    monkeypatch.setattr(contexts, "MEMORY_BYTES", 50_000)
+    monkeypatch.setattr(session, "IDLE", contexts.IdleContexts())
 
     with pytest.raises(StorageFailed, match=r"more memory or disk.*select fewer columns"):
         flights.sql(

@@ -446,7 +446,7 @@ def test_progress_is_told(instance, table):
 
 def test_the_command_says_what_is_wrong_and_ends_with_1(instance, table, folder):
     """Given no fault and then one, then the exit code is 0 and then 1, also with --json."""
-    clean = command("verify", instance.url, "--table", "t")
+    clean = command("verify", "t", "--instance", instance.url)
     document = json_of(command("verify", "--json", env={"SLEEPER_INSTANCE": instance.url}))
     delete(table, folder)
     broken = command("verify", instance.url)
@@ -460,6 +460,19 @@ def test_the_command_says_what_is_wrong_and_ends_with_1(instance, table, folder)
     assert "Restore the file from a copy" in broken.output
     (found,) = json.loads(as_json.stdout)["tables"][0]["findings"]
     assert found["kind"] == "file-missing"
+
+
+@pytest.mark.usefixtures("table")
+def test_the_command_takes_an_instance_or_tables(instance):
+    """Given SLEEPER_INSTANCE, then an argument without a slash is a table, and others an instance."""
+    here = {"SLEEPER_INSTANCE": instance.url}
+
+    assert "in 1 table" in command("verify", "t", env=here).output
+    assert "in 1 table" in command("verify", instance.url, env={"SLEEPER_INSTANCE": "/no"}).output
+    assert "no table 'u'" in command("verify", "u", env=here).output
+    assert "no Sleeper instance" in command("verify", "./u", env=here).output
+    assert command("verify").exit_code == 2
+    assert command("verify", "t", "u").exit_code == 2
 
 
 def test_every_kind_is_made_by_a_test():

@@ -229,6 +229,7 @@ class Instance(InstanceHandle):
         """Use properties for all that is opened from now on."""
         self.properties = InstanceProperties(values)
         self._context = self._open_context(self.properties)
+        self._sql_handles: dict[str, Table] = {}
 
     def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
         """Set properties of the instance by their full names; None takes a value away.
@@ -258,6 +259,7 @@ class Instance(InstanceHandle):
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)
     sql = LateMethod(lambda: _sql.sql)
+    explain_sql = LateMethod(lambda: _sql.explain_sql)
     verify = LateMethod(lambda: _verify.verify)
     _repr_html_ = LateMethod(lambda: notebook_view.instance_html)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement
+from sleeper.model.tables import TableRecord
 from sleeper.operations.reading.sql import named_in, planned_statement
 from sleeper.table.rows.sql import scanned
 from sleeper.table.table import Table
 
 if TYPE_CHECKING:
     from sleeper.instance.instance import Instance
+
+_HANDLES_MAX: Final = 100
 
 
 def sql(self: Instance, statement: str) -> Rows:
@@ -36,13 +39,30 @@ def sql(self: Instance, statement: str) -> Rows:
     return planned(self, statement).rows()
 
 
+def explain_sql(self: Instance, statement: str) -> str:
+    """Return what a statement would do: DataFusion's plan, and what is read of each table.
+
+    Raises:
+        QueryInvalid: as by `sql`.
+    """
+    return planned(self, statement).explain()
+
+
 def planned(self: Instance, statement: str) -> Statement:
     """Return a statement that is planned over the tables that it may name."""
     records = {record.name: record for record in self._context.index.all()}
-    tables = {
-        name: scanned(Table(records[name], self._context))
-        for name in named_in(statement, [*records])
-    }
+    named = [records[name] for name in named_in(statement, [*records])]
+    tables = {record.name: scanned(_handle(self, record)) for record in named}
     return planned_statement(
         statement, tables, names=[*records], temp_folder=self._context.temp_folder
     )
+
+
+def _handle(self: Instance, record: TableRecord) -> Table:
+    """Return the handle of a table that statements share: it keeps state and page indexes."""
+    handles = self._sql_handles
+    handle = handles.pop(record.table_id, None) or Table(record, self._context)
+    handles[record.table_id] = handle
+    while len(handles) > _HANDLES_MAX:
+        handles.pop(next(iter(handles)), None)
+    return handle

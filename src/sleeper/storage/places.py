@@ -142,6 +142,11 @@ def place_of(
         return _in_aws(instance_names.instance_id_of(text), stores)
     if is_bucket_url(text):
         return _bucket(text, stores)
+    if scheme in ("http", "https"):
+        raise UrlInvalid(
+            f"{without_credentials(text)!r} is a server, and this needs the instance itself: its "
+            "folder, or s3://bucket/folder"
+        )
     raise UrlInvalid(
         f"cannot open {without_credentials(text)!r}: an instance is a folder, file:// and a path, "
         "s3://bucket/folder, aws:// and an id, or memory://"

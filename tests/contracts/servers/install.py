@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.browser.chromium import UNWANTED as CHROMIUM_UNWANTED
+from tests.browser.chromium import find_chromium
 from tests.contracts.servers.installed import (
     DYNAMODB,
     DYNAMODB_LOCAL,
@@ -43,7 +45,9 @@ def main() -> int:
     """Install what is missing, all at once. Return the exit code."""
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:
+        browser = threads.submit(chromium)
         succeeded = list(threads.map(install, (DYNAMODB, VERSITYGW), (dynamodb_local, versitygw)))
+        succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
 
 
@@ -93,6 +97,25 @@ def versitygw(go: str, folder: Path) -> Path:
     settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
     run([go, "build", *how, "-o", str(built), "."], VERSITYGW_SOURCE, BUILD_MAX_S, settings)
     return built
+
+
+def chromium() -> bool:
+    """Install the browser of `tests/browser` by apt, where this user may. Return False on failure."""
+    if find_chromium() is not None or CHROMIUM_UNWANTED:
+        return True
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        say("LEFT OUT: chromium, the browser that tests use. As root: apt install chromium")
+        return not os.environ.get("CI")
+    start = time.monotonic()
+    try:
+        how = ["install", "--yes", "--no-install-recommends", "chromium"]
+        run([apt, *how], FOLDER, BUILD_MAX_S, {"DEBIAN_FRONTEND": "noninteractive"})
+    except (NotInstalled, OSError, subprocess.TimeoutExpired) as error:
+        say(f"LEFT OUT: chromium could not be installed by apt. {error}")
+        return False
+    say(f"Installed chromium for tests in {time.monotonic() - start:.0f} s.")
+    return True
 
 
 def run(

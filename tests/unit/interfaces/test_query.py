@@ -224,8 +224,8 @@ class TestOutput:
         assert len(lines) == 23
         assert lines[-1] == "1,504 rows, the first 20 shown (transaction 3)"
         assert first.stderr == (
-            "--limit N shows more, --all shows all, --output FILE writes all; --key, --range and "
-            "--prefix find others\n"
+            "--limit N shows more, --all shows all, --output FILE writes all; --key, --range, "
+            "--prefix and --where find others\n"
         )
         assert ask("--as-of", 2).stdout.splitlines()[-1] == "4 rows (transaction 2)"
         everything = ask("--all")

@@ -21,6 +21,14 @@ BUGS = (
         tests=FIRST_ROWS,
     ),
     Bug(
+        name="one-partition-of-a-statement",
+        breaks="A statement that is computed by several tasks returns the rows of one of them.",
+        module="engine/sql/session.py",
+        right="is_one = physical.partition_count == 1",
+        wrong="is_one = True",
+        tests=("tests/stories/test_sql.py",),
+    ),
+    Bug(
         name="largest-byte-in-a-prefix",
         breaks="A prefix that ends with the largest byte finds nothing, or raises an error.",
         module="model/keys.py",

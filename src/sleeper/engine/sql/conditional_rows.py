@@ -43,16 +43,21 @@ def rows_where(
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)
     names = [*(table.arrow_schema.names if columns is None else columns)]
-    with translated(what, session.columns):
-        frame = session.view(table.name).filter(where)
-        _refuse_subqueries(frame, what)
-        plan = session.plan(frame)
-        direct = session.direct(plan)
-        if direct is not None:
-            return direct.rows(columns)
-        physical = session.physical_plan(frame.select(*[column(name) for name in names]))
+    try:
+        with translated(what, session.columns):
+            frame = session.view(table.name).filter(where)
+            _refuse_subqueries(frame, what)
+            direct = session.direct(session.plan(frame))
+            if direct is not None:
+                session.close()
+                return direct.rows(columns)
+            frame = frame.select(*[column(name) for name in names])
+            physical = frame.execution_plan()
+    except BaseException:
+        session.close()
+        raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
-    return Rows(session.batches(physical, schema, what), schema, transaction)
+    return Rows(session.batches(frame, physical, schema, what), schema, transaction)
 
 
 def _refuse_subqueries(frame: Any, what: str) -> None:

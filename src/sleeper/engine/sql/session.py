@@ -1,9 +1,10 @@
-"""The DataFusion context of one statement: its tables, its memory and its reads."""
+"""The plan of one statement: its context, what it reads of each table, and its rows."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,24 +12,14 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.merge import node_names
-from sleeper.engine.scan.session import datafusion
+from sleeper.engine.sql.contexts import IDLE, SqlContext
 from sleeper.engine.sql.failures import translated
-from sleeper.engine.sql.plans import ROWS_MAX, STORED, conditions_of, direct_read
+from sleeper.engine.sql.plans import conditions_of, direct_read
 from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
-from sleeper.engine.sql.streams import OpenScans
-from sleeper.engine.sql.table_dataset import Read, TableDataset
+from sleeper.engine.sql.streams import OpenScans, ScanStream
 from sleeper.planning.key_conditions import UNKNOWN
 
-MEMORY_BYTES: Final = 1 << 30
-"""Memory for sorting, grouping and joining in one statement; more is spilled to the temp folder."""
-
 _PARTITIONS_MAX: Final = 4
-_CATALOG, _SCHEMA = "sleeper", "tables"
-_SETTINGS: Final = {
-    # Names are written as they are in the table; functions and key words in either case.
-    "datafusion.sql_parser.enable_ident_normalization": "false",
-    "datafusion.catalog.information_schema": "false",
-}
 
 
 class SqlSession:
@@ -51,11 +42,19 @@ class SqlSession:
         self.reads: dict[str, NarrowedRead] = {}
         self._tables = tables
         self._schemas = {name: table.arrow_schema for name, table in tables.items()}
+        self._columns_read: dict[str, set[str]] = {name: set() for name in tables}
         one_partition = in_order or any(table.may_merge for table in tables.values())
         partitions = 1 if one_partition else min(_PARTITIONS_MAX, os.cpu_count() or 1)
-        self.context = _new_context(partitions, temp_folder)
-        self._datasets: dict[str, TableDataset] = {}
-        self._views = self._register()
+        self._kind = (tuple(self._schemas.items()), partitions, temp_folder)
+        make = partial(SqlContext, self._schemas, partitions, temp_folder)
+        self._context: SqlContext | None = IDLE.take(self._kind, make)
+        self._context.use(self._open_scan)
+
+    @property
+    def context(self) -> Any:
+        """The context of DataFusion."""
+        assert self._context is not None, "the statement has ended"
+        return self._context.context
 
     @property
     def columns(self) -> list[str]:
@@ -64,7 +63,15 @@ class SqlSession:
 
     def view(self, name: str) -> Any:
         """Return a table as a frame of DataFusion."""
-        return self._views[name]
+        assert self._context is not None, "the statement has ended"
+        return self._context.views[name]
+
+    def close(self) -> None:
+        """Stop all reads, and let other statements use the context. Calling it again is allowed."""
+        self.scans.close()
+        context, self._context = self._context, None
+        if context is not None:
+            IDLE.give_back(self._kind, context)
 
     def plan(self, frame: Any) -> Any:
         """Return the optimized plan of a frame, and note what it reads of each table."""
@@ -75,10 +82,8 @@ class SqlSession:
 
     def columns_read(self, name: str) -> list[str]:
         """Return the columns that the planned scans of a table need, one at least."""
-        asked = self._datasets[name].columns_asked
-        return [each for each in self._schemas[name].names if each in asked] or (
-            self._schemas[name].names[:1]
-        )
+        names = self._schemas[name].names
+        return [each for each in names if each in self._columns_read[name]] or names[:1]
 
     def direct(self, plan: Any) -> NarrowedRead | None:
         """Return the read whose rows are the result of a plan, if there is nothing else to do."""
@@ -88,50 +93,46 @@ class SqlSession:
         read = self.reads[found.table]
         return read if found.condition is None or read.is_exact else None
 
-    def physical_plan(self, frame: Any) -> Any:
-        """Return the physical plan of a frame, with one partition."""
-        physical = frame.execution_plan()
-        if physical.partition_count != 1:
-            physical = frame.limit(ROWS_MAX).execution_plan()
-        return physical
+    def batches(
+        self, frame: Any, physical: Any, schema: pa.Schema, what: str
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a frame; closing the iterator stops all reads.
 
-    def batches(self, physical: Any, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a physical plan; closing the iterator stops all reads.
+        A plan may have several partitions, which DataFusion then reads into one stream.
 
         Args:
-            physical: The plan.
+            frame: The frame.
+            physical: Its physical plan.
             schema: The names and types of its columns.
             what: The statement, for messages.
         """
         try:
             with translated(what, self.columns, self.scans):
-                for batch in self.context.execute(physical, 0):
+                is_one = physical.partition_count == 1
+                stream = self.context.execute(physical, 0) if is_one else frame.execute_stream()
+                for batch in stream:
                     yield _with_schema(batch.to_pyarrow(), schema)
         finally:
-            self.scans.close()
+            self.close()
 
-    def _register(self) -> dict[str, Any]:
-        module = datafusion()
-        catalog = self.context.catalog(_CATALOG)
-        catalog.register_schema(STORED, module.catalog.Schema.memory_schema())
-        stored, named = catalog.schema(STORED), catalog.schema(_SCHEMA)
-        views = {}
-        for name, table in self._tables.items():
-            dataset = TableDataset(table.arrow_schema, self._reader(name), self.scans)
-            self._datasets[name] = dataset
-            stored.register_table(name, module.catalog.Table(dataset))
-            place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
-            views[name] = self.context.table(place).limit(ROWS_MAX)
-            named.register_table(name, module.catalog.Table(views[name]))
-        return views
+    def _open_scan(self, name: str, columns: Sequence[str]) -> Callable[[], ScanStream]:
+        self._columns_read[name].update(columns)
 
-    def _reader(self, name: str) -> Read:
-        def rows(columns: Sequence[str]) -> Rows:
+        def rows() -> Rows:
             if name not in self.reads:  # a scan that was not found in the plan
                 self.reads[name] = self._tables[name].narrowed(UNKNOWN)
-            return self.reads[name].rows(columns)
+            if columns:
+                return self.reads[name].rows(columns)
+            return _counted(self.reads[name], self.columns_read(name)[:1])
 
-        return rows
+        return partial(self.scans.open, rows)
+
+
+def _counted(read: NarrowedRead, column: Sequence[str]) -> Rows:
+    """Return rows without columns: count(*) asks how many there are, not which."""
+    with read.rows(column) as rows:
+        counted = pa.Table.from_arrays([pa.nulls(rows.count())], names=["counted"])
+        return Rows.from_table(counted.select([]), transaction=rows.transaction)
 
 
 def _with_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -150,21 +151,3 @@ def spawns_tasks(physical: Any) -> bool:
         nodes += node.children()
     names = node_names(physical)
     return any(name.startswith(("Analyze", "ScalarSubquery")) for name in names)
-
-
-def _new_context(partitions: int, temp_folder: Path | None) -> Any:
-    module = datafusion()
-    settings = (
-        module.SessionConfig()
-        .with_target_partitions(partitions)
-        .with_create_default_catalog_and_schema(enabled=True)
-        .with_default_catalog_and_schema(_CATALOG, _SCHEMA)
-    )
-    for name, value in _SETTINGS.items():
-        settings = settings.set(name, value)
-    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(MEMORY_BYTES)
-    if temp_folder is None:
-        runtime = runtime.with_disk_manager_os()
-    else:
-        runtime = runtime.with_disk_manager_specified(str(temp_folder))
-    return module.SessionContext(settings, runtime)

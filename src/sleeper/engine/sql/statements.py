@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.spooled_rows import spooled
@@ -23,6 +24,14 @@ _READING: Final = ("select", "with", "values", "explain", "describe", "desc", "s
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 _WORD: Final = re.compile(r"\s*(\(|\w*)")
 _NOT_FOUND: Final = re.compile(r"table 'sleeper\.tables\.(?P<name>.+?)' not found", re.DOTALL)
+_TEXTS: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_IGNORED: Final = re.compile(
+    r"\b(?:TABLESAMPLE|SAMPLE\s*\(?\s*\d|PREWHERE|CONNECT\s+BY"
+    r"|WITH\s+(?:ROLLUP|CUBE|TOTALS)\b(?!\s*(?:\(|AS\b))|PARTITION\s*\()",
+    re.IGNORECASE,
+)
+"""Clauses that DataFusion parses and leaves out, so that a statement returns other rows."""
+
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
     "update": "rows are not changed in place: see docs/guide about aggregations",
@@ -61,48 +70,69 @@ class Statement:
         self._temp_folder = temp_folder
         self._tables = tables
         _check_reads(text)
-        self.session = SqlSession(tables, in_order=False, temp_folder=temp_folder)
+        self._session = SqlSession(tables, in_order=False, temp_folder=temp_folder)
         options = datafusion().SQLOptions()
         options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
         options = options.with_allow_statements(allow=False)
         with self._translated():
             try:
-                self._frame = self.session.context.sql_with_options(text, options)
+                self._frame = self._session.context.sql_with_options(text, options)
             except Exception as error:
                 missing = _NOT_FOUND.search(str(error))
                 if missing:
                     raise QueryInvalid(f"{no_such_table(missing['name'])} ({self._what})") from None
                 raise
-            self.plan = self.session.plan(self._frame)
+            self._plan = self._session.plan(self._frame)
 
     @property
     def _what(self) -> str:
         text = self._text if len(self._text) <= 200 else f"{self._text[:200]}..."
         return f"statement {text!r}"
 
-    def _translated(self) -> Any:
-        return translated(self._what, self.session.columns, self.session.scans)
-
-    def physical_plan(self) -> Any:
-        """Return the physical plan."""
-        with self._translated():
-            return self.session.physical_plan(self._frame)
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Raise errors of planning as ours, and end the statement with them."""
+        session = self._session
+        try:
+            with translated(self._what, session.columns, session.scans):
+                yield
+        except BaseException:
+            session.close()
+            raise
 
     def rows(self) -> Rows:
-        """Return the rows."""
-        direct = self.session.direct(self.plan)
+        """Return the rows. It is called once."""
+        session = self._session
         with self._translated():
-            schema = _result_schema(self._frame.schema())
-        if direct is not None and len(set(schema.names)) == len(schema.names):
-            return direct.rows(schema.names)
-        physical = self.physical_plan()
-        numbers = [read.transaction for read in self.session.reads.values()]
+            given = self._frame.schema()
+            schema = _result_schema(given)
+            direct = session.direct(self._plan)
+            if direct is not None and given.names == schema.names:
+                session.close()
+                return direct.rows(schema.names)
+            physical = self._frame.execution_plan()
+        numbers = [read.transaction for read in session.reads.values()]
         return Rows(self._batches(physical, schema), schema, numbers[0] if len(numbers) == 1 else 0)
+
+    def explain(self) -> str:
+        """Return DataFusion's plan, and what is read of each table. It is called once."""
+        session = self._session
+        with self._translated():
+            is_direct = session.direct(self._plan) is not None
+            steps = self._frame.execution_plan().display_indent()
+        session.close()
+        shown = "none: the table's reader returns exactly these rows"
+        parts = [
+            f"plan:\n{_without_barriers(self._plan.display_indent())}",
+            f"steps:\n{shown if is_direct else _without_barriers(steps)}",
+        ]
+        reads = [f"  {name}: {read.explain()}" for name, read in session.reads.items()]
+        return "\n\n".join([*parts, "\n".join(["read:", *(reads or ["  nothing"])])])
 
     def _batches(self, physical: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         with ExitStack() as stack:
             self._spool(physical, stack)
-            yield from self.session.batches(physical, schema, self._what)
+            yield from self._session.batches(self._frame, physical, schema, self._what)
 
     def _spool(self, physical: Any, stack: ExitStack) -> None:
         """Write rows that are merged to a temp file first, if DataFusion's threads would read them.
@@ -111,11 +141,18 @@ class Statement:
         """
         if not spawns_tasks(physical):
             return
-        for name, read in [*self.session.reads.items()]:
+        for name, read in [*self._session.reads.items()]:
             if self._tables[name].may_merge:
-                columns = self.session.columns_read(name)
+                columns = self._session.columns_read(name)
                 found = spooled(partial(read.rows, columns), self._temp_folder)
-                self.session.reads[name] = stack.enter_context(found)
+                self._session.reads[name] = stack.enter_context(found)
+
+
+def _without_barriers(shown: str) -> str:
+    """Return a plan without the LIMITs above tables, which limit nothing."""
+    limits = (BARRIER, f"Global{BARRIER}".replace("Limit:", "LimitExec:"))
+    lines = [line for line in shown.splitlines() if line.strip() not in limits]
+    return "\n".join(lines).replace(f", fetch={ROWS_MAX}", "").replace(f"{STORED}.", "")
 
 
 def _check_reads(text: object) -> None:
@@ -138,6 +175,12 @@ def _check_reads(text: object) -> None:
         raise QueryInvalid(
             f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
             f"{first.upper() or rest[:20]!r}{instead}"
+        )
+    ignored = _IGNORED.search(_TEXTS.sub(" ", text))
+    if ignored:
+        raise QueryInvalid(
+            f"{ignored[0].upper()} is not known here: use LIMIT, WHERE, WITH RECURSIVE, or "
+            "GROUP BY ROLLUP (...) or CUBE (...); a name that is such a word is quoted"
         )
 
 

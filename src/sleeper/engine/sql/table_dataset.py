@@ -8,16 +8,16 @@ get an empty table. So every public method that reads is replaced here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Never
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from sleeper.engine.rows import Rows
-from sleeper.engine.sql.streams import OpenScans, ScanStream
+from sleeper.engine.sql.streams import ScanStream
 
-Read = Callable[[Sequence[str]], Rows]
-"""Returns the rows of a table with some columns."""
+OpenScan = Callable[[str, Sequence[str]], Callable[[], ScanStream]]
+"""Plans the scan of a table, given its name and columns; returns what begins it."""
 
 
 class SqlScanner:
@@ -37,10 +37,14 @@ class SqlScanner:
 
 
 class _Fragment:
-    """All rows of a table, as the only fragment of its dataset."""
+    """All rows of a table, as the only fragment of its dataset.
 
-    def __init__(self, dataset: TableDataset) -> None:
-        self._dataset = dataset
+    It belongs to the statement for which it was made, whatever the dataset is used for since.
+    """
+
+    def __init__(self, schema: pa.Schema, open_scan: Callable[[list[str]], SqlScanner]) -> None:
+        self._schema = schema
+        self._open_scan = open_scan
 
     def scanner(
         self,
@@ -50,31 +54,30 @@ class _Fragment:
         filter: object = None,  # noqa: A002 - the protocol's own word
         batch_size: int | None = None,
     ) -> SqlScanner:
-        return self._dataset.scanner(columns=columns, filter=filter)
+        _refuse_filter(filter)
+        return self._open_scan(self._schema.names if columns is None else columns)
 
 
 class TableDataset(pads.InMemoryDataset):  # type: ignore[misc]
     """The rows of a table, for DataFusion only.
 
     Args:
+        name: The table's name.
         schema: The table's columns.
-        read: Returns the rows.
-        scans: Gets the streams.
 
     Attributes:
-        columns_asked: The columns that some scan needs.
+        open_scan: Plans the scans of the statement that is being planned.
     """
 
-    def __init__(self, schema: pa.Schema, read: Read, scans: OpenScans) -> None:
+    def __init__(self, name: str, schema: pa.Schema) -> None:
         super().__init__([], schema=schema)
-        self._read = read
-        self._scans = scans
-        self.columns_asked = set[str]()
+        self.name = name
+        self.open_scan: OpenScan | None = None
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:  # noqa: A002 - as above
         """Return one fragment."""
         _refuse_filter(filter)
-        return [_Fragment(self)]
+        return [_Fragment(self.schema, partial(self._scanner, self._planned()))]
 
     def scanner(
         self,
@@ -83,17 +86,16 @@ class TableDataset(pads.InMemoryDataset):  # type: ignore[misc]
     ) -> SqlScanner:
         """Return the scanner of some columns."""
         _refuse_filter(filter)
-        names = self.schema.names if columns is None else columns
-        self.columns_asked.update(names or self.schema.names[:1])
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return SqlScanner(schema, lambda: self._scans.open(lambda: self._rows(names)))
+        return self._scanner(self._planned(), self.schema.names if columns is None else columns)
 
-    def _rows(self, names: Sequence[str]) -> Rows:
-        if names:
-            return self._read(names)
-        with self._read(self.schema.names[:1]) as rows:  # count(*): how many rows, not which
-            counted = pa.Table.from_arrays([pa.nulls(rows.count())], names=["counted"]).select([])
-            return Rows.from_table(counted, transaction=rows.transaction)
+    def _planned(self) -> OpenScan:
+        if self.open_scan is None:
+            raise AssertionError(f"no statement reads {self.name!r} now")
+        return self.open_scan
+
+    def _scanner(self, open_scan: OpenScan, names: list[str]) -> SqlScanner:
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return SqlScanner(schema, open_scan(self.name, names))
 
     def _not_here(self, *_: object, **__: object) -> Never:
         """Refuse what nobody needs: pyarrow's own would read an empty dataset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from sleeper.instance.instance import create_instance
+from sleeper.interfaces.cli.terminal.completion import complete_instance_settings, complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,
@@ -16,7 +17,14 @@ from sleeper.interfaces.connection import connect
 
 @click.command()
 @click.argument("url")
-@click.option("--set", "settings", multiple=True, metavar="K=V", help="An instance property.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_instance_settings,
+    help="An instance property.",
+)
 def init(url: str, settings: tuple[str, ...]) -> None:
     """Create an instance at URL: a folder, s3://bucket/folder, or aws://ID.
 
@@ -35,7 +43,7 @@ def init(url: str, settings: tuple[str, ...]) -> None:
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.argument("files", nargs=-1, required=True)
 @click.option("--job-id", metavar="ID", help="Id of the job: a repeated job changes nothing.")
 @click.option(

@@ -14,6 +14,7 @@ import sys
 from typing import Any
 
 import click
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
 from sleeper.interfaces.cli.terminal.exit_codes import run_command
 from sleeper.interfaces.cli.terminal.stderr import LogFormat, LogOutput
@@ -33,6 +34,7 @@ _COMMANDS = {
     ),
     "query": ("reading.query", "Read rows by key or key range."),
     "history": ("reading.history", "Show what the transactions of a table did."),
+    "sql": ("reading.sql", "Run SQL that reads tables."),
     "export": ("reading.export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split large leaf partitions."),
@@ -70,6 +72,15 @@ class LazyCommands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands whose names begin so, without importing them, and options."""
+        names = [
+            CompletionItem(name, help=about)
+            for name, (_, about) in _COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command, and exit without an error if the reader of stdout closes the pipe."""
         try:
@@ -84,6 +95,17 @@ class LazyCommands(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+
+
+class _Bash(BashComplete):
+    """Completion for bash that adds no space after `NAME=`."""
+
+    source_template = BashComplete.source_template.replace(
+        "    return 0\n", "    [[ ${COMPREPLY-} == *= ]] && compopt -o nospace\n    return 0\n"
+    )
+
+
+add_completion_class(_Bash)
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:

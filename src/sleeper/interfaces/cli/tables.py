@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from sleeper.instance.instance import input_store
+from sleeper.interfaces.cli.terminal.completion import complete_table_settings, complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     ask,
     force_option,
@@ -59,7 +60,14 @@ def table() -> None:
 @click.option("--properties", "properties_file", type=readable_file, help="Table properties.")
 @splits_file_option
 @splits_base64_option
-@click.option("--set", "settings", multiple=True, metavar="K=V", help="A table property.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_table_settings,
+    help="A table property.",
+)
 @instance_option
 def add(
     name: str,
@@ -109,7 +117,7 @@ def list_tables(instance: str, as_json: bool) -> None:
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @instance_option
 @json_option
 def show(name: str, instance: str, as_json: bool) -> None:
@@ -165,7 +173,7 @@ def show(name: str, instance: str, as_json: bool) -> None:
 
 
 @table.command()
-@click.argument("old")
+@click.argument("old", shell_complete=complete_tables)
 @click.argument("new")
 @instance_option
 def rename(old: str, new: str, instance: str) -> None:
@@ -180,7 +188,7 @@ def rename(old: str, new: str, instance: str) -> None:
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @force_option
 @instance_option
 def delete(name: str, force: bool, instance: str) -> None:
@@ -199,7 +207,7 @@ def delete(name: str, force: bool, instance: str) -> None:
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @click.option("--delete-partitions", is_flag=True, help="Make one partition again.")
 @splits_file_option
 @splits_base64_option
@@ -231,7 +239,7 @@ def reinitialise(
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @instance_option
 def online(name: str, instance: str) -> None:
     """Turn background operations on table NAME on.
@@ -245,7 +253,7 @@ def online(name: str, instance: str) -> None:
 
 
 @table.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @instance_option
 def offline(name: str, instance: str) -> None:
     """Turn background operations on table NAME off. Ingest and queries still work.
@@ -259,8 +267,10 @@ def offline(name: str, instance: str) -> None:
 
 
 @table.command("set")
-@click.argument("name")
-@click.argument("settings", nargs=-1, required=True, metavar="K=V...")
+@click.argument("name", shell_complete=complete_tables)
+@click.argument(
+    "settings", nargs=-1, required=True, metavar="K=V...", shell_complete=complete_table_settings
+)
 @instance_option
 def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
     """Set properties of table NAME; an empty value resets to the default.
@@ -276,7 +286,7 @@ def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
 
 
 @table.command("migrate-state")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @click.option("--to", "state_store", required=True, metavar="CLASS", help="The state store.")
 @instance_option
 @json_option
@@ -336,7 +346,7 @@ def estimate_splits(
 
 
 @table.command("export-splits")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_tables)
 @splits_base64_option
 @instance_option
 def export_splits(name: str, splits_base64: bool, instance: str) -> None:

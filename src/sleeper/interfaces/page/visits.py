@@ -147,15 +147,25 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except SleeperError as error:
-                return _answer(request, error)
+                answer = _answer(request, error)
             except RequestValidationError as error:
                 first = error.errors()[0]
                 words = f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
-                return problem_page(HTTPStatus.BAD_REQUEST, words)
+                answer = problem_page(HTTPStatus.BAD_REQUEST, words)
             except HTTPException as error:
-                return problem_page(error.status_code, error.detail)
+                answer = problem_page(error.status_code, error.detail)
+            return _whole(request, answer)
 
         return answered
+
+
+def _whole(request: Request, answer: Response) -> Response:
+    """Let htmx load a page that is no part of another one."""
+    if request.headers.get("hx-request") == "true":
+        asked = request.url.path + (request.url.query and f"?{request.url.query}")
+        to = answer.headers.get("location", asked)
+        return Response(status_code=HTTPStatus.OK, headers={**HEADERS, "HX-Redirect": to})
+    return answer
 
 
 def _answer(request: Request, error: SleeperError) -> Response:

@@ -38,7 +38,8 @@ class HttpClient:
             base_url=url,
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=_TIMES,
-            trust_env=parts.hostname not in _LOOPBACK,
+            # A proxy of the environment is not for this machine.
+            transport=httpx.HTTPTransport() if parts.hostname in _LOOPBACK else None,
         )
 
     def get(self, path: str, **params: Any) -> Any:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sleeper.engine.arrow_schema import to_arrow
+from sleeper.errors import QueryInvalid
 from sleeper.lookup.key_batch import key_batch, key_rows
 from sleeper.model.formats.regions_json import regions_to_json
 from sleeper.model.keys import checked_value, key_type, value_to_json
@@ -41,9 +42,9 @@ def question(
         found = asked_regions(schema, range, regions, key=key, prefix=prefix)
         body["regions"] = json.loads(regions_to_json(schema, found))
     if where is not None:
-        body["where"] = where
+        body["where"] = text_of(where, "where")
     if as_of is not None:
-        body["as_of"] = _version(as_of)
+        body["as_of"] = version_document(as_of)
     return body
 
 
@@ -64,6 +65,22 @@ def _keys(schema: Schema, keys: Any) -> list[list[Any]]:
     ]
 
 
-def _version(as_of: Any) -> int | str | None:
-    checked = checked_as_of(as_of)
+def version_document(as_of: Any, name: str = "as_of") -> int | str | None:
+    """Return a version as a JSON value.
+
+    Raises:
+        QueryInvalid: it is neither a transaction number nor an aware time.
+    """
+    checked = checked_as_of(as_of, name)
     return checked.isoformat() if isinstance(checked, datetime) else checked
+
+
+def text_of(value: Any, name: str) -> str:
+    """Check that a condition or a statement is text, and return it.
+
+    Raises:
+        QueryInvalid: it is not.
+    """
+    if not isinstance(value, str):
+        raise QueryInvalid(f"{name} must be text in SQL, not {value!r}")
+    return value

@@ -13,6 +13,7 @@ from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid, UrlInva
 from sleeper.instance.instance import Instance, environment_token
 from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient
+from sleeper.interfaces.remote.questions import text_of
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.remote.remote_table import RemoteTable, path_of_table
 from sleeper.model.keys import checked_value, key_type, value_to_json
@@ -123,7 +124,13 @@ class RemoteInstance:
 
     def sql(self, statement: str) -> Rows:
         """Return the rows of an SQL query over the tables, as `Instance.sql`."""
-        return answered_rows(self._client, "/sleeper/sql", {"statement": statement})
+        body = {"statement": text_of(statement, "a statement")}
+        return answered_rows(self._client, "/sleeper/sql", body)
+
+    def explain_sql(self, statement: str) -> str:
+        """Return what a statement would do, and what it would read."""
+        body = {"statement": text_of(statement, "a statement"), "explain": True}
+        return str(self._client.send("POST", "/sleeper/sql", body)["plan"])
 
     @property
     def jobs(self) -> RemoteJobs:

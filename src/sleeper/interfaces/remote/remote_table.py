@@ -21,15 +21,17 @@ from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid
 from sleeper.instance.instance import input_store, new_secret
 from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient, unreachable
-from sleeper.interfaces.remote.questions import question
+from sleeper.interfaces.remote.questions import question, text_of, version_document
 from sleeper.interfaces.remote.result_values import result_of
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
 from sleeper.model.queries import checked_columns, checked_limit, checked_max_age
 from sleeper.model.schema import Schema
+from sleeper.operations.history.history import HistoryEntry
 from sleeper.operations.ingest import IngestResult
 from sleeper.operations.report import FilesReport, PartitionReport
+from sleeper.state.stores.kept_versions import KeptVersions
 from sleeper.table.rows.ingest import path_aside
 from sleeper.table.table import Table
 
@@ -114,6 +116,43 @@ class RemoteTable:
         """Return the exact number of rows, as `Table.count`."""
         body = question(self.schema, **asked)
         return int(self._client.send("POST", f"{path_of_table(self._name)}/count", body)["rows"])
+
+    def sql(self, statement: str, *, as_of: Any = None) -> Rows:
+        """Run one SQL statement that reads this table, by its name, as `Table.sql`."""
+        body: dict[str, Any] = {"statement": text_of(statement, "a statement")}
+        if (version := version_document(as_of)) is not None:
+            body["as_of"] = version
+        return answered_rows(self._client, f"{path_of_table(self._name)}/sql", body)
+
+    def explain_sql(self, statement: str) -> str:
+        """Return what a statement would do, and what it would read."""
+        body = {"statement": text_of(statement, "a statement"), "explain": True}
+        path = f"{path_of_table(self._name)}/sql"
+        return str(self._client.send("POST", path, body)["plan"])
+
+    def history(self, limit: int | None = None) -> tuple[HistoryEntry, ...]:
+        """Return what the table's transactions did, the newest first."""
+        found = self._history(checked_limit(limit))["history"]
+        return tuple(result_of(HistoryEntry, each) for each in found)
+
+    def kept_versions(self) -> KeptVersions:
+        """Return which versions of the table can be read: the first and the newest."""
+        return result_of(KeptVersions, self._history(1)["kept"])
+
+    def _history(self, limit: int | None) -> Any:
+        path = f"{path_of_table(self._name)}/history"
+        return self._client.get(path, limit=1_000_000_000 if limit is None else limit)
+
+    def diff(self, before: Any, after: Any = None, *, columns: Sequence[str] | None = None) -> Rows:
+        """Return the rows that ingests added between two versions, in key order."""
+        body: dict[str, Any] = {"before": version_document(before, "before")}
+        if body["before"] is None:
+            raise QueryInvalid("before must be a transaction number or an aware datetime, not None")
+        if (last := version_document(after, "after")) is not None:
+            body["after"] = last
+        if columns is not None:
+            body["columns"] = [*checked_columns(self.schema, columns)]
+        return answered_rows(self._client, f"{path_of_table(self._name)}/diff", body)
 
     def ingest(
         self,

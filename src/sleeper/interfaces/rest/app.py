@@ -55,5 +55,6 @@ def make_app(
     answer_problems(app)
     for routes in (tables, rows, uploads, jobs, maintenance, watching):
         app.include_router(routes.router)
+    app.include_router(rows.instance_router)
     app.add_middleware(LimitedRequests, limits=limits)
     return app

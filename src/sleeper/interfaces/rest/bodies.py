@@ -8,6 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Values = dict[str, str | int | bool | None]
 
+AnswerFormatField = Annotated[
+    Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
+    Field(description="Overrides the header `Accept`."),
+]
+
 
 class Body(BaseModel):
     """The base of all bodies: unknown names and values of another type are refused."""
@@ -124,10 +129,7 @@ class Query(Question):
         float | None,
         Field(strict=False, description="Seconds: how old the answer may be; see docs/buckets.md."),
     ] = None
-    format: Annotated[
-        Literal["json", "jsonl", "arrow", "parquet", "csv"] | None,
-        Field(description="Overrides the header `Accept`."),
-    ] = None
+    format: AnswerFormatField = None
 
 
 FileNames = Annotated[
@@ -172,3 +174,37 @@ class CompactBody(Body):
     all_files: Annotated[
         bool, Field(description="true to merge all files of each leaf, whatever their sizes.")
     ] = False
+
+
+class SqlBody(Body):
+    """A statement in SQL that reads."""
+
+    statement: Annotated[
+        str,
+        Field(
+            description="SELECT, WITH, VALUES, EXPLAIN or DESCRIBE, in the dialect of DataFusion.",
+            examples=["SELECT dest, count(*) AS n FROM flights GROUP BY dest"],
+        ),
+    ]
+    as_of: Annotated[
+        int | str | None,
+        Field(description="For one table: a transaction number, or a time in ISO 8601."),
+    ] = None
+    explain: Annotated[
+        bool, Field(description="true for what the statement would do and read, as text.")
+    ] = False
+    format: AnswerFormatField = None
+
+
+class DiffBody(Body):
+    """Two versions of a table."""
+
+    before: Annotated[
+        int | str,
+        Field(description="A transaction number, or a time in ISO 8601; 0 is the empty table."),
+    ]
+    after: Annotated[int | str | None, Field(description="The same; the newest without it.")] = None
+    columns: Annotated[
+        list[str] | None, Field(description="The columns to return; all without it.")
+    ] = None
+    format: AnswerFormatField = None

@@ -23,6 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _UPLOADS: Final = re.compile(r"/sleeper/tables/[^/]+/rows")
+_CLOSE: Final = (b"connection", b"close")
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 
 
@@ -71,6 +72,10 @@ class LimitedRequests:
         is_upload = _UPLOADS.fullmatch(scope["path"]) is not None
         request = _Request(receive, send, limits.upload_bytes if is_upload else limits.body_bytes)
         request.idle_s = limits.idle_s
+        request.has_body = any(
+            name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+            for name, value in scope["headers"]
+        )
         if len(self._running) >= limits.requests:
             await request.refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -123,6 +128,7 @@ class _Request:
         self._is_whole = False
         self.bytes_max = bytes_max
         self.idle_s = 30.0
+        self.has_body = False
         self.is_answered = False
         self.is_over = False
 
@@ -153,7 +159,9 @@ class _Request:
             raise OSError("the request is over")
         if message["type"] == "http.response.start":
             self.is_answered = True
-            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            # What is left of a body that was refused is no request.
+            end = [] if self._is_whole or not self.has_body else [_CLOSE]
+            message["headers"] = [*message.get("headers", ()), *_HEADERS, *end]
         async with asyncio.timeout(self.idle_s):
             await self._send(message)
 
@@ -163,7 +171,7 @@ class _Request:
         start = {
             "type": "http.response.start",
             "status": answer.status_code,
-            "headers": [*answer.raw_headers, *_HEADERS, (b"connection", b"close")],
+            "headers": [*answer.raw_headers, *_HEADERS, _CLOSE],
         }
         async with asyncio.timeout(self.idle_s):
             await self._send(start)

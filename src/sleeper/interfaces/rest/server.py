@@ -99,7 +99,7 @@ def server_config(app: FastAPI, listening: Listening, limits: RequestLimits) -> 
     """
     config = uvicorn.Config(
         app,
-        http=HeadersInTime,
+        http=ImpatientProtocol,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -160,11 +160,13 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-class HeadersInTime(H11Protocol):
-    """A connection that is closed if the headers of a request take too long."""
+class ImpatientProtocol(H11Protocol):
+    """A connection that is closed if a request's headers, or the taking of an answer, take long."""
 
     header_s: float = 10
-    _timer: asyncio.TimerHandle | None = None
+    taking_s: float = 60
+    _waits_for_headers: asyncio.TimerHandle | None = None
+    _waits_for_taking: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
@@ -174,6 +176,7 @@ class HeadersInTime(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._unwatch()
+        self.resume_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -181,18 +184,29 @@ class HeadersInTime(H11Protocol):
         super().data_received(data)
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Wait until the client has taken most of what was written."""
+        super().pause_writing()
+        self._waits_for_taking = self.loop.call_later(self.taking_s, self._end)
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        if self._waits_for_taking is not None:
+            self._waits_for_taking.cancel()
+            self._waits_for_taking = None
+        super().resume_writing()
+
     def _watch(self) -> None:
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.header_s, self._end)
+        elif self._waits_for_headers is None:
+            self._waits_for_headers = self.loop.call_later(self.header_s, self._end)
 
     def _unwatch(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._waits_for_headers is not None:
+            self._waits_for_headers.cancel()
+            self._waits_for_headers = None
 
     def _end(self) -> None:
-        if not self.transport.is_closing():
-            _log.info("closing the connection of %s: it sent no request in time", self.client)
-            self.transport.close()
+        _log.info("closing the connection of %s: it is too slow", self.client)
+        self.transport.abort()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
+from sleeper.engine.sql.chosen_pages import chosen_pages
 from sleeper.engine.sql.conditional_rows import rows_where
 from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
 from sleeper.engine.sql.statements import Statement
@@ -18,7 +20,11 @@ from sleeper.model.ranges import Region, whole_region
 from sleeper.model.tables import no_such_table
 from sleeper.operations.reading.query import query_key, query_keys, query_regions
 from sleeper.planning.key_conditions import Condition, narrow, single_keys
+from sleeper.planning.leaf_queries import filenames_for, plan_leaf_queries
 from sleeper.state.table_state import TableState
+
+_FILES_EXPLAINED: Final = 100
+"""Pages are counted by the indexes of files: of at most so many files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +183,25 @@ def query_sql(
         QueryInvalid: it is not a statement that reads, or names what there is not.
         DataDamaged: a file of the table is missing or wrong; raised while rows are read.
     """
-    table = scanned_table(TableVersion(name, reading, state, now_ms))
-    planned = planned_statement(
-        statement, {name: table}, names=[name], temp_folder=reading.temp_folder
-    )
-    rows = planned.rows()
+    rows = _about_one_table(statement, TableVersion(name, reading, state, now_ms)).rows()
     rows.transaction = state.number
     return rows
+
+
+def explain_sql(
+    reading: TableReader, state: TableState, now_ms: int, *, statement: str, name: str
+) -> str:
+    """Return the plan of a statement about one table, and what is read of it.
+
+    Args and Raises: as `query_sql`.
+    """
+    return _about_one_table(statement, TableVersion(name, reading, state, now_ms)).explain()
+
+
+def _about_one_table(text: str, version: TableVersion) -> Statement:
+    tables = {version.name: scanned_table(version)}
+    folder = version.reading.temp_folder
+    return planned_statement(text, tables, names=[version.name], temp_folder=folder)
 
 
 def named_in(text: object, names: Sequence[str]) -> list[str]:
@@ -222,8 +240,27 @@ class _RegionsRead:
         return query_keys(reading, state, asked, columns, now_ms)
 
     def explain(self) -> str:
-        """Return what is read."""
-        return ""
+        """Return how many leaves, files and pages are read, of those that there are."""
+        reading, state = self.version.reading, self.version.state
+        plan = [leaf for group in plan_leaf_queries(state, self.regions) for leaf in group]
+        regions_by_file: dict[str, list[Region]] = {}
+        for leaf in plan:
+            for name in leaf.filenames:
+                regions_by_file.setdefault(name, []).extend(leaf.regions)
+        every_leaf = [*state.tree.leaves()]
+        every_file = {name for leaf in every_leaf for name in filenames_for(state, leaf)}
+        text = (
+            f"{len(plan)} of {len(every_leaf)} leaves, {len(regions_by_file)} of "
+            f"{len(every_file)} files"
+        )
+        if len(regions_by_file) <= _FILES_EXPLAINED:
+            pages = [
+                chosen_pages(reading.lookup, name, regions, reading.arrow_schema)
+                for name, regions in regions_by_file.items()
+            ]
+            text += f", {sum(n for n, _ in pages)} of {sum(n for _, n in pages)} pages of these"
+        keys = single_keys(self.regions, reading.schema)
+        return f"{text}; {len(keys):,} complete keys, looked up" if keys else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from functools import partial
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.model.queries import checked_as_of
+from sleeper.operations.reading.sql import explain_sql as explain
 from sleeper.operations.reading.sql import query_sql, scanned_lazily
 from sleeper.table.handle import TableHandle
 from sleeper.table.rows.query import answered_rows
@@ -48,8 +49,22 @@ def sql(self: TableHandle, statement: str, *, as_of: int | datetime | None = Non
     return answered_rows(self, partial(read, columns=None), as_of=number)
 
 
+def explain_sql(self: TableHandle, statement: str) -> str:
+    """Return what a statement would do: DataFusion's plan, and what is read of this table.
+
+    Of the table it says how many leaves and files are read, and how many pages of these files, by
+    their indexes. No row is read.
+
+    Raises:
+        QueryInvalid: as by `sql`.
+    """
+    now_ms = int(self._context.now().timestamp() * 1000)
+    opened, state = self._newest()
+    return explain(opened.reader, state, now_ms, statement=statement, name=self.name)
+
+
 def scanned(self: TableHandle) -> ScannedTable:
     """Return this table for a statement about several; its state is read if a plan needs it."""
     now_ms = int(self._context.now().timestamp() * 1000)
     opened = self._current()
-    return scanned_lazily(self.name, opened.reader, opened.store.refresh, now_ms)
+    return scanned_lazily(opened.record.name, opened.reader, opened.store.refresh, now_ms)

@@ -27,6 +27,7 @@ HOSTILE = "a/<script>alert(1)</script>?#%\"'&"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("text", pa.string())])
 PAGES = [
     "",
+    "/history",
     "/rows",
     "/rows?by=all&ask=1",
     "/properties",
@@ -190,8 +191,9 @@ def test_a_table_shows_its_tree_its_leaves_and_its_fields(client, table):
         ("by=range&from0=a&to0=" + quote(f"{HOSTILE}004"), 5),
         ("by=all", 30),
         ("by=key&key0=none", 0),
+        ("by=sql&sql=" + quote(f'SELECT * FROM "{HOSTILE.replace(chr(34), 2 * chr(34))}"'), 30),
     ],
-    ids=["key", "prefix", "range", "all", "none"],
+    ids=["key", "prefix", "range", "all", "none", "sql"],
 )
 def test_rows_are_found_and_downloaded_by_the_same_question(client, table, question, rows):
     """The grid shows the first rows, and the file has all of them."""
@@ -217,6 +219,9 @@ def test_rows_are_found_and_downloaded_by_the_same_question(client, table, quest
         ("by=prefix&ask=1", "give the beginning"),
         ("by=range&ask=1", "give a first or a last value"),
         ("by=range&from0=z&to0=a&ask=1", "id"),
+        ("by=sql&sql=DROP TABLE x&ask=1", "read"),
+        ("by=sql&sql=SELECT <b> FROM&ask=1", "SQL"),
+        ("by=sql&ask=1", "statement"),
     ],
 )
 def test_a_question_that_cannot_be_answered_says_why(client, table, question, words):
@@ -338,6 +343,17 @@ def test_maintenance_gives_the_reasons_of_each_leaf(client, table):
     assert "Look for orphans" in words
 
 
+def test_a_history_tells_what_each_transaction_did(client, instance, table):
+    """With the rows that it added, and its jobs."""
+    table.ingest([{"id": "x", "n": 1, "text": ""}], job_id="<i>nightly</i>")
+
+    words = Page(client.get(f"{in_page(HOSTILE)}/history").text).words
+
+    assert "rows added" in words
+    assert "<i>nightly</i>" in words
+    assert "31 rows added" in words
+
+
 def test_services_are_paused_and_resumed(client, instance):
     """By a form each."""
     instance.create_table("t", SCHEMA, row_keys=["id"])
@@ -385,6 +401,13 @@ class TestTokens:
 
         assert answer.status_code == 303
         assert answer.headers["location"].startswith("/page/sign-in?next=%2Fpage")
+
+    def test_a_part_of_a_page_is_never_the_sign_in(self, guarded):
+        """The token expired while a page renewed itself: the whole page leads to the sign-in."""
+        answer = guarded.get("/page/jobs", headers={"HX-Request": "true"})
+
+        assert answer.headers["hx-redirect"].startswith("/page/sign-in?next=")
+        assert answer.text == ""
 
     @pytest.mark.parametrize("token", ["", "x", "sleeper_00000001_" + "0" * 64, "expired"])
     def test_a_wrong_token_is_refused_and_sets_no_cookie(self, guarded, tokens, token):

@@ -84,7 +84,14 @@ CALLS = {
     "limit": {"limit": 7},
     "limit 0": {"limit": 0},
     "columns": {"columns": ["price", "name"], "key": "n005"},
+    "condition": {"where": "price > 1.2 AND name LIKE 'n1%'"},
+    "condition and range": {"where": "day = DATE '2026-02-03'", "range": {"name": ("n1", None)}},
+    "wrong condition": {"where": "nonsense ="},
+    "unknown field": {"where": "prize > 5"},
     "version": {"as_of": 2},
+    "time": {"as_of": datetime(2100, 1, 1, tzinfo=UTC)},
+    "time too early": {"as_of": datetime(2000, 1, 1, tzinfo=UTC)},
+    "time without a zone": {"as_of": datetime(2100, 1, 1)},
     "unordered": {"ordered": False},
     "max_age": {"max_age": 60},
     "None": {"key": None},
@@ -133,6 +140,32 @@ def test_a_query_gives_the_same_by_rest(both, name):
 def test_a_count_gives_the_same_by_rest(both, name):
     """Rows are counted by the server."""
     local, remote = (outcome(lambda table=table: table.count(**CALLS[name])) for table in both)
+
+    assert remote == local
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.sql('SELECT count(*) AS n, max(price) AS p FROM "ü/t"').to_pylist(),
+        lambda t: t.sql('SELECT count(*) AS n FROM "ü/t"', as_of=2).to_pylist(),
+        lambda t: t.sql('DELETE FROM "ü/t"').to_pylist(),
+        lambda t: t.sql("SELECT nothing FROM other").to_pylist(),
+        lambda t: t.explain_sql("SELECT * FROM \"ü/t\" WHERE name = 'n005'"),
+        lambda t: t.history(),
+        lambda t: t.history(2),
+        lambda t: t.history(-1),
+        lambda t: t.kept_versions(),
+        lambda t: t.diff(2).to_pylist(),
+        lambda t: t.diff(0, 2, columns=["name"]).to_pylist(),
+        lambda t: t.diff(3, 2).to_pylist(),
+        lambda t: t.diff(None).to_pylist(),
+        lambda t: t.diff("2").to_pylist(),
+    ],
+)
+def test_sql_and_history_give_the_same_by_rest(both, call):
+    """Statements, what transactions did, and the rows that they added."""
+    local, remote = (outcome(lambda table=table: call(table)) for table in both)
 
     assert remote == local
 
@@ -272,6 +305,18 @@ class TestInstances:
         remote[0].delete_table("v")
         with pytest.raises(sleeper.NotFound, match="no table 'v'"):
             remote[0].table("v")
+
+    def test_run_statements(self, remote):
+        """Over all tables, by their names."""
+        for name in ("t", "u"):
+            table = remote[0].create_table(name, NUMBERS, row_keys=["id"])
+            table.ingest([{"id": 1, "n": 2}])
+        statement = "SELECT t.id, u.n FROM t JOIN u ON t.id = u.id"
+
+        assert remote[0].sql(statement).to_pylist() == [{"id": 1, "n": 2}]
+        assert remote[0].explain_sql(statement) == remote[1].explain_sql(statement)
+        with pytest.raises(sleeper.BadRequest, match="text in SQL"):
+            remote[0].sql(5)
 
     def test_have_jobs(self, remote, tmp_path):
         """They are submitted, and followed."""

@@ -18,6 +18,7 @@ from sleeper.interfaces.cli.bulk_imports.clusters import (
     refuse_strangers,
 )
 from sleeper.interfaces.cli.bulk_imports.imported import show_imported
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,
@@ -36,7 +37,7 @@ from sleeper.spark.submit.submitted_jobs import Submission
 
 
 @click.command("bulk-import")
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=complete_tables)
 @click.argument("files", nargs=-1)
 @click.option("--job-id", metavar="ID", help="Id of the job: a repeated job changes nothing.")
 @click.option(

@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
@@ -20,7 +21,7 @@ from sleeper.interfaces.cli.terminal.present import counted, print_json, progres
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.argument("target")
 @ranges_option
 @columns_option

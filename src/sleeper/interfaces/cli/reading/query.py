@@ -14,6 +14,7 @@ import click
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
 from sleeper.interfaces.cli.reading.question import Question, question_options
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
     column_names,
@@ -32,7 +33,7 @@ _PART_ROWS = 1000
 
 
 @click.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @question_options
 @click.option("--limit", type=click.IntRange(0), metavar="N", help="At most N rows.")
 @click.option("--all", "show_all", is_flag=True, help="Show all rows, not the first ones.")
@@ -47,7 +48,7 @@ _PART_ROWS = 1000
 @instance_option
 @json_option
 def query(table: str, question: Question, instance: str, **options: Any) -> None:
-    """Read rows of TABLE by key, key range or prefix, in key order.
+    """Read rows of TABLE by key, key range, prefix or condition, in key order.
 
     Without any of these the first 20 rows are shown; --limit and --all show
     more. With --output, --json or another --format all rows are written,
@@ -69,6 +70,7 @@ def query(table: str, question: Question, instance: str, **options: Any) -> None
         sleeper query names --range 'name="Smith, J","Smith, K"'
         sleeper query flights --keys-file tails.txt --output found.parquet
         sleeper query flights --range tailnum=N1,N2 --count
+        sleeper query flights --where "dep_delay > 60 AND dest = 'MIA'"
     """
     run = _Options(**options)
     chosen = run.checked_format()
@@ -120,7 +122,7 @@ class _Options:
             raise click.UsageError("--count counts all rows: leave out --limit and --all")
         if self.show_all and self.limit is not None:
             raise click.UsageError("--all and --limit contradict each other: leave one of them out")
-        return _chosen_format(self.form, self.output, as_json=self.as_json)
+        return chosen_format(self.form, self.output, as_json=self.as_json)
 
 
 def _counter(
@@ -130,12 +132,14 @@ def _counter(
 
     def count(transaction: int) -> int | None:
         at = {**asked, "as_of": transaction}
-        return opened.query(**at).known_count() if question.is_all else opened.count(**at)
+        if question.is_all or question.where is not None:  # to count would read many rows
+            return opened.query(**at).known_count()
+        return opened.count(**at)
 
     return count
 
 
-def _chosen_format(
+def chosen_format(
     form: Literal["table"] | OutputFormat | None, output: str | None, *, as_json: bool
 ) -> Literal["table"] | OutputFormat:
     """Return the output format, checked before rows are read."""
@@ -183,7 +187,7 @@ def _show(
             click.echo(
                 f"{all_rows}, the first {shown_max:,} shown (transaction {rows.transaction})"
             )
-            others = "" if by_key else "; --key, --range and --prefix find others"
+            others = "" if by_key else "; --key, --range, --prefix and --where find others"
             warn(f"--limit N shows more, --all shows all, --output FILE writes all{others}")
             return
         _print_part(rows, part)

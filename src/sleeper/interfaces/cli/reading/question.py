@@ -34,17 +34,20 @@ class Question:
         ranges: `FIELD=MIN,MAX`, any number of them.
         prefixes: `FIELD=START`, any number of them.
         keys_file: The file with one key on each line.
+        where: A condition in SQL.
     """
 
     keys: tuple[str, ...]
     ranges: tuple[str, ...]
     prefixes: tuple[str, ...]
     keys_file: str | None
+    where: str | None
 
     @property
     def is_all(self) -> bool:
         """True if all rows are asked for."""
-        return not (self.keys or self.ranges or self.prefixes or self.keys_file)
+        conditions = (self.keys, self.ranges, self.prefixes, self.keys_file, self.where)
+        return not any(conditions)
 
     def arguments(self, schema: Schema) -> dict[str, Any]:
         """Return the arguments for `Table.query`.
@@ -53,6 +56,10 @@ class Question:
             click.UsageError: options contradict each other.
             QueryInvalid: a field or value does not fit the schema.
         """
+        asked = self._by_key(schema)
+        return asked if self.where is None else {**asked, "where": self.where}
+
+    def _by_key(self, schema: Schema) -> dict[str, Any]:
         if sum(map(bool, (self.keys, self.ranges, self.keys_file))) > 1:
             raise click.UsageError("give only one of --key, --range and --keys-file")
         if self.keys_file:
@@ -99,7 +106,7 @@ class Question:
 
 
 def question_options(run: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options --key, --range, --prefix and --keys-file, as one `question`."""
+    """Give a command --key, --range, --prefix, --keys-file and --where, as one `question`."""
 
     @wraps(run)
     def asked(
@@ -107,12 +114,13 @@ def question_options(run: Callable[..., None]) -> Callable[..., None]:
         ranges: tuple[str, ...],
         prefixes: tuple[str, ...],
         keys_file: str | None,
+        where: str | None,
         **others: Any,
     ) -> None:
-        run(
-            question=Question(keys=keys, ranges=ranges, prefixes=prefixes, keys_file=keys_file),
-            **others,
+        question = Question(
+            keys=keys, ranges=ranges, prefixes=prefixes, keys_file=keys_file, where=where
         )
+        run(question=question, **others)
 
     in_order = (
         click.option(
@@ -125,6 +133,7 @@ def question_options(run: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line."
         ),
+        click.option("--where", metavar="CONDITION", help="A condition in SQL over any fields."),
     )
     for option in reversed(in_order):
         asked = option(asked)

@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 
-from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.job_reports import dead_letters, full, tasks
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, on_table
 from sleeper.interfaces.cli.terminal.present import (
@@ -17,6 +16,7 @@ from sleeper.interfaces.cli.terminal.present import (
     say,
 )
 from sleeper.interfaces.cli.terminal.stderr import warn
+from sleeper.interfaces.connection import connect
 from sleeper.table.table import Table
 
 

@@ -6,6 +6,7 @@ import click
 
 from sleeper.instance.instance import connect
 from sleeper.instance.verify import InstanceVerifySummary
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.terminal.options import json_option
 from sleeper.interfaces.cli.terminal.present import (
@@ -20,27 +21,34 @@ from sleeper.table.upkeep.verify import VerifySummary
 
 
 @click.command()
-@click.argument("url", envvar="SLEEPER_INSTANCE", metavar="URL")
-@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table.")
+@click.argument("what", nargs=-1, metavar="[INSTANCE | TABLE...]", shell_complete=complete_tables)
+@click.option(
+    "--instance",
+    envvar="SLEEPER_INSTANCE",
+    metavar="URL",
+    help="The instance: a folder or URL.  [env: SLEEPER_INSTANCE]",
+)
 @click.option(
     "--quick", is_flag=True, help="Read states and the ends of files only: no rows, no pages."
 )
 @json_option
-def verify(url: str, *, tables: tuple[str, ...], quick: bool, as_json: bool) -> None:
-    """Check everything that is stored of the instance at URL; change nothing.
+def verify(what: tuple[str, ...], instance: str | None, *, quick: bool, as_json: bool) -> None:
+    """Check everything that is stored of an instance, or of tables; change nothing.
 
     The log is replayed from its first entry and compared with its snapshots. Every
     page of every data file is compared with its checksum, and its rows with their
     order, their partition, their counts and their sketch. Others may write and
     compact meanwhile. Orphans and garbage are counted; they are no faults.
 
-    The exit code is 1 if something is wrong. URL is SLEEPER_INSTANCE without it.
+    Without --instance or SLEEPER_INSTANCE, and where it has a slash, the argument is an
+    instance. The exit code is 1 if something is wrong.
 
     \b
     Examples:
         sleeper verify /data/demo
-        sleeper verify s3://bucket/demo --table flights --quick
+        sleeper verify flights --instance s3://bucket/demo --quick
     """
+    url, tables = _chosen(what, instance)
     with connect(url) as opened, progress_of("verifying", "files") as progress:
         found = opened.verify(
             tables or None, quick=quick, progress=lambda _, done, total: progress(done, total)
@@ -51,6 +59,17 @@ def verify(url: str, *, tables: tuple[str, ...], quick: bool, as_json: bool) -> 
         _say_verified(found)
     if not found.clean:
         raise click.exceptions.Exit(EXIT_REFUSED)
+
+
+def _chosen(what: tuple[str, ...], instance: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the URL of the instance, and the names of tables."""
+    if instance is not None and not any("/" in each for each in what):
+        return instance, what
+    if len(what) != 1:
+        raise click.UsageError(
+            "name one instance, or tables with --instance URL (or SLEEPER_INSTANCE)"
+        )
+    return what[0], ()
 
 
 def _say_verified(found: InstanceVerifySummary) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 import click
 
 from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option
 from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 from sleeper.planning.jobs.file_batches import batch_limits
@@ -26,7 +27,7 @@ def batcher() -> None:
 
 
 @batcher.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.argument("files", nargs=-1, required=True)
 @instance_option
 def submit(table: str, files: tuple[str, ...], *, instance: str) -> None:

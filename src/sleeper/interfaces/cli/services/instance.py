@@ -7,6 +7,10 @@ from collections.abc import Mapping
 import click
 
 from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.terminal.completion import (
+    complete_instance_properties,
+    complete_instance_settings,
+)
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, split_pairs
 from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say
 
@@ -59,7 +63,9 @@ def show(instance: str, *, as_json: bool) -> None:
 
 
 @instance.command("set")
-@click.argument("settings", nargs=-1, required=True, metavar="K=V...")
+@click.argument(
+    "settings", nargs=-1, required=True, metavar="K=V...", shell_complete=complete_instance_settings
+)
 @instance_option
 def set_properties(settings: tuple[str, ...], instance: str) -> None:
     """Set properties of the instance; an empty value resets to the default.
@@ -75,7 +81,9 @@ def set_properties(settings: tuple[str, ...], instance: str) -> None:
 
 
 @instance.command()
-@click.argument("names", nargs=-1, required=True, metavar="K...")
+@click.argument(
+    "names", nargs=-1, required=True, metavar="K...", shell_complete=complete_instance_properties
+)
 @instance_option
 def unset(names: tuple[str, ...], instance: str) -> None:
     """Reset properties of the instance to their defaults.

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from sleeper.instance.instance import Instance, connect
+from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.interfaces.cli.terminal.options import instance_option, json_option, one_of, text_of
 from sleeper.interfaces.cli.terminal.present import print_facts, print_grid, print_json, say
@@ -31,7 +32,9 @@ kind_option = click.option(
     show_default=True,
     help="What the jobs do; a bulk import is an ingest.",
 )
-table_option = click.option("--table", metavar="TABLE", help="Jobs of this table alone.")
+table_option = click.option(
+    "--table", metavar="TABLE", shell_complete=complete_tables, help="Jobs of this table alone."
+)
 
 
 @click.group()
@@ -47,7 +50,7 @@ def jobs() -> None:
 
 
 @jobs.command()
-@click.argument("table")
+@click.argument("table", shell_complete=complete_tables)
 @click.argument("files", nargs=-1, required=True)
 @click.option("--id", "job_id", metavar="ID", help="Names the job, so that it is done once.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended.")

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from sleeper.errors import BadRequest, QueryInvalid
-from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.terminal.completion import complete_tables
+from sleeper.interfaces.connection import connect
 from sleeper.model.keys import value_from_text
 from sleeper.model.schema import Field, Schema
 
@@ -74,7 +75,9 @@ def on_table(run: Callable[..., None]) -> Callable[..., None]:
     def opened(table: str, instance: str, **asked: Any) -> None:
         run(connect(instance).table(table), **asked)
 
-    return click.argument("table")(instance_option(json_option(opened)))
+    return click.argument("table", shell_complete=complete_tables)(
+        instance_option(json_option(opened))
+    )
 
 
 def one_of(*values: StrEnum) -> click.Choice[str]:

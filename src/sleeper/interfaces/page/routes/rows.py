@@ -1,4 +1,4 @@
-"""Rows of a table: asked for by key, prefix or range, shown as a grid, and downloaded."""
+"""Rows of a table: asked for by key, prefix, range or SQL, shown as a grid, and downloaded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from starlette.exceptions import HTTPException
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
-from sleeper.errors import BadRequest, QueryInvalid
+from sleeper.errors import QueryInvalid, SleeperError
 from sleeper.interfaces.page.rendering import HEADERS, path_of
-from sleeper.interfaces.page.visits import PageRoute, Reading
+from sleeper.interfaces.page.visits import PageRoute, Reading, Visit
+from sleeper.interfaces.rest.problems import problem_of
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.model.schema import Field, Primitive
 from sleeper.table.display.markup import Markup
@@ -50,22 +51,23 @@ def show_rows(visit: Reading, table: str, by: str = "key", limit: int = _LIMITS[
     if by not in _QUESTIONS:
         raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such kind of question")
     most = limit if limit in _LIMITS else _LIMITS[0]
-    grid, caption, failure, values = Markup(), "", "", {}
+    grid, caption, failure, values, status = Markup(), "", "", {}, 200
     if "ask" in given:
         try:
-            grid, caption = _grid(_QUESTIONS[by](opened, given, most + 1), most)
-        except BadRequest as error:
-            failure = str(error)
+            grid, caption = _grid(_QUESTIONS[by](visit, opened, given, most + 1), most)
+        except SleeperError as error:
+            failure, status = str(error), problem_of(error).status
         values = {key: text for key, text in given.items() if key not in ("ask", "done")}
     links = [(each, _address(opened.name, f"rows.{each}", given)) for each in get_args(Format)]
     return visit.page(
         "rows.html",
-        status=HTTPStatus.BAD_REQUEST if failure else HTTPStatus.OK,
+        status=status,
         table=opened.name,
         by=by,
         kinds=list(_NAMES.items()),
         fields=[(n, field.name, _hint(field)) for n, field in enumerate(opened.schema.row_keys)],
         values=values,
+        sql_example=_statement(opened.name, most),
         limit=most,
         limits=_LIMITS,
         grid=grid,
@@ -85,7 +87,8 @@ def download(visit: Reading, table: str, form: Format, by: str = "key") -> Respo
     with NamedTemporaryFile(prefix="sleeper-download-", delete=False) as file:
         path = Path(file.name)
         try:
-            rows = _QUESTIONS[by](opened, dict(visit.request.query_params), DOWNLOAD_ROWS_MAX)
+            given = dict(visit.request.query_params)
+            rows = _QUESTIONS[by](visit, opened, given, DOWNLOAD_ROWS_MAX)
             stream_rows(rows, file, form)
         except BaseException:
             path.unlink()
@@ -99,14 +102,14 @@ def download(visit: Reading, table: str, form: Format, by: str = "key") -> Respo
     )
 
 
-def _by_key(table: Table, given: Asked, limit: int) -> Rows:
+def _by_key(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     key = _texts(table, given, "key")
     if not key:
         raise QueryInvalid("give a value for at least the first field of the key")
     return table.query(key=key, limit=limit)
 
 
-def _by_prefix(table: Table, given: Asked, limit: int) -> Rows:
+def _by_prefix(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     prefix = {
         field.name: text
         for n, field in enumerate(table.schema.row_keys)
@@ -117,7 +120,7 @@ def _by_prefix(table: Table, given: Asked, limit: int) -> Rows:
     return table.query(prefix=prefix, limit=limit)
 
 
-def _by_range(table: Table, given: Asked, limit: int) -> Rows:
+def _by_range(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     least, greatest = _texts(table, given, "from"), _texts(table, given, "to")
     names = [name for name in table.schema.row_key_names if name in least or name in greatest]
     if not names:
@@ -126,17 +129,28 @@ def _by_range(table: Table, given: Asked, limit: int) -> Rows:
     return table.query(range=limits, limit=limit)
 
 
-def _all_rows(table: Table, given: Asked, limit: int) -> Rows:
+def _all_rows(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
     return table.query(limit=limit)
 
 
-_QUESTIONS: Final[Mapping[str, Callable[[Table, Asked, int], Rows]]] = {
+def _by_sql(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
+    return visit.instance.sql(given.get("sql", "")).limited(limit)
+
+
+_QUESTIONS: Final[Mapping[str, Callable[[Visit, Table, Asked, int], Rows]]] = {
     "key": _by_key,
     "prefix": _by_prefix,
     "range": _by_range,
     "all": _all_rows,
+    "sql": _by_sql,
 }
-_NAMES: Final = {"key": "Key", "prefix": "Prefix", "range": "Range", "all": "First rows"}
+_NAMES: Final = {
+    "key": "Key",
+    "prefix": "Prefix",
+    "range": "Range",
+    "all": "First rows",
+    "sql": "SQL",
+}
 
 
 def _texts(table: Table, given: Asked, what: str) -> dict[str, Any]:
@@ -146,6 +160,12 @@ def _texts(table: Table, given: Asked, what: str) -> dict[str, Any]:
         for n, field in enumerate(table.schema.row_keys)
         if (text := given.get(f"{what}{n}", ""))
     }
+
+
+def _statement(table: str, limit: int) -> str:
+    """Return a statement to begin with."""
+    name = table.replace('"', '""')
+    return f'SELECT * FROM "{name}" LIMIT {limit}'  # noqa: S608 - shown in a form, not run
 
 
 def _hint(field: Field) -> str:
@@ -166,7 +186,8 @@ def _grid(rows: Rows, limit: int) -> tuple[Markup, str]:
         caption = f"The first {limit} rows; there are more"
     else:
         caption = f"{count} {'row' if count == 1 else 'rows'}"
-    return row_grid(found.slice(0, limit)), f"{caption}. Transaction {rows.transaction:,}."
+    version = f" Transaction {rows.transaction:,}." if rows.transaction else ""
+    return row_grid(found.slice(0, limit)), f"{caption}.{version}"
 
 
 def _address(table: str, page: str, given: Asked) -> str:

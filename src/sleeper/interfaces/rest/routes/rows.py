@@ -1,17 +1,18 @@
-"""Routes of rows: query, count and SQL."""
+"""Routes of rows: query, count, SQL, and what changed."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
+from fastapi import Query as UrlQuery
 from fastapi.responses import Response
 
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, answer_rows
 from sleeper.interfaces.rest.authorization import READ
-from sleeper.interfaces.rest.bodies import Query, Question
+from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import (
     json_answer,
     key_of,
@@ -24,6 +25,7 @@ from sleeper.interfaces.rest.served import served_by
 from sleeper.model.schema import Schema
 
 router = APIRouter(prefix="/sleeper/tables/{table:segment}", tags=["rows"])
+instance_router = APIRouter(prefix="/sleeper", tags=["rows"])
 
 _ROWS: Final = {"transaction": 4, "rows": [{"tailnum": "N14228", "dest": "IAH"}]}
 ROWS_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -62,6 +64,60 @@ def count(table: str, body: Question, request: Request) -> Response:
     return json_answer({"rows": opened.count(**_asked(opened.schema, body))})
 
 
+@router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
+def table_sql(table: str, body: SqlBody, request: Request) -> Response:
+    """Run one SQL statement that reads this table, by its name.
+
+    With `explain` the answer is a JSON document with its plan.
+    """
+    served = served_by(request)
+    opened = served.table(table)
+    if body.explain:
+        return json_answer({"plan": opened.explain_sql(body.statement)})
+    form = answer_format(body.format, request.headers.get("accept"))
+    as_of = None if body.as_of is None else version_of(body.as_of)
+    return answer_rows(opened.sql(body.statement, as_of=as_of), form, served.limits)
+
+
+@instance_router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
+def instance_sql(body: SqlBody, request: Request) -> Response:
+    """Run one SQL statement that reads tables of the instance, by their names.
+
+    With `explain` the answer is a JSON document with its plan.
+    """
+    served = served_by(request)
+    if body.as_of is not None:
+        raise QueryInvalid("as_of is for a statement about one table: /sleeper/tables/TABLE/sql")
+    if body.explain:
+        return json_answer({"plan": served.instance.explain_sql(body.statement)})
+    form = answer_format(body.format, request.headers.get("accept"))
+    return answer_rows(served.instance.sql(body.statement), form, served.limits)
+
+
+@router.get("/history", dependencies=[READ])
+def history(
+    table: str,
+    request: Request,
+    limit: Annotated[
+        int | None, UrlQuery(ge=0, description="How many of the last transactions.")
+    ] = 100,
+) -> Response:
+    """List what the table's transactions did, the newest first, and which can be read."""
+    opened = served_by(request).table(table)
+    return json_answer({"history": opened.history(limit), "kept": opened.kept_versions()})
+
+
+@router.post("/diff", dependencies=[READ], responses=ROWS_ANSWERS)
+def diff(table: str, body: DiffBody, request: Request) -> Response:
+    """Read the rows that ingests added between two versions, in key order."""
+    served = served_by(request)
+    form = answer_format(body.format, request.headers.get("accept"))
+    before = version_of(body.before, "before")
+    after = None if body.after is None else version_of(body.after, "after")
+    rows = served.table(table).diff(before, after, columns=body.columns)
+    return answer_rows(rows, form, served.limits)
+
+
 def _asked(schema: Schema, body: Question) -> dict[str, Any]:
     """Return the arguments for `Table.query`: those that the body has, null included.
 
@@ -79,16 +135,21 @@ def _asked(schema: Schema, body: Question) -> dict[str, Any]:
     others = ("key", "keys", "range", "regions", "prefix", "where")
     asked |= {name: given[name] for name in others if name in given and name not in asked}
     if given.get("as_of") is not None:
-        asked["as_of"] = _version(given["as_of"])
+        asked["as_of"] = version_of(given["as_of"])
     return asked
 
 
-def _version(as_of: int | str) -> int | datetime:
-    if isinstance(as_of, int):
-        return as_of
+def version_of(given: int | str, name: str = "as_of") -> int | datetime:
+    """Return a version as `Table.query` takes it.
+
+    Raises:
+        QueryInvalid: it is no time.
+    """
+    if isinstance(given, int):
+        return given
     try:
-        return datetime.fromisoformat(as_of)
+        return datetime.fromisoformat(given)
     except ValueError:
         raise QueryInvalid(
-            f"as_of is a transaction number or a time in ISO 8601, not {as_of!r:.200}"
+            f"{name} is a transaction number or a time in ISO 8601, not {given!r:.200}"
         ) from None

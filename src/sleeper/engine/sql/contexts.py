@@ -1,0 +1,117 @@
+"""DataFusion contexts with tables, which statements use one after the other.
+
+To make a context and to register its tables takes half a millisecond, which is more than a look-up
+by key. So a few contexts are kept, each with the tables of one kind of statement. They have the
+columns of tables, and no rows: what a scan reads is decided by the statement that plans it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+
+from sleeper.engine.scan.session import datafusion
+from sleeper.engine.sql.plans import ROWS_MAX, STORED
+from sleeper.engine.sql.table_dataset import OpenScan, TableDataset
+
+MEMORY_BYTES: Final = 1 << 30
+"""Memory for sorting, grouping and joining in one statement; more is spilled to the temp folder."""
+
+_IDLE_MAX: Final = 8
+_CATALOG, _SCHEMA = "sleeper", "tables"
+_SETTINGS: Final = {
+    # Names are written as they are in the table; functions and key words in either case.
+    "datafusion.sql_parser.enable_ident_normalization": "false",
+    "datafusion.catalog.information_schema": "false",
+}
+
+
+class SqlContext:
+    """A context of DataFusion with some tables.
+
+    Args:
+        schemas: The columns of each table, by its name.
+        partitions: How many parts of the rows are computed at once.
+        temp_folder: Where sorting and grouping spill; None for the system's temp folder.
+
+    Attributes:
+        context: The context of DataFusion.
+        views: The tables as frames of DataFusion, by name.
+        datasets: What is scanned for each of them.
+    """
+
+    def __init__(
+        self, schemas: Mapping[str, pa.Schema], partitions: int, temp_folder: Path | None
+    ) -> None:
+        module = datafusion()
+        self.context = _new_context(partitions, temp_folder)
+        self.views: dict[str, Any] = {}
+        self.datasets: dict[str, TableDataset] = {}
+        catalog = self.context.catalog(_CATALOG)
+        catalog.register_schema(STORED, module.catalog.Schema.memory_schema())
+        stored, named = catalog.schema(STORED), catalog.schema(_SCHEMA)
+        for name, schema in schemas.items():
+            self.datasets[name] = TableDataset(name, schema)
+            stored.register_table(name, module.catalog.Table(self.datasets[name]))
+            place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
+            self.views[name] = self.context.table(place).limit(ROWS_MAX)
+            named.register_table(name, module.catalog.Table(self.views[name]))
+
+    def use(self, open_scan: OpenScan | None) -> None:
+        """Let scans that are planned from now on be those of a statement."""
+        for dataset in self.datasets.values():
+            dataset.open_scan = open_scan
+
+
+class IdleContexts:
+    """The contexts that no statement uses, up to a number of them: the last used ones."""
+
+    def __init__(self) -> None:
+        self._idle: OrderedDict[Any, list[SqlContext]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, key: Any, make: Callable[[], SqlContext]) -> SqlContext:
+        """Return an idle context of a kind, or a new one."""
+        datafusion()  # raises in a child of a process that used it
+        with self._lock:
+            known = self._idle.get((os.getpid(), key))
+            if known:
+                return known.pop()
+        return make()
+
+    def give_back(self, key: Any, context: SqlContext) -> None:
+        """Let other statements use a context."""
+        context.use(None)
+        with self._lock:
+            place = (os.getpid(), key)
+            self._idle.setdefault(place, []).append(context)
+            self._idle.move_to_end(place)
+            while sum(map(len, self._idle.values())) > _IDLE_MAX:
+                self._idle.popitem(last=False)
+
+
+IDLE: Final = IdleContexts()
+
+
+def _new_context(partitions: int, temp_folder: Path | None) -> Any:
+    module = datafusion()
+    settings = (
+        module.SessionConfig()
+        .with_target_partitions(partitions)
+        .with_create_default_catalog_and_schema(enabled=True)
+        .with_default_catalog_and_schema(_CATALOG, _SCHEMA)
+    )
+    for name, value in _SETTINGS.items():
+        settings = settings.set(name, value)
+    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(MEMORY_BYTES)
+    if temp_folder is None:
+        runtime = runtime.with_disk_manager_os()
+    else:
+        runtime = runtime.with_disk_manager_specified(str(temp_folder))
+    return module.SessionContext(settings, runtime)

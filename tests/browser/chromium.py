@@ -1,0 +1,27 @@
+"""The browser that tests use: Debian's Chromium, which `make servers` installs where it may."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+UNWANTED = "chromium" in os.environ.get("SLEEPER_TEST_WITHOUT", "").split(",")
+
+
+def find_chromium() -> str | None:
+    """Return its path; None without one."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def require_chromium() -> str:
+    """Return its path. Skip the test without it; in CI, fail."""
+    if UNWANTED:
+        pytest.skip("LEFT OUT: chromium: SLEEPER_TEST_WITHOUT names it")
+    path = find_chromium()
+    if path is None:
+        leave = pytest.fail if os.environ.get("CI") else pytest.skip
+        leave("LEFT OUT: chromium: it is not installed; run as root: make servers")
+    return path
