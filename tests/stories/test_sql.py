@@ -86,6 +86,9 @@ def plain(rows):
             lambda r: (r["tail"], r["day"].day) == ("N007", 3),
         ),
         ("tail = 'N007' AND tail = 'N008'", lambda _: False),
+        ("tail ILIKE 'n01%'", lambda r: r["tail"].startswith("N01")),
+        ("tail LIKE 'N_1%' AND tail NOT LIKE 'N01%'", lambda r: False),
+        ("NOT (tail LIKE 'N0%1')", lambda r: not r["tail"].endswith("1")),
         ("true", lambda _: True),
     ],
 )

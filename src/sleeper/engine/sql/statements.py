@@ -34,8 +34,9 @@ _IGNORED: Final = re.compile(
 
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
-    "update": "rows are not changed in place: see docs/guide about aggregations",
-    "delete": "rows are not deleted one by one: see age-off filters in the properties of tables",
+    "update": "rows are not changed in place: add newer rows to a table with aggregations "
+    "(sleeper.table.aggregations)",
+    "delete": "rows are not deleted one by one: sleeper.table.filters removes rows by age",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
     "create": "make tables by Instance.create_table() (`sleeper table add`)",
