@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
-from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -87,8 +87,7 @@ class Statement:
 
     @property
     def _what(self) -> str:
-        text = self._text if len(self._text) <= 200 else f"{self._text[:200]}..."
-        return f"statement {text!r}"
+        return f"statement {shortened(self._text)!r}"
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
