@@ -90,7 +90,8 @@ docs: $(READY) ## Write the generated pages and the outputs shown in the docs an
 	@$(if $(ARGS),,$(BIN)/python tools/screenshots.py)
 
 site: $(READY) ## Build the documentation as a site into build/site; a broken link is an error.
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet && echo "open build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Open build/site/index.html. Its search needs a server: python3 -m http.server -b 127.0.0.1 -d build/site"
 
 release: $(READY) ## Gather changelog.d into CHANGELOG.md and set the version: VERSION=0.2.0.
 	@$(BIN)/python tools/release.py $(VERSION)

@@ -30,6 +30,7 @@ BENCHMARKS = {
     "jobs": ["--jobs", "200"],
     "committer": ["--seconds", "5"],
     "walks": [],
+    "web_page": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],
     "file_size": [],

@@ -698,12 +698,13 @@ class AnyOrderOnAnInstance(RuleBasedStateMachine):
         return before == model.number
 
     def teardown(self):
-        """I3, I5, I11, FRF-3: at the end of each story every row of every table is read twice."""
+        """I3, I5, I11, FRF-3: at the end of each story every row is read twice, and verified."""
         check_instance(self.objects, self.instances[1])
         for name, model in self.tables.items():
             table = self.handle(1, name)
             files = self.objects.under(model.table_id)
             assert multiset(rows_in_files(files, table)) == multiset(model.rows)
+            assert table.verify().findings == ()
             with table.query() as answer:
                 found = as_tuples(answer.to_arrow())
             wide = model.kind.order_wide

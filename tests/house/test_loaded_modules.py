@@ -31,6 +31,7 @@ DOORS = {
     "operations/reading/query.py": "a look-up in a table without processing",
     "storage/places.py": "one adapter for each kind of URL",
     "table/handle.py": "a read checks no commit",
+    "table/rows/frames.py": "polars is slow to import, and DuckDB does not need it",
     "table/rows/query.py": "a read needs no writer",
     "table/state_stores.py": "one opener for each kind of state store",
     "table/table.py": "the methods of a table",

@@ -87,6 +87,10 @@ class RandomTable:
         found = self.table.query(as_of=number).to_pylist()
         assert Counter(comparable_rows(found)) == Counter(comparable_rows(self.versions[number]))
 
+    def verify(self) -> None:
+        """Find nothing wrong with what is stored."""
+        assert self.table.verify().findings == ()
+
     def check_export(self) -> None:
         """Export the table, and ingest that into another one."""
         target = self.folder / "exported"

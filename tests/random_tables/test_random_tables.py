@@ -21,7 +21,7 @@ CHUNKS = 10
 
 
 def run(seed: int) -> None:
-    """Make the table of a seed, change it, ask it, export it."""
+    """Make the table of a seed, change it, ask it, verify it, export it."""
     with TemporaryDirectory(prefix="random-table-") as folder, as_in_a_bucket(seed):
         table = random_table(seed, Path(folder))
         try:
@@ -29,6 +29,7 @@ def run(seed: int) -> None:
                 for _ in range(table.pick.randrange(1, 4)):
                     table.step()
                 table.check()
+            table.verify()
             table.check_export()
         except BaseException as error:
             error.add_note(f"seed {seed}: {table.schema}, {table.properties}; {table.log}")

@@ -104,3 +104,17 @@ def test_a_moved_state_is_clean(instance):
     (found,) = instance.verify().tables
     assert found.findings == ()
     assert found.entries == 2
+
+
+def test_an_instance_in_aws_is_clean_and_its_unknown_folders_are_found(aws_endpoint):
+    """Given buckets of an instance in AWS, then tables and folders in each of them are seen."""
+    instance = sleeper.create_instance(f"aws://story-{uuid.uuid4().hex[:8]}")
+    table = filled(instance, "DynamoDBStateStore")
+    other = "b0000000" if table.table_id != "b0000000" else "b0000001"
+    instance._context.objects.put(f"{other}/data/partition_root/left.parquet", b"left")
+
+    summary = instance.verify()
+
+    assert summary.clean
+    assert summary.tables[0].files == 3
+    assert summary.unknown_folders == (other,)

@@ -12,6 +12,7 @@ from sleeper.ports.objects import Objects
 from sleeper.table.table import Table, record_of
 from sleeper.table.upkeep.verify import VerifySummary
 
+_HEX_DIGITS = "0123456789abcdef"
 _TABLE_ID = re.compile("[0-9a-f]{8}")
 
 
@@ -83,10 +84,16 @@ def verify(
 
 
 def _table_folders(objects: Objects) -> Iterator[str]:
-    """Yield the first parts of keys that look like ids of tables, with one look for each."""
-    after = ""
-    while (info := next(iter(objects.listing("", after=after)), None)) is not None:
-        name, is_folder, _ = info.key.partition("/")
-        if is_folder and _TABLE_ID.fullmatch(name):
-            yield name
-        after = f"{name}0" if is_folder else info.key  # "0" comes next after "/"
+    """Yield the first parts of keys that look like ids of tables, with one look for each.
+
+    Where objects are in several places, keys ascend only in each place.
+    """
+    for digit in _HEX_DIGITS:
+        after: str | None = ""
+        while after is not None:
+            listing = objects.listing(digit, after=after)
+            first_parts = (info.key.partition("/")[0] for info in listing if "/" in info.key)
+            name = next((each for each in first_parts if _TABLE_ID.fullmatch(each)), None)
+            if name is not None:
+                yield name
+            after = None if name is None else f"{name}0"  # "0" comes next after "/"

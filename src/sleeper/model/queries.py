@@ -60,6 +60,10 @@ _WANTED = {
 }
 
 
+_ROWS_MAX: Final = 2**63 - 1
+"""Arrow counts rows up to here; a greater limit limits nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeafQuery:
     """The regions to read of one leaf, and the files that may contain their rows.
@@ -283,7 +287,7 @@ def checked_limit(limit: object) -> int | None:
         raise QueryInvalid(f"limit must be a number of rows, not {limit!r}")
     if index(limit) < 0:
         raise QueryInvalid(f"limit must not be negative, unlike {limit!r}; 0 returns no rows")
-    return index(limit)
+    return min(index(limit), _ROWS_MAX)
 
 
 def checked_as_of(as_of: object, name: str = "as_of") -> int | datetime | None:

@@ -15,6 +15,7 @@ with late_imports():
     from sleeper.table.bulk_imports import bulk_import as _bulk_import
     from sleeper.table.display import pictures, views
     from sleeper.table.rows import export as _export
+    from sleeper.table.rows import frames
     from sleeper.table.rows import history as _history
     from sleeper.table.rows import ingest as _ingest
     from sleeper.table.rows import sql as _sql
@@ -55,6 +56,8 @@ class Table(TableHandle):
     diff = LateMethod(lambda: _history.diff)
     sql = LateMethod(lambda: _sql.sql)
     explain_sql = LateMethod(lambda: _sql.explain_sql)
+    scan_polars = LateMethod(lambda: frames.scan_polars)
+    to_duckdb = LateMethod(lambda: frames.to_duckdb)
     export = LateMethod(lambda: _export.export)
     to_spark = LateMethod(lambda: spark.to_spark)
     open_for_spark = LateMethod(lambda: spark.open_for_spark)
@@ -88,6 +91,7 @@ class Table(TableHandle):
     # Pictures and notebooks.
     plot_tree = LateMethod(lambda: pictures.plot_tree)
     plot_files = LateMethod(lambda: pictures.plot_files)
+    plot_history = LateMethod(lambda: pictures.plot_history)
     _repr_html_ = LateMethod(lambda: pictures.table_html)
 
 
