@@ -1,7 +1,7 @@
 """The REST server beside the direct call: start, a key, requests a second, a scan, an ingest.
 
-The server runs in a process of its own, on the same machine. A key is asked for by the Python client,
-and by a client of HTTP that does nothing else; a scan comes as an Arrow stream.
+The server runs in a process of its own, on the same machine. A key is asked for by the Python
+client, and by a client of HTTP that does nothing else; a scan comes as an Arrow stream.
 
     python -m bench.rest --rows 5000000
 """
@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -92,7 +93,7 @@ def ask(url: str, method: str, path: str, body: str | None = None) -> bytes:
     return content
 
 
-def one_key(table, remote, url: str, row_count: int) -> list[str]:
+def one_key(table: Any, remote: Any, url: str, row_count: int) -> list[str]:
     """p50 of one key, and requests a second of eight clients."""
     keys = np.random.default_rng(2).integers(0, row_count, LOOK_UPS).tolist()
     direct = median_us(lambda key: table.query(key=key).to_pylist(), keys)
@@ -127,8 +128,10 @@ def one_key(table, remote, url: str, row_count: int) -> list[str]:
         thread.join()
     connection.close()
     return [
-        f"a key, p50: {direct:,.0f} us direct, {by_client:,.0f} us by sleeper.connect, "
-        f"{plain:,.0f} us by HTTP as JSON",
+        (
+            f"a key, p50: {direct:,.0f} us direct, {by_client:,.0f} us by sleeper.connect, "
+            f"{plain:,.0f} us by HTTP as JSON"
+        ),
         f"keys by HTTP from 8 clients: {sum(counts) / SECONDS:,.0f} requests a second",
     ]
 
@@ -143,7 +146,7 @@ def median_us(call: Callable[[int], object], keys: list[int]) -> float:
     return median(taken) * 1e6
 
 
-def scans(table, remote) -> list[str]:
+def scans(table: Any, remote: Any) -> list[str]:
     """All rows, in turn."""
     rates: dict[str, list[float]] = {"direct": [], "by REST": []}
     for _ in range(SCANS):
@@ -153,12 +156,14 @@ def scans(table, remote) -> list[str]:
             rates[name].append(count / (perf_counter() - started) / 1e6)
     direct, by_rest = (median(each) for each in rates.values())
     return [
-        f"a scan: {direct:.1f} million rows/s direct, {by_rest:.1f} as Arrow by REST "
-        f"({by_rest / direct:.2f} of it)"
+        (
+            f"a scan: {direct:.1f} million rows/s direct, {by_rest:.1f} as Arrow by REST "
+            f"({by_rest / direct:.2f} of it)"
+        )
     ]
 
 
-def ingests(instance, remote, rows: pa.Table) -> list[str]:
+def ingests(instance: Any, remote: Any, rows: pa.Table) -> list[str]:
     """The same rows, into a table each."""
     taken = {}
     for name, owner in (("direct", instance), ("by REST", remote)):
