@@ -30,9 +30,11 @@ BENCHMARKS = {
     "jobs": ["--jobs", "200"],
     "committer": ["--seconds", "5"],
     "walks": [],
+    "web_page": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],
     "file_size": [],
+    "rest": ["--rows", "2000000"],
     "peers": [],
 }
 # Those that need more packages have an environment of their own, which make sets up.

@@ -27,6 +27,7 @@ HOSTILE = "a/<script>alert(1)</script>?#%\"'&"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("text", pa.string())])
 PAGES = [
     "",
+    "/history",
     "/rows",
     "/rows?by=all&ask=1",
     "/properties",
@@ -340,6 +341,17 @@ def test_maintenance_gives_the_reasons_of_each_leaf(client, table):
     assert "it has one file, and no other to merge it with" in words
     assert "No file can be deleted now" in words
     assert "Look for orphans" in words
+
+
+def test_a_history_tells_what_each_transaction_did(client, instance, table):
+    """With the rows that it added, and its jobs."""
+    table.ingest([{"id": "x", "n": 1, "text": ""}], job_id="<i>nightly</i>")
+
+    words = Page(client.get(f"{in_page(HOSTILE)}/history").text).words
+
+    assert "rows added" in words
+    assert "<i>nightly</i>" in words
+    assert "31 rows added" in words
 
 
 def test_services_are_paused_and_resumed(client, instance):
