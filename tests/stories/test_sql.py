@@ -313,6 +313,10 @@ def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
         ("EXPLAIN INSERT INTO flights VALUES ('a')", "DML|values"),
         ("SELECT * INTO x FROM flights", "DDL"),
         ("WITH a AS (SELECT 1) DELETE FROM flights", "(?i)delete"),
+        ("SELECT * FROM flights TABLESAMPLE (10)", "TABLESAMPLE is not known"),
+        ("SELECT tail FROM flights prewhere delay > 1", "PREWHERE is not known"),
+        ("SELECT dest, count(*) FROM flights GROUP BY dest WITH ROLLUP", "ROLLUP is not known"),
+        ("SELECT 1 FROM flights START WITH delay = 1 CONNECT BY PRIOR delay = delay", "CONNECT BY"),
         ("SELECT * FROM flight", "no table 'flight'; did you mean 'flights'"),
         ("SELECT * FROM '/etc/passwd'", "no table '/etc/passwd'"),
         ("SELECT * FROM read_csv('/etc/passwd')", "read_csv"),
@@ -332,6 +336,19 @@ def test_a_statement_that_does_not_only_read_or_cannot_be_understood_is_refused(
     for sql in (flights.sql, instance.sql):
         with pytest.raises(QueryInvalid, match=message):
             sql(statement).to_arrow()
+
+
+def test_words_of_clauses_that_are_not_known_may_be_names_and_text(flights):
+    """Only the clauses are refused, which DataFusion would leave out of a statement."""
+    # when
+    found = flights.sql(
+        "WITH totals AS (SELECT 'with rollup' AS \"prewhere\", row_number() OVER "
+        "(PARTITION BY dest) AS cube FROM flights) -- tablesample\n"
+        "SELECT count(*) AS n FROM totals WHERE cube = 1 AND \"prewhere\" = 'with rollup'"
+    )
+
+    # then
+    assert found.to_pylist() == [{"n": 4}]
 
 
 def test_an_error_of_a_file_is_raised_as_itself(tmp_path):

@@ -24,6 +24,14 @@ _READING: Final = ("select", "with", "values", "explain", "describe", "desc", "s
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 _WORD: Final = re.compile(r"\s*(\(|\w*)")
 _NOT_FOUND: Final = re.compile(r"table 'sleeper\.tables\.(?P<name>.+?)' not found", re.DOTALL)
+_TEXTS: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_IGNORED: Final = re.compile(
+    r"\b(?:TABLESAMPLE|SAMPLE\s*\(?\s*\d|PREWHERE|CONNECT\s+BY"
+    r"|WITH\s+(?:ROLLUP|CUBE|TOTALS)\b(?!\s*(?:\(|AS\b))|PARTITION\s*\()",
+    re.IGNORECASE,
+)
+"""Clauses that DataFusion parses and leaves out, so that a statement returns other rows."""
+
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
     "update": "rows are not changed in place: see docs/guide about aggregations",
@@ -167,6 +175,12 @@ def _check_reads(text: object) -> None:
         raise QueryInvalid(
             f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
             f"{first.upper() or rest[:20]!r}{instead}"
+        )
+    ignored = _IGNORED.search(_TEXTS.sub(" ", text))
+    if ignored:
+        raise QueryInvalid(
+            f"{ignored[0].upper()} is not known here: use LIMIT, WHERE, WITH RECURSIVE, or "
+            "GROUP BY ROLLUP (...) or CUBE (...); a name that is such a word is quoted"
         )
 
 

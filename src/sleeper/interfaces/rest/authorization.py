@@ -7,9 +7,10 @@ everything. So that no page of another site can use it through a browser on the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, params
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
@@ -19,6 +20,8 @@ from sleeper.interfaces.rest.tokens import Role
 from sleeper.language.value_classes import dataclass
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
+ROLE: Final = "x-sleeper-role"
+"""The name in the description of a route of the role that it needs; null for none."""
 COOKIE: Final = "sleeper_token"
 _LONGEST: Final = 200
 
@@ -98,13 +101,13 @@ class _RoleNeeded:
     """A dependency that refuses callers whose role is too small."""
 
     def __init__(self, role: Role) -> None:
-        self._role = role
+        self.role = role
 
     async def __call__(self, caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
-        if caller.role < self._role:
+        if caller.role < self.role:
             raise AccessRefused(
                 f"token {caller.name!r} has the role {caller.role.text}, and this needs the role "
-                f"{self._role.text}",
+                f"{self.role.text}",
                 is_known=True,
             )
         return caller
@@ -113,3 +116,11 @@ class _RoleNeeded:
 READ: Final = Depends(_RoleNeeded(Role.READ))
 WRITE: Final = Depends(_RoleNeeded(Role.WRITE))
 ADMIN: Final = Depends(_RoleNeeded(Role.ADMIN))
+
+
+def role_of(dependencies: Iterable[params.Depends]) -> Role | None:
+    """Return the role that a route with these dependencies needs; None for none."""
+    for each in dependencies:
+        if isinstance(each.dependency, _RoleNeeded):
+            return each.dependency.role
+    return None
