@@ -138,7 +138,7 @@ def test_names_keys_and_values_with_markup_are_text_on_every_page(client, table,
 
 def test_every_answer_forbids_scripts_and_styles_of_others_and_frames(client, table):
     """Pages, errors, redirects and the sign-in alike."""
-    for path in ("/page", in_page(HOSTILE), "/page/nothing", "/", "/page/tables/none"):
+    for path in ("/page", "/page/", in_page(HOSTILE), "/page/nothing", "/", "/page/tables/none"):
         headers = client.get(path, follow_redirects=False).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy

@@ -43,7 +43,11 @@ def show_jobs(visit: Reading, kind: str = "ingest", state: str = "", live: str =
         lines=lines,
         more=more,
         names=_names(visit),
-        depths=[(name.value, depth) for name, depth in depths.items()],
+        depths=[
+            (name.value, depth)
+            for name, depth in depths.items()
+            if depth.ready or depth.hidden or depth.dead
+        ],
         files=files,
         more_files=more_files,
         at=visit.now(),
