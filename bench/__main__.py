@@ -35,6 +35,7 @@ BENCHMARKS = {
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],
     "file_size": [],
+    "rest": ["--rows", "2000000"],
     "peers": [],
 }
 # Those that need more packages have an environment of their own, which make sets up.

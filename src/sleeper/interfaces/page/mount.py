@@ -56,7 +56,9 @@ _last = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @_last.get("/page/{anything:path}")
 def no_page(anything: str) -> Response:
-    """Say that there is no such page."""
+    """Say that there is no such page; `/page/` leads to `/page`."""
+    if not anything:
+        return RedirectResponse(path_of(), HTTPStatus.SEE_OTHER, headers=dict(HEADERS))
     raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
 
 
