@@ -34,14 +34,6 @@ BUGS = (
         tests=TEXT_INPUTS,
     ),
     Bug(
-        name="decimals-of-too-many-digits",
-        breaks="A decimal of CSV or JSON may have more digits than its type.",
-        module="engine/inputs/text_values.py",
-        right="        return pa.decimal128(38, want.scale)\n",
-        wrong="        return want\n",
-        tests=TEXT_INPUTS,
-    ),
-    Bug(
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",
         module="table/bulk_imports/bulk_import.py",
