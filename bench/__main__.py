@@ -29,10 +29,13 @@ BENCHMARKS = {
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
     "committer": ["--seconds", "5"],
+    "sql": [],
     "walks": [],
+    "web_page": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],
     "spark_read": [],
     "file_size": [],
+    "rest": ["--rows", "2000000"],
     "peers": [],
 }
 # Those that need more packages have an environment of their own, which make sets up.

@@ -3,9 +3,9 @@
     python tools/make_docs.py            writes what has changed
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
 
-The CLI's page comes from its commands, those of properties and Spark's options from their
-definitions, that of Python from docstrings (python_page.py), the contracts and servers from what
-pytest collects (contract_runs.py), the tests
+The CLI's page comes from its commands, that of REST from its routes (rest_page.py), those of
+properties and Spark's options from their definitions, that of Python from docstrings
+(python_page.py), the contracts and servers from what pytest collects (contract_runs.py), the tests
 named in docs/rules from the tests (rules.py), the requests in docs/buckets.md from what their tests
 expect (request_counts.py), the tables in docs/performance.md from figures that were kept
 (speed_tables.py), and the outputs in README.md and docs/guide from running what stands
@@ -24,6 +24,7 @@ import rules
 from contract_runs import contracts_page
 from python_page import python_page
 from request_counts import buckets_page
+from rest_page import rest_page
 from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
 
@@ -83,6 +84,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/properties-without-effect.md", lambda _: unused_properties_page()
     yield ROOT / "docs/reference/python.md", lambda _: python_page()
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
+    yield ROOT / "docs/reference/rest.md", lambda _: f"{GENERATED}{rest_page()}"
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
     yield ROOT / "docs/buckets.md", buckets_page
     yield ROOT / "docs/performance.md", performance_page

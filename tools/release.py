@@ -99,7 +99,7 @@ def section(fragments: list[Path], version: str, day: date) -> str:
 
 def entry(path: Path) -> str:
     """Return a fragment as an entry of a list."""
-    text = path.read_text().strip()
+    text = path.read_text().strip().replace("](../", "](")  # it moves up by one folder
     if AS_IT_IS.search(text):
         return f"- {textwrap.indent(text, '  ').lstrip()}\n"
     paragraphs = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))

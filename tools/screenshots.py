@@ -58,6 +58,7 @@ SHOTS = {
         1000,
         900,
     ),
+    "page-history": ("/page/tables/readings/history", "light", 1000, 860),
     "page-maintenance-dark": ("/page/tables/readings/maintenance", "dark", 1000, 640),
     "page-phone-dark": ("/page/tables/readings", "dark", 360, 900),
 }
@@ -161,11 +162,15 @@ def _wait(is_done: Callable[[], bool], seconds: float = 20) -> None:
 
 def main() -> int:
     """Take every picture. Return the exit code."""
+    instance = weather_instance()
+    table = instance.table("readings")
+    for name, drawn in (("plot-tree", table.plot_tree()), ("plot-history", table.plot_history())):
+        drawn.save(PICTURES / f"{name}.svg")
     browser_path = find_chromium()
     if browser_path is None:
         print("docs/pictures/page-*.png stay as they are: there is no Chromium; run: make servers")
         return 0
-    with served(weather_instance()) as url, sync_playwright() as playwright:
+    with served(instance) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         for name, (path, colours, width, height) in SHOTS.items():
             page = browser.new_page(

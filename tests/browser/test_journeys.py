@@ -28,6 +28,7 @@ PAGES = {
     "sql": f"{TABLE}/rows?by=sql&ask=1&sql=SELECT+*+FROM+stations",
     "failure": f"{TABLE}/rows?by=sql&ask=1&sql=DROP+TABLE+stations",
     "properties": f"{TABLE}/properties",
+    "history": f"{TABLE}/history",
     "maintenance": f"{TABLE}/maintenance?look=orphans",
     "jobs": "/page/jobs?live=no",
     "dead letters": "/page/dead-letters",

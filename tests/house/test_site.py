@@ -83,7 +83,7 @@ def repository(tmp_path):
     (tmp_path / "changelog.d").mkdir()
     for name, text in (
         ("README.md", "how to write them"),
-        ("a.added.md", "A thing.\n"),
+        ("a.added.md", "A [thing](../README.md).\n"),
         ("b.added.md", "A greater thing,\nin two lines.\n"),
         ("c.fixed.md", "A fault:\n\n- one\n"),
         ("order.txt", "# the greatest first\nb.added.md\n"),
@@ -99,7 +99,7 @@ def test_a_release_gathers_fragments_and_sets_the_version(repository):
     assert (repository / "CHANGELOG.md").read_text() == (
         f"# Changelog\n\n{release.UNRELEASED}\n"
         "## 0.2.0 (2026-11-22)\n\n"
-        "### Added\n\n- A greater thing, in two lines.\n- A thing.\n\n"
+        "### Added\n\n- A greater thing, in two lines.\n- A [thing](README.md).\n\n"
         "### Fixed\n\n- A fault:\n\n  - one\n"
     )
     assert 'version = "0.2.0"' in (repository / "pyproject.toml").read_text()

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from sleeper import Table
-from sleeper.model.schema import Schema
+from sleeper.model.schema import Primitive, Schema
 from tests.random_tables.random_values import ValueSource
 from tests.random_tables.table_model import Row, comparable_rows
 
@@ -43,8 +43,19 @@ def check_answers(pick: Random, table: Table, source: ValueSource, rows: list[Ro
         prefix = some[0][: pick.randrange(1, len(names))]
         found = [row for row in rows if key_of(row)[: len(prefix)] == prefix]
         _compare(pick, table, {"key": dict(zip(names, prefix, strict=False))}, found)
+    for each in schema.row_keys:
+        if each.type in (Primitive.STRING, Primitive.BYTES):
+            _check_prefix(pick, table, each.name, source.key(each.type), rows)
     for count in (1, 1, pick.choice((2, 30))):
         _check_ranges(pick, table, source, rows, count)
+
+
+def _check_prefix(pick: Random, table: Table, name: str, absent: Any, rows: list[Row]) -> None:
+    """Ask for the values of a field that begin as one of them does, or as none may."""
+    value = pick.choice(rows)[name] if rows and pick.random() < 0.8 else absent
+    start = value[: pick.randint(0, len(value))]
+    found = [row for row in rows if row[name].startswith(start)]
+    _compare(pick, table, {"prefix": {name: start}}, found)
 
 
 def _check_ranges(
@@ -94,10 +105,15 @@ def _compare(pick: Random, table: Table, asked: dict[str, Any], expected: list[R
     found = table.query(**asked, columns=columns).to_pylist()
     wanted = [{name: row[name] for name in names} for row in expected]
     assert Counter(comparable_rows(found)) == Counter(comparable_rows(wanted)), asked
+    limit = pick.choice((0, 1, len(expected) // 2, len(expected), len(expected) + 1))
+    first = table.query(**asked, columns=columns, limit=limit).to_pylist()
+    assert len(first) == min(limit, len(expected)), (asked, limit)
+    assert Counter(comparable_rows(first)) <= Counter(comparable_rows(found)), (asked, limit)
     keys = [name for name in schema.key_names if name in names]
     if len(keys) == len(schema.key_names):
         in_order = [tuple(row[name] for name in keys) for row in expected]
         assert [tuple(row[name] for name in keys) for row in found] == in_order, asked
+        assert [tuple(row[name] for name in keys) for row in first] == in_order[:limit], asked
     unordered = table.query(**asked, columns=columns, ordered=False).to_pylist()
     assert Counter(comparable_rows(unordered)) == Counter(comparable_rows(wanted)), asked
     assert table.count(**asked) == len(expected), asked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import duckdb
@@ -170,6 +172,29 @@ def test_merged_rows_are_read_by_other_engines(tmp_path):
 
     assert found == [(54_000,)]
     assert joined.collect().item() == 54_000
+
+
+_IN_A_THREAD_OF_POLARS = """
+import polars as pl, pyarrow as pa, sleeper
+table = sleeper.connect("memory://").create_table(
+    "t", pa.schema([("id", pa.int64()), ("n", pa.int64())]), row_keys=["id", "n"]
+)
+for _ in range(2):
+    table.ingest(pa.table({"id": [1] * 40, "n": range(40)}))
+frame = table.scan_polars(ordered=True).filter(pl.col("id") == 1).select("id")
+print(frame.collect().height)
+"""
+
+
+def test_the_process_survives_the_end_of_a_thread_of_polars_that_read_pages():
+    """What such a thread had to itself is deleted as it ends, where Python may not be called."""
+    # when: it is a process of its own, because this was a segmentation fault
+    run = subprocess.run(
+        [sys.executable, "-c", _IN_A_THREAD_OF_POLARS], capture_output=True, text=True, check=False
+    )
+
+    # then
+    assert (run.returncode, run.stdout) == (0, "80\n")
 
 
 def test_an_error_of_a_file_ends_the_read(tmp_path):

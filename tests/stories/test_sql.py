@@ -86,6 +86,9 @@ def plain(rows):
             lambda r: (r["tail"], r["day"].day) == ("N007", 3),
         ),
         ("tail = 'N007' AND tail = 'N008'", lambda _: False),
+        ("tail ILIKE 'n01%'", lambda r: r["tail"].startswith("N01")),
+        ("tail LIKE 'N_1%' AND tail NOT LIKE 'N01%'", lambda r: False),
+        ("NOT (tail LIKE 'N0%1')", lambda r: not r["tail"].endswith("1")),
         ("true", lambda _: True),
     ],
 )
@@ -135,6 +138,22 @@ def test_nan_is_above_all_numbers_and_null_meets_no_condition(flights):
     assert flights.count(where="delay > 1e300 OR delay <= 1e300") == flights.count(
         where="delay IS NOT NULL"
     )
+
+
+@pytest.mark.parametrize("terms", [90, 330])
+def test_a_condition_of_very_many_terms_is_evaluated(flights, terms):
+    """It narrows what is read up to some hundred terms, and is refused by its beginning if wrong."""
+    many = " OR ".join(f"(tail = 'N00{n % 3}' AND delay > {n // 3})" for n in range(terms))
+    wrong = f"({many}) AND wrong = 1"
+
+    found = flights.count(where=many)
+
+    assert found == flights.count(where="tail < 'N003' AND delay > 0") > 0
+    explained = flights.explain_sql(f"SELECT dest FROM flights WHERE {many}")
+    assert ("1 of 4 leaves" in explained) == (terms < 300)
+    with pytest.raises(QueryInvalid, match="no column 'wrong'") as refused:
+        flights.query(where=wrong)
+    assert len(str(refused.value)) < 500
 
 
 def test_a_bad_condition_is_refused_when_it_is_asked(flights):
@@ -313,6 +332,10 @@ def test_a_statement_reads_a_table_at_one_transaction(tmp_path):
         ("EXPLAIN INSERT INTO flights VALUES ('a')", "DML|values"),
         ("SELECT * INTO x FROM flights", "DDL"),
         ("WITH a AS (SELECT 1) DELETE FROM flights", "(?i)delete"),
+        ("SELECT * FROM flights TABLESAMPLE (10)", "TABLESAMPLE is not known"),
+        ("SELECT tail FROM flights prewhere delay > 1", "PREWHERE is not known"),
+        ("SELECT dest, count(*) FROM flights GROUP BY dest WITH ROLLUP", "ROLLUP is not known"),
+        ("SELECT 1 FROM flights START WITH delay = 1 CONNECT BY PRIOR delay = delay", "CONNECT BY"),
         ("SELECT * FROM flight", "no table 'flight'; did you mean 'flights'"),
         ("SELECT * FROM '/etc/passwd'", "no table '/etc/passwd'"),
         ("SELECT * FROM read_csv('/etc/passwd')", "read_csv"),
@@ -332,6 +355,19 @@ def test_a_statement_that_does_not_only_read_or_cannot_be_understood_is_refused(
     for sql in (flights.sql, instance.sql):
         with pytest.raises(QueryInvalid, match=message):
             sql(statement).to_arrow()
+
+
+def test_words_of_clauses_that_are_not_known_may_be_names_and_text(flights):
+    """Only the clauses are refused, which DataFusion would leave out of a statement."""
+    # when
+    found = flights.sql(
+        "WITH totals AS (SELECT 'with rollup' AS \"prewhere\", row_number() OVER "
+        "(PARTITION BY dest) AS cube FROM flights) -- tablesample\n"
+        "SELECT count(*) AS n FROM totals WHERE cube = 1 AND \"prewhere\" = 'with rollup'"
+    )
+
+    # then
+    assert found.to_pylist() == [{"n": 4}]
 
 
 def test_an_error_of_a_file_is_raised_as_itself(tmp_path):

@@ -22,6 +22,7 @@ from sleeper.model.files import FileReference
 from sleeper.operations.maintenance.verify_files import verify_files
 from sleeper.state.files.findings import FindingKind
 from sleeper.state.stores import log_store
+from sleeper.state.table_index import log_index
 from sleeper.state.transactions.files import AddFiles
 from tests.unit.interfaces.command_line import json_of
 from tests.unit.interfaces.command_line import sleeper as command
@@ -368,6 +369,48 @@ def test_an_entry_that_a_snapshot_hides_is_found_missing(instance, often):
     assert len(sleeper.connect(instance.url).table("snapped").query().to_pylist()) == 6
     (found,) = instance.verify().tables
     assert [(str(each.kind), each.entry) for each in found.findings] == [("log", 2)]
+
+
+def index_faults(instance):
+    return [each.what for each in sleeper.connect(instance.url).verify().findings]
+
+
+def index_of(instance):
+    return Path(instance.url) / "tables"
+
+
+def test_a_gap_in_the_table_index_is_found(instance, table):
+    """Given a checkpoint after an entry that is missing, then readers see nothing, and verify does."""
+    for number in range(log_index.ENTRIES_PER_CHECKPOINT):
+        table.rename(f"t{number}")
+    assert index_faults(instance) == []
+    (index_of(instance) / f"index/{3:020d}.json").unlink()
+
+    assert len(sleeper.connect(instance.url).tables()) == 1
+    (fault,) = index_faults(instance)
+    assert f"{3:020d}.json is missing" in fault
+    assert command("verify", instance.url).exit_code == 1
+
+
+def test_a_checkpoint_of_the_table_index_that_differs_is_found(instance, table):
+    """Given a checkpoint with another name, then it differs from the log."""
+    for number in range(log_index.ENTRIES_PER_CHECKPOINT):
+        table.rename(f"t{number}")
+    (checkpoint,) = (index_of(instance) / "checkpoints").glob("*.json")
+    text = checkpoint.read_text()
+    checkpoint.write_text(text.replace(table.name, "other").replace("t62", "other"))
+
+    assert text != checkpoint.read_text()
+    (fault,) = index_faults(instance)
+    assert "differs from the log" in fault
+
+
+def test_a_garbled_table_index_is_a_finding(instance, table):
+    """Given an entry that cannot be read, then that is the finding, and no error."""
+    (index_of(instance) / f"index/{1:020d}.json").write_bytes(b"{")
+
+    (fault,) = index_faults(instance)
+    assert "tables/index/" in fault
 
 
 def test_orphans_and_garbage_are_counted_and_are_no_faults(instance, table, folder):

@@ -118,3 +118,17 @@ def test_an_instance_in_aws_is_clean_and_its_unknown_folders_are_found(aws_endpo
     assert summary.clean
     assert summary.tables[0].files == 3
     assert summary.unknown_folders == (other,)
+
+
+def test_a_table_that_the_index_in_aws_has_only_by_id_is_found(aws_endpoint):
+    """Given the item by name that is gone, then the table index has a fault."""
+    instance = sleeper.create_instance(f"aws://story-{uuid.uuid4().hex[:8]}")
+    table = filled(instance, "DynamoDBStateStore")
+    dynamo = boto3.client("dynamodb", region_name=REGION)
+    name = f"sleeper-{instance.instance_id}-table-index-by-name"
+    dynamo.delete_item(TableName=name, Key={"TableName": {"S": "t"}})
+
+    (fault,) = instance.verify().findings
+
+    assert fault.kind == "index"
+    assert table.table_id in fault.what

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from sleeper.errors import TableNotFound
+from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
 from sleeper.instance.handle import InstanceHandle
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
+from sleeper.state.files.findings import Finding, FindingKind
 from sleeper.table.table import Table, record_of
 from sleeper.table.upkeep.verify import VerifySummary
 
 _HEX_DIGITS = "0123456789abcdef"
 _TABLE_ID = re.compile("[0-9a-f]{8}")
+
+RESTORE_INDEX = "Stop writers, and restore the folder tables/ from a copy of the instance."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +26,20 @@ class InstanceVerifySummary:
     Attributes:
         url: The instance.
         tables: The result of each table, in the order of names.
+        findings: What is wrong with the table index.
         unknown_folders: Folders that look like those of tables, and that no table has: what the
             deletion of a table left that was interrupted. They are no faults.
     """
 
     url: str
     tables: tuple[VerifySummary, ...]
+    findings: tuple[Finding, ...]
     unknown_folders: tuple[str, ...]
 
     @property
     def clean(self) -> bool:
         """Whether nothing is wrong."""
-        return all(table.clean for table in self.tables)
+        return not self.findings and all(table.clean for table in self.tables)
 
 
 def verify(
@@ -61,7 +66,18 @@ def verify(
     Source: ours; upstream has no such check.
     """
     context = self._context
-    known = context.index.all()
+    findings = [
+        Finding(kind=FindingKind.INDEX, what=f"the table index: {fault}", next_step=RESTORE_INDEX)
+        for fault in context.index.faults()
+    ]
+    try:
+        known = context.index.all()
+    except (DataDamaged, FormatTooNew):
+        if findings:
+            return InstanceVerifySummary(
+                url=self.url, tables=(), findings=(*findings,), unknown_folders=()
+            )
+        raise
     chosen = known if tables is None else [record_of(name, context) for name in tables]
     results = []
     for record in chosen:
@@ -79,6 +95,7 @@ def verify(
     return InstanceVerifySummary(
         url=self.url,
         tables=(*results,),
+        findings=(*findings,),
         unknown_folders=tuple(name for name in folders if name not in ids),
     )
 

@@ -52,6 +52,14 @@ class TableIndex(Protocol):
         """Return every table, ordered by name."""
         ...
 
+    def faults(self) -> tuple[str, ...]:
+        """Read the index in every form in which it is stored, and return what is wrong with it.
+
+        Raises:
+            StorageFailed: the storage did not answer.
+        """
+        ...
+
 
 class IndexCheckpoints(Protocol):
     """Checkpoints of the index: all tables after some entry, so that a reader reads few entries."""

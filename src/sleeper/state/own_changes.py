@@ -51,6 +51,7 @@ class NotedTableIndex:
         self.known_by_name = index.known_by_name
         self.by_id = index.by_id
         self.all = index.all
+        self.faults = index.faults
 
     def add(self, record: TableRecord) -> None:
         """Add a table."""

@@ -91,6 +91,7 @@ class Table(TableHandle):
     # Pictures and notebooks.
     plot_tree = LateMethod(lambda: pictures.plot_tree)
     plot_files = LateMethod(lambda: pictures.plot_files)
+    plot_history = LateMethod(lambda: pictures.plot_history)
     _repr_html_ = LateMethod(lambda: pictures.table_html)
 
 

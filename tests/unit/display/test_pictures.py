@@ -189,3 +189,5 @@ def test_a_table_draws_its_tree_and_its_leaves():
 
     assert {"2 rows", "1 row"} <= {*words(table.plot_tree())}
     assert "rows a leaf: median 1.5, most 2" in table.plot_files().description
+    assert "transactions 1 to 2" in table.plot_history().description
+    assert "transactions 2 to 2" in table.plot_history(limit=1).description

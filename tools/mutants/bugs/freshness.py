@@ -10,6 +10,24 @@ WITHOUT_LOOK = ("tests/unit/state/stores/test_commit_without_look.py",)
 
 BUGS = (
     Bug(
+        name="version-after-its-time",
+        breaks="A table as of the time of a transaction is the table before it.",
+        module="state/stores/kept_versions.py",
+        right="return at is not None and time < at",
+        wrong="return at is not None and time <= at",
+        tests=("tests/stories/test_history.py",),
+    ),
+    Bug(
+        name="compacted-rows-are-new",
+        breaks="Rows that a compaction wrote anew count as added.",
+        module="state/transactions/change_feed.py",
+        right="        if isinstance(transaction, AddFiles):\n",
+        wrong="        if type(transaction).__name__ == 'ReplaceFiles':\n"
+        "            row_counts[transaction.output.filename] = transaction.output.row_count\n"
+        "        if isinstance(transaction, AddFiles):\n",
+        tests=("tests/stories/test_history.py",),
+    ),
+    Bug(
         name="old-answer-returned",
         breaks="An answer that was begun before a look is returned although the look found a newer "
         "state.",

@@ -6,7 +6,33 @@ from ..bug import Bug
 
 VALUES = ("tests/stories/test_values_unchanged.py",)
 
+TEXT_INPUTS = ("tests/stories/test_text_inputs.py",)
+
 BUGS = (
+    Bug(
+        name="floats-of-text-made-infinite",
+        breaks="A number of CSV that is too large for its type becomes infinite.",
+        module="engine/inputs/text_values.py",
+        right="    if pc.any(pc.or_(too_large, too_small)).as_py():\n",
+        wrong="    if pc.any(too_small).as_py():\n",
+        tests=TEXT_INPUTS,
+    ),
+    Bug(
+        name="empty-texts-of-csv-are-null",
+        breaks="An empty text in quotes is read as null.",
+        module="engine/inputs/text_files.py",
+        right="quoted_strings_can_be_null=False",
+        wrong="quoted_strings_can_be_null=True",
+        tests=TEXT_INPUTS,
+    ),
+    Bug(
+        name="csv-cut-off-in-quotes",
+        breaks="A file of CSV that was cut off in a quoted value is taken as whole.",
+        module="engine/inputs/text_files.py",
+        right="if quotes.count % 2:",
+        wrong="if quotes.count % 2 > 1:",
+        tests=TEXT_INPUTS,
+    ),
     Bug(
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",

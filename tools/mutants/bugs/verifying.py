@@ -64,4 +64,12 @@ BUGS = (
         wrong="        break\n        now",
         tests=("tests/stories/test_verify.py", "-k", "collected_since"),
     ),
+    Bug(
+        name="index-read-from-its-checkpoint",
+        breaks="A gap in the table index that a checkpoint hides is not found.",
+        module="state/table_index/log_index.py",
+        right="            if replayed.number < checkpoint.number:\n",
+        wrong="            if replayed.number < 0:\n",
+        tests=("tests/stories/test_verify.py", "-k", "table_index"),
+    ),
 )

@@ -49,7 +49,7 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
     """
     files: list[str] = []
     for path in map(_local_path, paths):
-        if _is_remote(path):
+        if is_remote(path):
             files += _find_remote(path, remote)
         elif Path(path).is_dir():
             below = sorted(_files_below(path, set()))
@@ -156,7 +156,7 @@ class InputFiles:
     def _read_footers(self) -> list[_Footer]:
         if self._footers is None:
             read = partial(_read_footer, columns=self._arrow_schema.names, remote=self._remote)
-            if any(map(_is_remote, self.files)):
+            if any(map(is_remote, self.files)):
                 with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as threads:
                     self._footers = list(threads.map(read, self.files))
             else:
@@ -201,7 +201,8 @@ def _local_path(path: AnyPath) -> str:
     return unquote(url.path, errors="surrogateescape")
 
 
-def _is_remote(path: str) -> bool:
+def is_remote(path: str) -> bool:
+    """Return whether a path is a URL of another machine's file."""
     return _URL.match(path) is not None
 
 
@@ -233,7 +234,7 @@ def _files_below(folder: str, entered: set[tuple[int, int]]) -> Iterator[str]:
 def _refuse_repeats(files: Sequence[str]) -> None:
     seen: dict[object, str] = {}
     for path in files:
-        identity = path if _is_remote(path) else _identity(path)
+        identity = path if is_remote(path) else _identity(path)
         if identity in seen:
             raise InputNotFound(
                 f"{shown(path)} is given twice (also as {shown(seen[identity])}), which would "
@@ -252,7 +253,7 @@ def _identity(path: str) -> tuple[int, int]:
 
 def _read_footer(path: str, columns: Sequence[str], remote: InputStore | None) -> _Footer:
     try:
-        if not _is_remote(path) and Path(path).stat().st_size == 0:
+        if not is_remote(path) and Path(path).stat().st_size == 0:
             raise InputUnreadable(f"{shown(path)} is empty: it has no bytes, not even a footer")
         with _open(path, remote) as file:
             groups = tuple(_row_groups(path, file.metadata, columns))
@@ -331,7 +332,7 @@ def _open(path: str, remote: InputStore | None) -> Iterator[Any]:
         pq.ParquetFile(
             opened,
             pre_buffer=False,
-            buffer_size=_REMOTE_READ_BYTES if _is_remote(path) else _READ_BYTES,
+            buffer_size=_REMOTE_READ_BYTES if is_remote(path) else _READ_BYTES,
             page_checksum_verification=True,
         ) as file,
     ):
@@ -340,7 +341,7 @@ def _open(path: str, remote: InputStore | None) -> Iterator[Any]:
 
 def _opened(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
     """What pyarrow reads a file from."""
-    if _is_remote(path):
+    if is_remote(path):
         if remote is None:
             raise InputNotFound(f"{shown(path)} is not on this machine, and no store was given")
         return remote.open(path)

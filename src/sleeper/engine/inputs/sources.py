@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import check_columns, conform
+from sleeper.engine.inputs import frames
+from sleeper.engine.inputs.batch_sizes import BATCH_ROWS_MAX, small_batches
 from sleeper.engine.inputs.dict_rows import batches_of_dicts, field_array
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
+from sleeper.engine.inputs.text_files import TextFiles, kind_of
 from sleeper.errors import BadRequest, InputSchemaMismatch
 from sleeper.ports.input_store import InputStore
-
-_BATCH_ROWS_MAX = 131_072
-_BATCH_BYTES_MAX = 32 << 20
 
 
 class Source(Protocol):
@@ -80,8 +81,12 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
         data: One of
             a path or URL of a Parquet file, or of a folder: all `*.parquet` below it,
             sorted, without names that begin with `_` or `.`; or a list of them;
+            a path or URL of a file of CSV (`.csv`) or JSON lines (`.jsonl`, `.ndjson`,
+            `.json`), maybe compressed (`.gz`, `.zst`, `.bz2`, `.lz4`); or a list of them;
             a pyarrow Table, RecordBatch, RecordBatchReader or Dataset;
             anything that exports Arrow: polars, DuckDB and others;
+            a LazyFrame of polars, which is computed as a stream;
+            a dict of columns: lists or arrays by name;
             a pandas DataFrame, whose index counts as a column if it has a name, is dropped
             if it only numbers the rows, and is refused otherwise;
             an iterable of dicts, one for each row;
@@ -94,18 +99,15 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
         InputNotFound: a path does not exist, a folder has no Parquet file, a file occurs twice.
         BadRequest: rows cannot be read from `data`.
     """
-    if isinstance(data, InputFiles | _Batches):
+    if isinstance(data, InputFiles | TextFiles | _Batches):
         return data
-    if isinstance(data, str | bytes | os.PathLike):
-        return InputFiles(find_files([data], remote), arrow_schema, remote)
-    if _is_list_of_paths(data):
-        return InputFiles(find_files(data, remote), arrow_schema, remote)
+    if isinstance(data, str | bytes | os.PathLike) or _is_list_of_paths(data):
+        paths = [data] if isinstance(data, str | bytes | os.PathLike) else data
+        return _files(find_files(paths, remote), arrow_schema, remote)
     if isinstance(data, pa.Table | pa.RecordBatch):
         return _in_memory(data, arrow_schema)
-    if _is_dataset(data):
-        return _dataset(data, arrow_schema)
-    if _is_pandas(data):
-        return _pandas(data, arrow_schema)
+    if (frame := _frame(data, arrow_schema)) is not None:
+        return frame
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _stream(data, arrow_schema)
     if hasattr(data, "__arrow_c_array__"):
@@ -129,6 +131,35 @@ def first_key_columns(
             batch, wanted, key_names=[field.name], ignore_extra_columns=True, origin=source.origin
         )
         yield rows.column(0)
+
+
+def _frame(data: object, arrow_schema: pa.Schema) -> Source | None:
+    """Return the source for a dataset, a frame, or a dict of columns; None for other data."""
+    if _is_dataset(data):
+        return _dataset(data, arrow_schema)
+    if frames.is_lazy_frame(data):
+        read = partial(frames.lazy_batches, data)
+        return _Batches("the LazyFrame", arrow_schema, frames.lazy_schema(data), None, read)
+    if isinstance(data, Mapping):
+        table = frames.table_of_columns(data, arrow_schema)
+        return _in_memory(table, arrow_schema, "dict of columns")
+    return _pandas(data, arrow_schema) if _is_pandas(data) else None
+
+
+def _files(files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None) -> Source:
+    """Return the source for files, by the ends of their names."""
+    kinds = {path: kind_of(path) for path in files}
+    if not any(kinds.values()):
+        return InputFiles(files, arrow_schema, remote)
+    if not all(kinds.values()):
+        text, other = (
+            next(p for p in files if bool(kinds[p]) is wanted) for wanted in (True, False)
+        )
+        raise BadRequest(
+            f"{text!r} is text and {other!r} is Parquet: give files of text and of Parquet in two "
+            "ingests"
+        )
+    return TextFiles(files, arrow_schema, remote)
 
 
 def can_repeat(source: Source) -> bool:
@@ -180,24 +211,18 @@ class _Batches:
         for batch in self._batches():
             present = [name for name in columns or () if name in batch.schema.names]
             wanted = batch if columns is None else batch.select(present)
-            yield from _small(wanted if left is None else wanted.slice(0, left))
+            yield from small_batches(wanted if left is None else wanted.slice(0, left))
             if left is not None:
                 left -= min(left, batch.num_rows)
                 if not left:
                     return
 
 
-def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Divide a batch into parts of bounded size, without copying."""
-    by_bytes = _BATCH_BYTES_MAX * batch.num_rows // max(1, batch.nbytes)
-    step = max(1, min(_BATCH_ROWS_MAX, by_bytes))
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
-
-
-def _in_memory(data: pa.Table | pa.RecordBatch, arrow_schema: pa.Schema) -> Source:
+def _in_memory(
+    data: pa.Table | pa.RecordBatch, arrow_schema: pa.Schema, kind: str | None = None
+) -> Source:
     whole = [data] if isinstance(data, pa.RecordBatch) else data.to_batches()
-    name = f"the {type(data).__name__}"
+    name = f"the {kind or type(data).__name__}"
     return _Batches(name, arrow_schema, data.schema, data.num_rows, lambda: whole)
 
 
@@ -205,7 +230,7 @@ def _dataset(data: Any, arrow_schema: pa.Schema) -> Source:
     wanted = [name for name in arrow_schema.names if name in data.schema.names]
 
     def read() -> Iterator[pa.RecordBatch]:
-        yield from data.to_batches(columns=wanted, batch_size=_BATCH_ROWS_MAX)
+        yield from data.to_batches(columns=wanted, batch_size=BATCH_ROWS_MAX)
 
     return _Batches("the Dataset", arrow_schema, data.schema, None, read)
 
@@ -253,8 +278,8 @@ def _pandas(data: Any, arrow_schema: pa.Schema) -> Source:
         )
 
     def read() -> Iterator[pa.RecordBatch]:
-        for start in range(0, max(1, len(data)), _BATCH_ROWS_MAX):
-            rows = data.iloc[start : start + _BATCH_ROWS_MAX]
+        for start in range(0, max(1, len(data)), BATCH_ROWS_MAX):
+            rows = data.iloc[start : start + BATCH_ROWS_MAX]
             objects = _object_columns(rows, arrow_schema, start)
             try:
                 table = pa.Table.from_pandas(
@@ -298,8 +323,11 @@ def _is_list_of_paths(data: object) -> TypeGuard[Sequence[AnyPath]]:
 
 def _dicts(data: object, arrow_schema: pa.Schema) -> Source:
     """Return the source for an iterable of dicts; the first element is checked."""
-    wanted = "a path, a list of paths, something that exports Arrow, or an iterable of dicts"
-    if isinstance(data, Mapping) or not isinstance(data, Iterable):
+    wanted = (
+        "a path, a list of paths, something that exports Arrow, an iterable of dicts, or a dict of "
+        "columns"
+    )
+    if not isinstance(data, Iterable):
         raise BadRequest(f"rows cannot be read from a {type(data).__name__}; give {wanted}")
     rows = iter(data)
     first = next(rows, None)

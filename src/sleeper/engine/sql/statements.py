@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
-from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -24,10 +24,19 @@ _READING: Final = ("select", "with", "values", "explain", "describe", "desc", "s
 _COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|$)|/\*.*?\*/)", re.DOTALL)
 _WORD: Final = re.compile(r"\s*(\(|\w*)")
 _NOT_FOUND: Final = re.compile(r"table 'sleeper\.tables\.(?P<name>.+?)' not found", re.DOTALL)
+_TEXTS: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_IGNORED: Final = re.compile(
+    r"\b(?:TABLESAMPLE|SAMPLE\s*\(?\s*\d|PREWHERE|CONNECT\s+BY"
+    r"|WITH\s+(?:ROLLUP|CUBE|TOTALS)\b(?!\s*(?:\(|AS\b))|PARTITION\s*\()",
+    re.IGNORECASE,
+)
+"""Clauses that DataFusion parses and leaves out, so that a statement returns other rows."""
+
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
-    "update": "rows are not changed in place: see docs/guide about aggregations",
-    "delete": "rows are not deleted one by one: see age-off filters in the properties of tables",
+    "update": "rows are not changed in place: add newer rows to a table with aggregations "
+    "(sleeper.table.aggregations)",
+    "delete": "rows are not deleted one by one: sleeper.table.filters removes rows by age",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
     "create": "make tables by Instance.create_table() (`sleeper table add`)",
@@ -78,8 +87,7 @@ class Statement:
 
     @property
     def _what(self) -> str:
-        text = self._text if len(self._text) <= 200 else f"{self._text[:200]}..."
-        return f"statement {text!r}"
+        return f"statement {shortened(self._text)!r}"
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -167,6 +175,12 @@ def _check_reads(text: object) -> None:
         raise QueryInvalid(
             f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
             f"{first.upper() or rest[:20]!r}{instead}"
+        )
+    ignored = _IGNORED.search(_TEXTS.sub(" ", text))
+    if ignored:
+        raise QueryInvalid(
+            f"{ignored[0].upper()} is not known here: use LIMIT, WHERE, WITH RECURSIVE, or "
+            "GROUP BY ROLLUP (...) or CUBE (...); a name that is such a word is quoted"
         )
 
 

@@ -66,14 +66,17 @@ def ingest(
     instance: str,
     as_json: bool,
 ) -> None:
-    """Add the rows of FILES, Parquet files or folders of them, to TABLE in one commit.
+    """Add the rows of FILES to TABLE in one commit.
 
-    All rows become visible together. With --job-id, running the same
+    FILES are Parquet files or folders of them; or files of CSV (.csv) or JSON
+    lines (.jsonl, .ndjson, .json), also compressed (.gz, .zst, .bz2, .lz4); by path
+    or URL. All rows become visible together. With --job-id, running the same
     command again after any failure neither loses nor doubles a row.
 
     \b
-    Example:
+    Examples:
         sleeper ingest flights 2013/ --job-id flights-2013
+        sleeper ingest flights more.csv.gz
     """
     opened = connect(instance).table(table)
     with progress_rows(f"ingest into {table}") as progress:

@@ -23,7 +23,7 @@ _COMMANDS = {
     "init": ("data", "Create an instance."),
     "instance": ("services.instance", "Show and change the properties of an instance."),
     "table": ("tables", "Add, list, show, change and delete tables."),
-    "ingest": ("data", "Add the rows of Parquet files to a table."),
+    "ingest": ("data", "Add the rows of files to a table."),
     "bulk-import": (
         "bulk_imports.bulk_import",
         "Add many rows at once, here or on a Spark cluster.",

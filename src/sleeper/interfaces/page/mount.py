@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from sleeper.instance.instance import new_secret
 from sleeper.interfaces.page.rendering import HEADERS, STATIC, path_of
 from sleeper.interfaces.page.routes import (
+    history,
     instance,
     jobs,
     maintenance,
@@ -55,13 +56,15 @@ _last = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @_last.get("/page/{anything:path}")
 def no_page(anything: str) -> Response:
-    """Say that there is no such page."""
+    """Say that there is no such page; `/page/` leads to `/page`."""
+    if not anything:
+        return RedirectResponse(path_of(), HTTPStatus.SEE_OTHER, headers=dict(HEADERS))
     raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such page")
 
 
 def add_pages(app: FastAPI) -> None:
     """Add the pages to an application that `make_app` of `interfaces.rest` made."""
     app.state.form_secret = new_secret()
-    rooms = (sign_in, instance, table, rows, properties, maintenance, jobs)
+    rooms = (sign_in, instance, table, rows, properties, history, maintenance, jobs)
     for router in (_router, *(room.router for room in rooms), _last):
         app.include_router(router)

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from sleeper.errors import AccessRefused, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
-from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, WRITE, Caller
+from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.tokens import Role
@@ -70,7 +70,6 @@ class Visit:
         shared = {
             "instance_id": self.instance.instance_id,
             "caller": self.caller.name if served_by(self.request).tokens else None,
-            "may_write": self.caller.role >= Role.WRITE,
             "may_administer": self.caller.role >= Role.ADMIN,
             "form_proof": form_proof(self.request),
             "done": done,
@@ -80,18 +79,6 @@ class Visit:
 
 def reading(request: Request, caller: Annotated[Caller, READ]) -> Visit:
     """Return the visit of somebody who may read."""
-    return Visit(request, caller)
-
-
-def writing(
-    request: Request, caller: Annotated[Caller, WRITE], proof: Annotated[str, Form()] = ""
-) -> Visit:
-    """Return the visit of somebody who may write, with a form of a page.
-
-    Raises:
-        AccessRefused: the form is not of a page of this server, or of an earlier sign-in.
-    """
-    check_proof(request, proof)
     return Visit(request, caller)
 
 
@@ -108,7 +95,6 @@ def administering(
 
 
 Reading = Annotated[Visit, Depends(reading)]
-Writing = Annotated[Visit, Depends(writing)]
 Administering = Annotated[Visit, Depends(administering)]
 
 

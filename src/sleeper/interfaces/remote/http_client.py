@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from sleeper import errors
-from sleeper.errors import SleeperError, StorageFailed
+from sleeper.errors import AccessRefused, SleeperError, StorageFailed
 
 _log = logging.getLogger(__name__)
 
@@ -27,10 +27,19 @@ class HttpClient:
     Args:
         url: Its URL, without a path.
         token: A token of it; None for one that needs none.
+
+    Raises:
+        AccessRefused: the token has characters that no token has.
     """
 
     def __init__(self, url: str, token: str | None) -> None:
         parts = urlsplit(url)
+        token = (token or "").strip()
+        if not (token.isascii() and token.isprintable()):
+            raise AccessRefused(
+                "the token has characters that no token has, such as the end of a line: give "
+                "token= (or SLEEPER_TOKEN) as sleeper server token add printed it"
+            )
         if token and parts.scheme == "http" and parts.hostname not in _LOOPBACK:
             _log.warning("the token travels in the clear to %s: use https://", parts.hostname)
         self.url = url
@@ -61,7 +70,7 @@ class HttpClient:
         headers = {**headers, "Content-Type": _ARROW}
         answer = self._client.post(path, content=content, headers=headers, params=params)
         _raise_problem(answer)
-        return answer.json()
+        return _document(answer)
 
     def open_rows(self, path: str, body: Any) -> httpx.Response:
         """Return the answer that has rows as an Arrow stream; its body is read later.
@@ -69,13 +78,17 @@ class HttpClient:
         Raises:
             SleeperError: the server refused the request, or cannot be reached.
         """
-        request = self._client.build_request("POST", path, json=body, headers={"Accept": _ARROW})
+        # The body is read as it comes, so no proxy may compress it.
+        headers = {"Accept": _ARROW, "Accept-Encoding": "identity"}
+        request = self._client.build_request("POST", path, json=body, headers=headers)
         with self._reached():
             answer = self._client.send(request, stream=True)
             if answer.is_error:
                 answer.read()
+            if answer.is_error or "Sleeper-Transaction" not in answer.headers:
                 answer.close()
                 _raise_problem(answer)
+                raise _no_server_of_ours(answer)
         return answer
 
     def close(self) -> None:
@@ -90,7 +103,7 @@ class HttpClient:
         with self._reached():
             answer = self._client.request(method, path, **how)
             _raise_problem(answer)
-        return answer.json() if answer.content else None
+        return _document(answer) if answer.content else None
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -110,6 +123,25 @@ def unreachable(url: str, error: Exception) -> StorageFailed:
     return StorageFailed(f"the server {url} did not answer: {str(error) or type(error).__name__}")
 
 
+def _no_server_of_ours(answer: httpx.Response) -> StorageFailed:
+    return StorageFailed(
+        f"{answer.url.host} answered {answer.status_code} {answer.reason_phrase}, not as a "
+        "Sleeper server: is it one?"
+    )
+
+
+def _document(answer: httpx.Response) -> Any:
+    """Return the JSON values of an answer.
+
+    Raises:
+        StorageFailed: it is no JSON, as of another server or a proxy.
+    """
+    try:
+        return answer.json()
+    except ValueError:
+        raise _no_server_of_ours(answer) from None
+
+
 def _raise_problem(answer: httpx.Response) -> None:
     """Raise the error that an answer is, if it is one."""
     if not answer.is_error:
@@ -121,10 +153,7 @@ def _raise_problem(answer: httpx.Response) -> None:
         name, detail = document["class"], document["detail"]
         attributes = document.get("attributes", {})
     except (json.JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
-        raise StorageFailed(
-            f"{answer.url.host} answered {answer.status_code} {answer.reason_phrase}, not as a "
-            "Sleeper server: is it one?"
-        ) from None
+        raise _no_server_of_ours(answer) from None
     kind = getattr(errors, str(name), SleeperError)
     if not (isinstance(kind, type) and issubclass(kind, SleeperError)):
         kind = SleeperError

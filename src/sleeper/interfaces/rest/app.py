@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from sleeper.instance.instance import Instance
+from sleeper.interfaces.rest.authorization import ROLE, role_of
 from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
 from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
@@ -53,8 +55,17 @@ def make_app(
     app.router.redirect_slashes = False
     app.state.served = Served(instance, tokens, limits, input_folder)
     answer_problems(app)
-    for routes in (tables, rows, uploads, jobs, maintenance, watching):
-        app.include_router(routes.router)
-    app.include_router(rows.instance_router)
+    for modules in (tables, rows, uploads, jobs, maintenance, watching):
+        app.include_router(_with_roles(modules.router))
+    app.include_router(_with_roles(rows.instance_router))
     app.add_middleware(LimitedRequests, limits=limits)
     return app
+
+
+def _with_roles(router: APIRouter) -> APIRouter:
+    """Return a router whose routes say in their description which role they need."""
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            role = role_of(route.dependencies)
+            route.openapi_extra = {**(route.openapi_extra or {}), ROLE: role and role.text}
+    return router

@@ -7,18 +7,24 @@ everything. So that no page of another site can use it through a browser on the 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from typing import Annotated, Final
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, params
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
-from sleeper.errors import AccessRefused
+from sleeper.errors import AccessRefused, BadRequest, StorageFailed
 from sleeper.interfaces.rest.served import served_by
-from sleeper.interfaces.rest.tokens import Role
+from sleeper.interfaces.rest.tokens import Role, Token, TokenFile
 from sleeper.language.value_classes import dataclass
 
+_log = logging.getLogger(__name__)
+
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1", "[::1]")
+ROLE: Final = "x-sleeper-role"
+"""The name in the description of a route of the role that it needs; null for none."""
 COOKIE: Final = "sleeper_token"
 _LONGEST: Final = 200
 
@@ -62,8 +68,23 @@ async def caller_of(
             "this server needs a token: send the header 'Authorization: Bearer TOKEN'. "
             "`sleeper server token add` makes one."
         )
-    token = tokens.checked(text[:_LONGEST])
+    token = checked_token(tokens, text)
     return Caller(token.name, token.role)
+
+
+def checked_token(tokens: TokenFile, text: str) -> Token:
+    """Return the token of which `text` is the whole.
+
+    Raises:
+        AccessRefused: it is none, or has expired.
+        StorageFailed: the file of tokens cannot be read. Who asks is not known, so the log alone
+            says why.
+    """
+    try:
+        return tokens.checked(text[:_LONGEST])
+    except BadRequest as error:
+        _log.error("tokens cannot be checked, so every request is refused: %s", error)
+        raise StorageFailed("the server cannot check tokens; its log says why") from None
 
 
 def check_origin(request: Request) -> None:
@@ -98,13 +119,13 @@ class _RoleNeeded:
     """A dependency that refuses callers whose role is too small."""
 
     def __init__(self, role: Role) -> None:
-        self._role = role
+        self.role = role
 
     async def __call__(self, caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
-        if caller.role < self._role:
+        if caller.role < self.role:
             raise AccessRefused(
                 f"token {caller.name!r} has the role {caller.role.text}, and this needs the role "
-                f"{self._role.text}",
+                f"{self.role.text}",
                 is_known=True,
             )
         return caller
@@ -113,3 +134,11 @@ class _RoleNeeded:
 READ: Final = Depends(_RoleNeeded(Role.READ))
 WRITE: Final = Depends(_RoleNeeded(Role.WRITE))
 ADMIN: Final = Depends(_RoleNeeded(Role.ADMIN))
+
+
+def role_of(dependencies: Iterable[params.Depends]) -> Role | None:
+    """Return the role that a route with these dependencies needs; None for none."""
+    for each in dependencies:
+        if isinstance(each.dependency, _RoleNeeded):
+            return each.dependency.role
+    return None

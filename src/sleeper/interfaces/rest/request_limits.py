@@ -24,6 +24,11 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _UPLOADS: Final = re.compile(r"/sleeper/tables/[^/]+/rows")
 _CLOSE: Final = (b"connection", b"close")
+_NEEDS_1_1: Final = (
+    "this answer is a stream, which needs HTTP/1.1: by HTTP/1.0 nobody could tell a whole answer "
+    "from one that was broken off. A proxy may have changed the version (nginx: "
+    "proxy_http_version 1.1)"
+)
 _HEADERS: Final = [(b"x-content-type-options", b"nosniff")]
 
 
@@ -72,6 +77,7 @@ class LimitedRequests:
         is_upload = _UPLOADS.fullmatch(scope["path"]) is not None
         request = _Request(receive, send, limits.upload_bytes if is_upload else limits.body_bytes)
         request.idle_s = limits.idle_s
+        request.knows_ends = scope.get("http_version") != "1.0"
         request.has_body = any(
             name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
             for name, value in scope["headers"]
@@ -100,6 +106,9 @@ class LimitedRequests:
             task.cancel()
             raise
         if task.done():
+            if request.is_over:
+                _looked_at(task)
+                return
             if not task.cancelled() and (failure := task.exception()) is not None:
                 what = "broke off" if request.is_answered else "failed"
                 _log.error("%s %r %s", scope["method"], scope["path"], what, exc_info=failure)
@@ -131,6 +140,7 @@ class _Request:
         self.has_body = False
         self.is_answered = False
         self.is_over = False
+        self.knows_ends = True
 
     def too_large(self) -> str:
         """Return the message for a body that is too large."""
@@ -158,6 +168,12 @@ class _Request:
         if self.is_over:
             raise OSError("the request is over")
         if message["type"] == "http.response.start":
+            headers = {name.lower() for name, _ in message.get("headers", ())}
+            if not self.knows_ends and b"content-length" not in headers:
+                # It would end where the connection ends: broken off, it would look whole.
+                self.is_over = True
+                await self.refuse(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, _NEEDS_1_1)
+                raise OSError("the request is over")
             self.is_answered = True
             # What is left of a body that was refused is no request.
             end = [] if self._is_whole or not self.has_body else [_CLOSE]
@@ -186,6 +202,6 @@ def _length(scope: Scope) -> int | None:
 
 
 def _looked_at(task: asyncio.Task[None]) -> None:
-    """Log how a request ended whose client was not kept waiting."""
+    """Log how a request ended that was answered before."""
     if not task.cancelled() and (failure := task.exception()) is not None:
-        _log.warning("a request that took too long failed: %r", failure)
+        _log.warning("a request that was answered before failed: %r", failure)

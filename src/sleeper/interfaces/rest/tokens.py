@@ -231,6 +231,8 @@ def _document(stored: _Stored) -> dict[str, Any]:
 
 def _entry(document: dict[str, Any]) -> tuple[str, _Stored]:
     expires = document["expires"]
+    if expires is not None and datetime.fromisoformat(expires).tzinfo is None:
+        raise ValueError(f"expires {expires!r} has no time zone")
     token = Token(
         token_id=document["id"],
         name=document["name"],

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import threading
 import zlib
+from collections import deque
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -363,21 +364,27 @@ class _OneBody:
         """Do nothing: the body is in memory."""
 
 
-def _decompressed_by_stream(body: memoryview, size: int) -> bytes:
-    """Decompress zstd frames by this thread's stream, which keeps its context.
+_idle_streams = deque[tuple[Any, _OneBody]](maxlen=64)
 
-    pyarrow's codec makes a context for each call, which takes as long as 10,000 bytes.
+
+def _decompressed_by_stream(body: memoryview, size: int) -> bytes:
+    """Decompress zstd frames by a stream that no thread uses now, which keeps its context.
+
+    pyarrow's codec makes a context for each call, which takes as long as 10,000 bytes. A stream is
+    no variable of its thread: to delete it takes the interpreter's lock, and where a thread of
+    another library ends its use of Python, that ends the process.
 
     Raises:
         ValueError, OSError: they do not decompress to exactly `size` bytes.
     """
-    stream, file = getattr(_of_thread, "stream", None) or (None, _OneBody())
-    _of_thread.stream = None  # none is kept after an error, in whatever state it is
-    if stream is None:
+    try:
+        stream, file = _idle_streams.pop()  # none is kept after an error, in whatever state it is
+    except IndexError:
+        file = _OneBody()
         stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd")
     file.body = body
     data = stream.read(size + 1)  # so that the end is seen, too
     if len(data) != size:
         raise ValueError("a page does not decompress to the size in its header")
-    _of_thread.stream = (stream, file)
+    _idle_streams.append((stream, file))
     return bytes(data)

@@ -7,9 +7,10 @@ cached one if it is newer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from threading import Lock
 
-from sleeper.errors import BadRequest
+from sleeper.errors import BadRequest, DataDamaged, FormatTooNew
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import IndexCheckpoints
@@ -106,6 +107,29 @@ class LogTableIndex:
         """Read new entries, then return all tables sorted by name."""
         records = self._caught_up()
         return tuple(records.by_name[name] for name in sorted(records.by_name))
+
+    def faults(self) -> tuple[str, ...]:
+        """Replay the log from its first entry, and compare a checkpoint with it on the way."""
+        try:
+            found = self._checkpoints.newest()
+            checkpoint = (
+                TableRecords() if found is None else TableRecords.of(*decode_checkpoint(*found))
+            )
+        except (DataDamaged, FormatTooNew) as error:
+            return (str(error),)
+        entries = self._log.read_after(0)
+        try:
+            upto = islice(entries, checkpoint.number)
+            replayed = fold(TableRecords(), upto, self._entry_name)
+            if replayed.number < checkpoint.number:
+                missing = self._entry_name(replayed.number + 1)
+                return (f"{missing} is missing, and a checkpoint is after {checkpoint.number}",)
+            fold(replayed, entries, self._entry_name)
+        except (DataDamaged, FormatTooNew) as error:
+            return (str(error),)
+        if replayed.by_id != checkpoint.by_id:
+            return (f"the checkpoint after entry {checkpoint.number} differs from the log",)
+        return ()
 
     def _commit(self, change: Change, check: Callable[[TableRecords], object]) -> None:
         """Append `change` after all other entries, if `check` allows it then."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from sleeper.operations.history.history import HistoryEntry
 from sleeper.state.table_state import TableState
 from sleeper.table.display.amounts import counted
 from sleeper.table.display.files_picture import LeafAmounts, files_picture
+from sleeper.table.display.history_picture import HistoryPoint, history_picture
 from sleeper.table.display.markup import Markup, element, facts, joined
 from sleeper.table.display.svg import Svg
 from sleeper.table.display.tree_picture import tree_picture
 from sleeper.table.display.tree_shape import region_text
 from sleeper.table.display.views import VIEW_STYLE, schema_grid
 from sleeper.table.handle import TableHandle
+from sleeper.table.rows.history import history
 
 
 def plot_tree(self: TableHandle) -> Svg:
@@ -28,6 +33,32 @@ def plot_files(self: TableHandle) -> Svg:
         title=f"Leaves of {self.name}, transaction {state.number:,}",
         split_rows=self.properties.splitting.threshold_rows,
     )
+
+
+def plot_history(self: TableHandle, limit: int | None = 500) -> Svg:
+    """Return a picture of the last transactions over time, and of the rows that they added.
+
+    Args:
+        limit: The number of transactions; None for all. The log is read for them.
+
+    Raises:
+        BadRequest: the table's state store keeps no log.
+    """
+    points = history_points(history(self, limit))
+    return history_picture(points, title=f"History of {self.name}")
+
+
+def history_points(entries: Sequence[HistoryEntry]) -> list[HistoryPoint]:
+    """Return transactions as the picture takes them."""
+    return [
+        HistoryPoint(
+            number=each.number,
+            time=each.time,
+            rows_added=each.rows_added,
+            rows_removed=each.rows_removed,
+        )
+        for each in entries
+    ]
 
 
 def leaf_amounts(self: TableHandle, state: TableState) -> list[LeafAmounts]:

@@ -84,7 +84,7 @@ class Svg:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to an `.svg` file, which browsers and editors can open."""
-        Path(path).write_text(self._repr_svg_(), encoding="utf-8")
+        Path(path).write_text(f"{self._repr_svg_()}\n", encoding="utf-8")
 
     def _element(self, *children: Markup, **attributes: object) -> Markup:
         return element(

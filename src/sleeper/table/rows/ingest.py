@@ -31,10 +31,11 @@ def ingest(
     """Add rows, all in one commit.
 
     Args:
-        data: A path or URL, or a list of them (Parquet files or folders of them), an Arrow
-            table or reader, anything with the Arrow C stream (polars, DuckDB), a pandas
-            DataFrame, or an iterable of dicts. It is read once, in batches; memory is
-            bounded by `sleeper.table.ingest.memory`.
+        data: A path or URL, or a list of them (Parquet files or folders of them; or CSV or JSON
+            lines, by the ends of their names), an Arrow table, reader or Dataset, anything
+            with the Arrow C stream (polars, DuckDB), a polars LazyFrame, a pandas DataFrame,
+            an iterable of dicts, or a dict of columns. It is read once, in batches; memory
+            is bounded by `sleeper.table.ingest.memory` (docs/guide/adding-rows.md).
         job_id: Identifies this job. Repeating a committed job changes nothing. If it is None or
             blank, an id is made; the result and the error CommitUnknown contain it.
         ignore_extra_columns: True to drop columns that the table does not have. A column whose

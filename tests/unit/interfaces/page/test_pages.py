@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tempfile
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from urllib.parse import quote
@@ -27,6 +28,7 @@ HOSTILE = "a/<script>alert(1)</script>?#%\"'&"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("text", pa.string())])
 PAGES = [
     "",
+    "/history",
     "/rows",
     "/rows?by=all&ask=1",
     "/properties",
@@ -136,7 +138,7 @@ def test_names_keys_and_values_with_markup_are_text_on_every_page(client, table,
 
 def test_every_answer_forbids_scripts_and_styles_of_others_and_frames(client, table):
     """Pages, errors, redirects and the sign-in alike."""
-    for path in ("/page", in_page(HOSTILE), "/page/nothing", "/", "/page/tables/none"):
+    for path in ("/page", "/page/", in_page(HOSTILE), "/page/nothing", "/", "/page/tables/none"):
         headers = client.get(path, follow_redirects=False).headers
         policy = headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -209,6 +211,32 @@ def test_rows_are_found_and_downloaded_by_the_same_question(client, table, quest
     assert csv.text.count("\n") == rows + 1
     assert pq.read_table(io.BytesIO(parquet.content)).num_rows == rows
     assert pa.ipc.open_file(io.BytesIO(arrow.content)).read_all().num_rows == rows
+
+
+@pytest.mark.parametrize("failure", [None, TimeoutError("too slow"), OSError("went away")])
+def test_the_file_of_a_download_is_deleted_however_it_ends(
+    instance, table, tmp_path, monkeypatch, failure
+):
+    """Also if the client went away or takes nothing."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    app = make_app(instance)
+    add_pages(app)
+    made = []
+
+    async def broken(scope, receive, send):
+        async def sent(message):
+            made.extend(tmp_path.iterdir())
+            if failure is not None and message["type"] == "http.response.body":
+                raise failure
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    with TestClient(broken, base_url=BASE, raise_server_exceptions=False) as browser:
+        browser.get(f"{in_page(HOSTILE)}/rows.csv?by=all")
+
+    assert made
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -342,6 +370,17 @@ def test_maintenance_gives_the_reasons_of_each_leaf(client, table):
     assert "Look for orphans" in words
 
 
+def test_a_history_tells_what_each_transaction_did(client, instance, table):
+    """With the rows that it added, and its jobs."""
+    table.ingest([{"id": "x", "n": 1, "text": ""}], job_id="<i>nightly</i>")
+
+    words = Page(client.get(f"{in_page(HOSTILE)}/history").text).words
+
+    assert "rows added" in words
+    assert "<i>nightly</i>" in words
+    assert "31 rows added" in words
+
+
 def test_services_are_paused_and_resumed(client, instance):
     """By a form each."""
     instance.create_table("t", SCHEMA, row_keys=["id"])
@@ -451,6 +490,23 @@ class TestTokens:
         assert "Save" not in page.words
         assert answer.status_code == 403
         assert instance.table("t").online
+
+    def test_dead_letters_are_redriven_by_administrators_only(self, guarded, instance, tokens):
+        """As in REST."""
+        queue = instance.jobs.stores.queue("ingest")
+        queue.send([NewMessage(body="x")])
+        for message in queue.receive(1):
+            queue.bury(message.receipt, "tried")
+        sign_in(guarded, tokens[1]["write"])
+        page = Page(guarded.get("/page/dead-letters").text)
+
+        answer = guarded.post(
+            "/page/dead-letters", data={"proof": page.fields["proof"], "queue": "ingest"}
+        )
+
+        assert "Redrive all" not in page.words
+        assert answer.status_code == 403
+        assert queue.depth().dead == 1
 
     def test_a_proof_of_another_visitor_is_refused(self, guarded, instance, tokens):
         """It depends on the cookie."""

@@ -14,6 +14,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import (
+    AccessRefused,
     AlreadyExists,
     BadRequest,
     InputSchemaMismatch,
@@ -381,3 +382,61 @@ class TestInstances:
         """Trying again may help."""
         with pytest.raises(StorageFailed, match=r"http://127\.0\.0\.1:1 did not answer"):
             sleeper.connect("http://127.0.0.1:1").tables()
+
+
+@pytest.mark.parametrize("token", ["sleeper_1_sécret", "sleeper_1_se\ncret", "sleeper_1_se\0cret"])
+def test_a_token_that_no_header_can_hold_is_refused_without_being_shown(token):
+    """It would be in the message of the library that sends headers."""
+    with pytest.raises(AccessRefused) as refused:
+        sleeper.connect("http://127.0.0.1:9", token=token)
+
+    assert "cret" not in str(refused.value)
+    assert "token=" in str(refused.value)
+
+
+def test_a_token_read_from_a_file_may_end_with_its_line():
+    """Given a token with the end of a line, the server is asked with the token alone."""
+    asked = []
+
+    async def other(scope, receive, send):
+        asked.append(dict(scope["headers"])[b"authorization"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"id": "x"}'})
+
+    with running_server(other) as url, sleeper.connect(url, token="sleeper_1_s\n") as remote:
+        assert remote.instance_id == "x"
+    assert asked == [b"Bearer sleeper_1_s"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda remote: remote.tables(),
+        lambda remote: remote.table("t"),
+        lambda remote: remote.sql("SELECT 1"),
+    ],
+)
+def test_success_of_another_server_is_not_taken_for_an_answer(call):
+    """Given a server or proxy that answers every request by a page, the error says so."""
+
+    async def other(scope, receive, send):
+        headers = [(b"content-type", b"text/html")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"<html>sign in</html>"})
+
+    with (
+        running_server(other) as url,
+        sleeper.connect(url, token=None) as remote,
+        pytest.raises(StorageFailed, match="not as a Sleeper server"),
+    ):
+        call(remote)
+
+
+def test_rows_are_asked_for_uncompressed(both):
+    """The client reads the bytes as they come: a proxy that compresses would break them."""
+    seen = []
+    client = both[1]._client._client
+    client.event_hooks["request"] = [lambda request: seen.append(request.headers)]
+
+    assert both[1].query(limit=1).to_arrow().num_rows == 1
+    assert seen[-1]["accept-encoding"] == "identity"

@@ -118,8 +118,33 @@ class TestUploads:
         assert instance.table("t").count() == 0
 
 
+def by_http_1_0(url: str, path: str, body: bytes = b"") -> bytes:
+    """Send a request by HTTP/1.0, and return the whole answer."""
+    with connected(url) as opened:
+        opened.sendall(
+            b"%s %s HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s"
+            % (b"POST" if body else b"GET", path.encode(), len(body), body)
+        )
+        return all_of(opened)
+
+
 class TestAnswers:
     """A stream that is not whole does not look so."""
+
+    @pytest.mark.parametrize("form", [b"csv", b"jsonl", b"arrow"])
+    def test_that_are_streams_are_refused_by_http_1_0(self, instance, form):
+        """Their end is that of the connection, so one that is broken off would look whole."""
+        filled(instance)
+        with running_server(make_app(instance)) as url:
+            answer = by_http_1_0(url, "/sleeper/tables/t/query", b'{"format": "%s"}' % form)
+            sized = by_http_1_0(url, "/sleeper/tables/t/query", b'{"limit": 1}')
+            health = by_http_1_0(url, "/sleeper/health")
+
+        assert b" 505 " in answer.partition(b"\r\n")[0]
+        assert b"proxy_http_version 1.1" in answer
+        assert b" 200 " in sized.partition(b"\r\n")[0]
+        assert b" 200 " in health.partition(b"\r\n")[0]
 
     def test_that_fail_are_broken_off(self, instance):
         """Neither the last chunk of HTTP nor the end of the Arrow stream comes."""

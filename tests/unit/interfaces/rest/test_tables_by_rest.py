@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from urllib.parse import quote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
@@ -142,6 +145,45 @@ def test_partitions_and_files_are_listed(client, instance):
     assert [each["is_leaf"] for each in partitions] == [True, True, False]
     assert files["files"]["leaf_partitions"] == 2
     assert len(files["references"]) == files["files"]["references"]
+
+
+JOB_FILES = {
+    "another folder": "{above}/secret.parquet",
+    "above": "{folder}/../secret.parquet",
+    "escaped": "file://{folder}/%2e%2e/secret.parquet",
+    "link": "{folder}/link",
+    "relative": "in/fine.parquet",
+    "too long": "{folder}/" + 5000 * "a",
+    "no Unicode": "{folder}/\ud800",
+    "no Unicode in a bucket": "s3://\ud800/a",
+    "zero": "{folder}/\0",
+    "other scheme": "http://127.0.0.1/a",
+    "upper case": "FILE://{above}/secret.parquet",
+}
+
+
+@pytest.mark.parametrize("file", JOB_FILES.values(), ids=JOB_FILES)
+@pytest.mark.parametrize("route", ["jobs", "batcher"])
+def test_jobs_read_no_file_outside_the_input_folder(instance, tmp_path, monkeypatch, file, route):
+    """Nor one whose meaning depends on where a worker runs; names that cannot be are refused."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (tmp_path / "secret.parquet").write_bytes(b"")
+    (folder / "link").symlink_to(tmp_path / "secret.parquet")
+    instance.create_table("t", pa.schema([("id", pa.string())]), row_keys=["id"])
+    pq.write_table(pa.table({"id": ["a"]}), folder / "fine.parquet")
+    monkeypatch.chdir(tmp_path)
+    app = make_app(instance, input_folder=folder)
+    client = TestClient(app, base_url="http://localhost", raise_server_exceptions=False)
+
+    def send(name: str) -> int:
+        content = json.dumps({"files": [name.format(folder=folder, above=tmp_path)]})
+        headers = {"Content-Type": "application/json"}
+        path = f"/sleeper/tables/t/{route}"
+        return client.post(path, content=content, headers=headers).status_code
+
+    assert send(file) == 400
+    assert send("{folder}/fine.parquet") == 202
 
 
 def test_a_table_that_is_not_there_is_not_found(client, instance):

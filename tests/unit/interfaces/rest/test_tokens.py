@@ -46,6 +46,31 @@ def with_token(text: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {text}"}
 
 
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"tokens": [{}]}', "expires", "others may read it"]
+)
+def test_a_broken_file_refuses_everybody_and_is_not_described_to_them(tokens, content, caplog):
+    """Given a file that breaks while the server runs, its path is in the log alone."""
+    text = added(tokens, "ci", Role.ADMIN, NOW + timedelta(days=1))
+    client = client_of(tokens)
+    if content == "expires":
+        content = tokens.path.read_text().replace(
+            "2026-01-02T00:00:00+00:00", "2026-01-02T00:00:00"
+        )
+    if content == "others may read it":
+        tokens.path.chmod(0o644)
+        tokens._stamp = None
+    else:
+        tokens.path.write_text(content)
+
+    answer = client.get("/sleeper/tables", headers=with_token(text))
+
+    assert (answer.status_code, answer.json()["class"]) == (503, "StorageFailed")
+    assert "tokens" in answer.json()["detail"]
+    assert tokens.path.name not in answer.text
+    assert str(tokens.path) in caplog.text
+
+
 class TestTheFile:
     """What it keeps."""
 

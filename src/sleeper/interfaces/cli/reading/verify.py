@@ -77,6 +77,8 @@ def _say_verified(found: InstanceVerifySummary) -> None:
         ["table", "transaction", "entries", "files", "rows", "findings", "orphans", "garbage"],
         [_row(table) for table in found.tables],
     )
+    for fault in found.findings:
+        warn(f"{fault.kind}: {fault.what}. {fault.next_step}")
     for table in found.tables:
         for fault in table.findings:
             warn(f"{table.table}: {fault.kind}: {fault.what}. {fault.next_step}")
@@ -92,7 +94,7 @@ def _say_verified(found: InstanceVerifySummary) -> None:
             )
     if found.unknown_folders:
         say(f"folders of no table: {', '.join(found.unknown_folders)}")
-    findings = sum(len(table.findings) for table in found.tables)
+    findings = len(found.findings) + sum(len(table.findings) for table in found.tables)
     say(f"{counted(findings, 'finding')} in {counted(len(found.tables), 'table')} of {found.url}")
 
 

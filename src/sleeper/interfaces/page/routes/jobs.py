@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from sleeper.interfaces.page.listings import first
 from sleeper.interfaces.page.rendering import path_of
-from sleeper.interfaces.page.visits import PageRoute, Reading, Visit, Writing, moved
+from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.query_statuses import QueryStatus
 from sleeper.model.jobs.states import JobState
@@ -43,7 +43,11 @@ def show_jobs(visit: Reading, kind: str = "ingest", state: str = "", live: str =
         lines=lines,
         more=more,
         names=_names(visit),
-        depths=[(name.value, depth) for name, depth in depths.items()],
+        depths=[
+            (name.value, depth)
+            for name, depth in depths.items()
+            if depth.ready or depth.hidden or depth.dead
+        ],
         files=files,
         more_files=more_files,
         at=visit.now(),
@@ -63,7 +67,7 @@ def show_dead_letters(visit: Reading) -> Response:
 
 @router.post(path_of("dead-letters"))
 def redrive(
-    visit: Writing, queue: Annotated[str, Form()], message: Annotated[str, Form()] = ""
+    visit: Administering, queue: Annotated[str, Form()], message: Annotated[str, Form()] = ""
 ) -> Response:
     """Put one dead letter, or all of a queue, back into the queue."""
     visit.instance.jobs.redrive(queue, [message] if message else None)

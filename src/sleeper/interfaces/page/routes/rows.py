@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
-from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
@@ -41,6 +41,16 @@ _TYPES: Final[Mapping[str, str]] = {
     "json": "application/jsonl",
 }
 Asked = Mapping[str, str]
+
+
+class _DeletedFileResponse(FileResponse):
+    """A file that is deleted when it was sent, or when its client went away or is too slow."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            os.unlink(self.path)  # noqa: PTH108 - a path object blocks no less
 
 
 @router.get(path_of("tables") + "/{table:segment}/rows")
@@ -93,12 +103,11 @@ def download(visit: Reading, table: str, form: Format, by: str = "key") -> Respo
         except BaseException:
             path.unlink()
             raise
-    return FileResponse(
+    return _DeletedFileResponse(
         path,
         media_type=_TYPES[form],
         filename=f"{opened.name}.{form}",
         headers=dict(HEADERS),
-        background=BackgroundTask(os.unlink, path),
     )
 
 

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from sleeper.errors import AccessRefused
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.page.visits import SIGN_IN, PageRoute, check_proof, form_proof
-from sleeper.interfaces.rest.authorization import COOKIE, check_origin
+from sleeper.interfaces.rest.authorization import COOKIE, check_origin, checked_token
 from sleeper.interfaces.rest.served import served_by
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -44,7 +44,7 @@ def sign_in(
     check_proof(request, proof)
     text = token.strip()[:_LONGEST]
     try:
-        tokens.checked(text)
+        checked_token(tokens, text)
     except AccessRefused as error:
         return _form(request, next, str(error))
     answer = RedirectResponse(_inside(next), HTTPStatus.SEE_OTHER, headers=dict(HEADERS))

@@ -44,7 +44,6 @@ def show_table(visit: Reading, table: str, page: int = 1) -> Response:
         online=opened.online,
         trees=[tree_picture(state.tree, totals, opened.schema, width=w) for w in _WIDTHS],
         pictures=[files_picture(leaves, split_rows=split_rows, width=w) for w in _WIDTHS],
-        histories=None,
         schema=schema_grid(opened.schema),
         leaves=listing(leaves, page),
         **facts,

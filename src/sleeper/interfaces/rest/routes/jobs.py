@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -121,13 +122,28 @@ def _check_files(served: Served, files: list[str]) -> None:
         BadRequest: there is one.
     """
     for file in files:
+        if "\0" in file or any("\ud800" <= each <= "\udfff" for each in file):
+            raise BadRequest(f"{file!r:.500} cannot be the name of a file")
         if file.startswith(_BUCKETS):
             continue
-        path = Path(unquote(urlsplit(file).path) if file.startswith("file:") else file)
         folder = served.input_folder
-        if folder is None or "\0" in file or not path.resolve().is_relative_to(folder.resolve()):
+        if folder is None or not _is_in(folder, file):
             where = "in buckets (s3://)" if folder is None else f"in buckets, or below {folder}"
             raise BadRequest(
                 f"{file!r:.500}: files of jobs must be {where}; upload rows of others to "
                 "/sleeper/tables/TABLE/rows, or start the server with --input-folder"
             )
+
+
+def _is_in(folder: Path, file: str) -> bool:
+    """Return whether a file is in a folder of the server. Its name has to be a whole path.
+
+    What else it means depends on the current folder of the worker that reads it.
+    """
+    path = Path(unquote(urlsplit(file).path) if file.startswith("file:") else file)
+    try:
+        with suppress(FileNotFoundError):
+            path.stat()
+        return path.is_absolute() and path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError):  # such as a name that is too long
+        return False

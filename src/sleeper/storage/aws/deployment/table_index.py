@@ -120,6 +120,30 @@ class DynamoTableIndex:
         records = map(_record_of, self._tables.scan(BY_ID))
         return tuple(sorted(records, key=lambda record: record.name))
 
+    def faults(self) -> tuple[str, ...]:
+        """Compare the items by name with those by id.
+
+        A change writes both, and may come between both scans: what differs is read again.
+        """
+        by_id, by_name = (
+            {record.table_id: record for record in map(_record_of, self._tables.scan(each))}
+            for each in (BY_ID, BY_NAME)
+        )
+        differing = [each for each in {**by_id, **by_name} if by_id.get(each) != by_name.get(each)]
+        return tuple(filter(None, map(self._fault_of, sorted(differing))))
+
+    def _fault_of(self, table_id: str) -> str | None:
+        record = self.by_id(table_id)
+        if record is None:
+            named = [
+                each for each in self._tables.scan(BY_NAME) if each["TableId"]["S"] == table_id
+            ]
+            lost = bool(named) and self.by_id(table_id) is None
+            return f"table {table_id} is in the index by name, and not by id" if lost else None
+        if self.by_name(record.name) == record or self.by_id(table_id) != record:
+            return None
+        return f"table {record.name!r} ({table_id}) is not the same in the index by name"
+
     def _commit(
         self,
         parts: Callable[[], Sequence[Item] | None],

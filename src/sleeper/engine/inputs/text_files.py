@@ -1,0 +1,366 @@
+"""Input from CSV files and files of JSON lines, as they are or compressed.
+
+Both are read as a stream, in blocks. CSV has a header; a value that is empty and not in quotes is
+null, `""` is the empty text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, NoReturn
+
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import json as arrow_json
+
+from sleeper.engine.arrow_schema import check_columns
+from sleeper.engine.inputs.batch_sizes import small_batches
+from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.text_values import MisfitText, csv_type, exact_values, json_type
+from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
+from sleeper.ports.input_store import InputStore
+
+_NAME: Final = re.compile(r"\.(csv|jsonl|ndjson|json)(?:\.(gz|zst|bz2|lz4))?$", re.IGNORECASE)
+_CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}
+_BLOCK_BYTES: Final = 8 << 20
+"""Bytes that are parsed at once. A row may not be longer."""
+_CSV_ROW = re.compile(
+    r"(?:In CSV column #(\d+): )?(?:CSV parse error: )?Row #(\d+): (.*)", re.DOTALL
+)
+_MISFIT = re.compile("unexpected field|changed from|Failed to convert|too big")
+_NEWLINE: Final = b"\n"
+
+Kind = Literal["csv", "json"]
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of a text file, by the end of its name; None for another file.
+
+    >>> kind_of("a/b.csv"), kind_of("b.JSONL.gz"), kind_of("s3://b/c.ndjson"), kind_of("x.parquet")
+    ('csv', 'json', 'json', None)
+    """
+    found = _NAME.search(path)
+    if found is None:
+        return None
+    return "csv" if found[1].lower() == "csv" else "json"
+
+
+class TextFiles:
+    """The rows of CSV files or of files of JSON lines, file after file.
+
+    Attributes:
+        files: Their paths.
+        name: Their name in messages.
+        origin: The file that is being read.
+        row_count: None: it is not known before they are read.
+        schema: None: columns are found by name, and read as the table's types.
+    """
+
+    def __init__(
+        self, files: tuple[str, ...], arrow_schema: pa.Schema, remote: InputStore | None = None
+    ) -> None:
+        self.files = files
+        self.name = shown(files[0]) if len(files) == 1 else f"{len(files)} files"
+        self.origin = self.name
+        self.row_count: int | None = None
+        self.schema: pa.Schema | None = None
+        self._arrow_schema = arrow_schema
+        self._remote = remote
+        self._ignores_extra: bool | None = None
+        self._names: dict[str, list[str]] = {}
+
+    def check(self, *, ignore_extra_columns: bool) -> None:
+        """Read the beginning of every file, and compare its columns with the table's."""
+        for path in self.files:
+            names = self._names[path] = self._columns_of(path)
+            if names or kind_of(path) == "csv":
+                check_columns(
+                    _as_schema(names, self._arrow_schema),
+                    self._arrow_schema,
+                    ignore_extra_columns=ignore_extra_columns,
+                    origin=shown(path),
+                )
+        self._ignores_extra = ignore_extra_columns
+
+    def batches(
+        self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, with only the columns that the table has."""
+        if self._ignores_extra is None:
+            self.check(ignore_extra_columns=False)
+        for path in self.files:
+            self.origin = shown(path)
+            left = rows_per_file_max
+            for batch in self._rows_of(path, columns):
+                yield from small_batches(batch if left is None else batch.slice(0, left))
+                if left is not None:
+                    left -= min(left, batch.num_rows)
+                    if not left:
+                        break
+
+    def _rows_of(self, path: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        wanted = self._arrow_schema.names if columns is None else columns
+        fields = [self._arrow_schema.field(name) for name in wanted]
+        if kind_of(path) == "csv":
+            names = self._names[path]
+            fields = [field for field in fields if field.name in names]
+            yield from _csv_rows(path, self._remote, fields, names)
+        else:
+            ignore = bool(self._ignores_extra) or columns is not None
+            yield from _json_rows(path, self._remote, fields, ignores_extra=ignore)
+
+    def _columns_of(self, path: str) -> list[str]:
+        """Return the names of a file's columns; of JSON lines, those of the first rows."""
+        with _opened(path, self._remote) as file:
+            try:
+                if kind_of(path) == "csv":
+                    return list(_open_csv(file, {}).schema.names)
+                return list(_open_json(file, None, "infer").schema.names)
+            except pa.ArrowException as error:
+                if kind_of(path) == "csv":
+                    _refuse_csv(path, str(error), ())
+                return []  # it has no rows, or reading them finds the line that is wrong
+
+
+def _csv_rows(
+    path: str, remote: InputStore | None, fields: Sequence[pa.Field], names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    types = {field.name: csv_type(field.type) for field in fields}
+    rows = 0
+    with _opened(path, remote) as file:
+        quotes = _CountedQuotes(file)
+        try:
+            for batch in _open_csv(quotes, types):
+                yield _typed(batch, fields, path, rows + 2)
+                rows += batch.num_rows
+        except pa.ArrowException as error:
+            _refuse_csv(path, str(error), names)
+        if quotes.count % 2:
+            _refuse(
+                path,
+                'it has an odd number of quotes ("): a quoted value does not end, or the file was '
+                "cut off. A quote inside a value is doubled, and the value quoted",
+            )
+
+
+def _open_csv(file: Any, types: dict[str, pa.DataType]) -> Any:
+    """Open CSV for columns of some types; without types to learn the names of its columns."""
+    return arrow_csv.open_csv(
+        file,
+        # One thread: then errors say which row it is.
+        read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+        parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=[*types] or None,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _json_rows(
+    path: str, remote: InputStore | None, fields: Sequence[pa.Field], *, ignores_extra: bool
+) -> Iterator[pa.RecordBatch]:
+    maps = [field.name for field in fields if pa.types.is_map(field.type)]
+    if maps:
+        raise InputSchemaMismatch(
+            f"{shown(path)}: JSON lines cannot fill the map {maps[0]!r} of this table. Write the "
+            "rows as Parquet, or give them as dicts in Python. Nothing was ingested."
+        )
+    schema = pa.schema([pa.field(field.name, json_type(field.type)) for field in fields])
+    unexpected = "ignore" if ignores_extra else "error"
+    rows, reason = 0, ""
+    with _opened(path, remote) as file:
+        try:
+            for batch in _open_json(file, schema, unexpected):
+                yield _typed(batch, fields, path, rows + 1)
+                rows += batch.num_rows
+        except pa.ArrowException as error:
+            reason = str(error)
+    if not reason or "Empty JSON" in reason:
+        return
+    line, found = _first_bad_line(path, remote, schema, unexpected) or (None, reason)
+    where = "" if line is None else f"line {line:,}: "
+    _refuse(path, where + _json_reason(found), misfit=_MISFIT.search(found) is not None)
+
+
+def _open_json(file: Any, schema: pa.Schema | None, unexpected: str) -> Any:
+    return arrow_json.open_json(
+        file,
+        read_options=arrow_json.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+        parse_options=arrow_json.ParseOptions(
+            explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=unexpected
+        ),
+    )
+
+
+def _first_bad_line(
+    path: str, remote: InputStore | None, schema: pa.Schema, unexpected: str
+) -> tuple[int, str] | None:
+    """Return the number of the first line that cannot be read, and why. Reads the file again."""
+    begun, waiting = 0, b""
+    with _opened(path, remote) as file:
+        while body := file.read(_BLOCK_BYTES):
+            body = waiting + body
+            whole, _, waiting = body.rpartition(_NEWLINE)
+            lines = whole.split(_NEWLINE)
+            if (bad := _bad_among(lines, schema, unexpected)) is not None:
+                return begun + bad[0] + 1, bad[1]
+            begun += len(lines) if whole else 0
+    bad = _bad_among([waiting], schema, unexpected)
+    return None if bad is None else (begun + 1, bad[1])
+
+
+def _bad_among(
+    lines: Sequence[bytes], schema: pa.Schema, unexpected: str
+) -> tuple[int, str] | None:
+    """Return the place of the first of some lines that cannot be read, and why, by halving."""
+
+    def failure(low: int, high: int) -> str | None:
+        body = _NEWLINE.join(lines[low:high])
+        if not body.strip():
+            return None
+        try:
+            _open_json(pa.BufferReader(body), schema, unexpected).read_all()
+        except pa.ArrowException as error:
+            return str(error)
+        return None
+
+    low, high = 0, len(lines)
+    reason = failure(low, high)
+    if reason is None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        earlier = failure(low, middle)
+        low, high = (low, middle) if earlier else (middle, high)
+        reason = earlier or failure(low, high) or reason
+    if "unexpected field" in reason:
+        reason = f"{reason} {_unexpected(lines[low], schema)}"
+    return low, reason
+
+
+def _unexpected(line: bytes, schema: pa.Schema) -> str:
+    """Return the fields of a line that a schema does not have."""
+    try:
+        names = [name for name in json.loads(line) if name not in schema.names]
+    except ValueError:
+        return ""
+    return f"{', '.join(map(repr, names))}; the table has {', '.join(schema.names)}"
+
+
+def _json_reason(reason: str) -> str:
+    """Return the reason of an error in one line, in the words of JSON."""
+    plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
+    changed = re.fullmatch(r"Column\(/(.*)\) changed from (\w+) to (\w+)", plain)
+    if changed:
+        return f"field {changed[1]!r} must be a {changed[2]}, not a {changed[3]}"
+    return plain.removesuffix(".")
+
+
+def _typed(
+    batch: pa.RecordBatch, fields: Sequence[pa.Field], path: str, first_row: int
+) -> pa.RecordBatch:
+    """Return rows that were read as text as the table's types."""
+    arrays = []
+    for field in fields:
+        try:
+            arrays.append(exact_values(batch.column(field.name), field.type))
+        except MisfitText as misfit:
+            raise InputSchemaMismatch(
+                f"{shown(path)}, row {first_row + misfit.place:,}, column {field.name!r}: "
+                f"{misfit.reason}. Nothing was ingested."
+            ) from None
+    return pa.RecordBatch.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def _as_schema(names: Sequence[str], arrow_schema: pa.Schema) -> pa.Schema:
+    """Return columns of a file with the table's types; the types of others do not matter."""
+    known = set(arrow_schema.names)
+    return pa.schema(
+        [(name, arrow_schema.field(name).type if name in known else pa.string()) for name in names]
+    )
+
+
+@contextmanager
+def _opened(path: str, remote: InputStore | None) -> Iterator[Any]:
+    """Open a file for reading, decompressed by the end of its name."""
+    found = _NAME.search(path)
+    ending = found[2] if found else None
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(_raw(path, remote))
+            if ending is not None:
+                plain = pa.PythonFile(file, mode="r")
+                file = opened.enter_context(
+                    pa.CompressedInputStream(plain, _CODECS[ending.lower()])
+                )
+            yield file
+        except FileNotFoundError:
+            raise InputNotFound(f"file {shown(path)} no longer exists") from None
+        except OSError as error:
+            _refuse(path, str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
+def _raw(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
+    if is_remote(path):
+        if remote is None:
+            raise InputNotFound(f"{shown(path)} is not on this machine, and no store was given")
+        return remote.open(path)
+    return Path(path).open("rb")
+
+
+class _CountedQuotes:
+    """A file that counts the quotes in what is read of it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.count = 0
+        self.closed = False
+
+    def read(self, size: int | None = None) -> bytes:
+        body = bytes(self._file.read(size))
+        self.count += body.count(b'"')
+        return body
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _refuse_csv(path: str, reason: str, names: Sequence[str]) -> NoReturn:
+    """Raise the error for CSV that pyarrow refused, with the row and the name of the column."""
+    found = _CSV_ROW.fullmatch(reason)
+    if found is None:
+        _refuse(path, reason)
+    column, row, why = found.groups()
+    why = why.removeprefix("CSV conversion error ")
+    if column is None:
+        _refuse(path, f"row {int(row):,} (the header is row 1): {why}")
+    raise InputSchemaMismatch(
+        f"{shown(path)}, row {int(row):,} (the header is row 1), column "
+        f"{names[int(column)]!r}: {why}. Nothing was ingested."
+    )
+
+
+def _refuse(path: str, reason: str, *, misfit: bool = False) -> NoReturn:
+    kind = "CSV" if kind_of(path) == "csv" else "JSON lines"
+    first = reason.splitlines()[0] if reason else "no reason is known"
+    if "straddling" in first:
+        first = f"a row is longer than {_BLOCK_BYTES >> 20} MiB"
+    text = f"{shown(path)} cannot be read as {kind}: {first}. Nothing was ingested."
+    raise InputSchemaMismatch(text) if misfit else InputUnreadable(text)
