@@ -214,7 +214,16 @@ def test_values_are_those_of_the_command_line():
 class TestUploads:
     """POST /sleeper/tables/TABLE/rows."""
 
-    @pytest.mark.parametrize(("kind", "content"), [(ARROW, arrow(NEW)), (PARQUET, parquet(NEW))])
+    @pytest.mark.parametrize(
+        ("kind", "content"),
+        [
+            (ARROW, arrow(NEW)),
+            (PARQUET, parquet(NEW)),
+            ("text/csv", b"id,n\nx,1\ny,2\n"),
+            ("application/jsonl", b'{"id": "x", "n": 1}\n{"n": 2, "id": "y"}\n'),
+            ("application/x-ndjson", b'{"id": "x", "n": 1}\n{"n": 2, "id": "y"}'),
+        ],
+    )
     def test_add_rows(self, client, table, kind, content):
         """In one commit."""
         answer = send(client, content, kind)
@@ -248,6 +257,12 @@ class TestUploads:
             (PARQUET, parquet(NEW)[:-20], "InputUnreadable"),
             (PARQUET, b"", "InputUnreadable"),
             (PARQUET, arrow(NEW), "InputUnreadable"),
+            ("text/csv", b"id,n\nx,one\n", "InputSchemaMismatch"),
+            ("text/csv", b"id,m\nx,1\n", "InputSchemaMismatch"),
+            ("text/csv", b"", "InputUnreadable"),
+            ("text/csv", b"id,n\nx,1,2\n", "InputUnreadable"),
+            ("application/jsonl", b'{"id": "x", "n": 1}\n{"id": "y", ', "InputUnreadable"),
+            ("application/jsonl", b"\xff\xfe", "InputUnreadable"),
         ],
     )
     def test_change_nothing_if_they_are_cut_off_or_do_not_fit(
