@@ -29,6 +29,7 @@ BENCHMARKS = {
     "batcher": ["--files", "100000"],
     "jobs": ["--jobs", "200"],
     "committer": ["--seconds", "5"],
+    "sql": [],
     "walks": [],
     "web_page": [],
     "spark_import": ["--rows", "10000000", "--leaves", "64"],

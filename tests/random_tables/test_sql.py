@@ -94,6 +94,12 @@ def compare_answers(
     where = f"FROM {quoted(ours.name)} WHERE {condition.ours}"
     _same(ours.sql(f"SELECT {listed} {where}").to_pylist(), wanted, names)
     assert ours.sql(f"SELECT count(*) AS n {where}").to_pylist() == [{"n": len(wanted)}]
+    meets = ours.sql(
+        f"SELECT CASE WHEN {condition.ours} THEN 1 ELSE 0 END AS meets FROM {quoted(ours.name)}"
+    ).to_pylist()
+    assert Counter(row["meets"] for row in meets) == Counter(
+        {1: len(wanted), 0: len(rows) - len(wanted)}
+    )
     _same_groups(pick, table, condition, theirs)
 
 

@@ -167,3 +167,15 @@ def test_a_server_that_would_not_be_safe_does_not_start(shell, options, code, sa
 
     assert done.returncode == code
     assert says in done.stderr
+
+
+def test_others_see_the_instance_in_a_browser(shell, url):
+    """The same server has a page, which asks for a token and shows the table."""
+    asked = httpx.get(f"{url}/")
+    with httpx.Client(cookies={"sleeper_token": shell.tokens["read"]}) as browser:
+        seen = browser.get(f"{url}/page")
+
+    assert (asked.status_code, asked.headers["location"]) == (303, "/page")
+    assert httpx.get(f"{url}/page").headers["location"].startswith("/page/sign-in")
+    assert seen.status_code == 200
+    assert 'href="/page/tables/planes"' in seen.text

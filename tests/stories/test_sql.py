@@ -86,6 +86,9 @@ def plain(rows):
             lambda r: (r["tail"], r["day"].day) == ("N007", 3),
         ),
         ("tail = 'N007' AND tail = 'N008'", lambda _: False),
+        ("tail ILIKE 'n01%'", lambda r: r["tail"].startswith("N01")),
+        ("tail LIKE 'N_1%' AND tail NOT LIKE 'N01%'", lambda r: False),
+        ("NOT (tail LIKE 'N0%1')", lambda r: not r["tail"].endswith("1")),
         ("true", lambda _: True),
     ],
 )
@@ -135,6 +138,22 @@ def test_nan_is_above_all_numbers_and_null_meets_no_condition(flights):
     assert flights.count(where="delay > 1e300 OR delay <= 1e300") == flights.count(
         where="delay IS NOT NULL"
     )
+
+
+@pytest.mark.parametrize("terms", [90, 330])
+def test_a_condition_of_very_many_terms_is_evaluated(flights, terms):
+    """It narrows what is read up to some hundred terms, and is refused by its beginning if wrong."""
+    many = " OR ".join(f"(tail = 'N00{n % 3}' AND delay > {n // 3})" for n in range(terms))
+    wrong = f"({many}) AND wrong = 1"
+
+    found = flights.count(where=many)
+
+    assert found == flights.count(where="tail < 'N003' AND delay > 0") > 0
+    explained = flights.explain_sql(f"SELECT dest FROM flights WHERE {many}")
+    assert ("1 of 4 leaves" in explained) == (terms < 300)
+    with pytest.raises(QueryInvalid, match="no column 'wrong'") as refused:
+        flights.query(where=wrong)
+    assert len(str(refused.value)) < 500
 
 
 def test_a_bad_condition_is_refused_when_it_is_asked(flights):

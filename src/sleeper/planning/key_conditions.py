@@ -139,22 +139,29 @@ def narrow(regions: Sequence[Region], condition: Condition, schema: Schema) -> N
         condition: A row that does not meet it is not needed.
         schema: The table's.
     """
+    try:
+        return _narrow(regions, condition, schema)
+    except RecursionError:  # hundreds of conditions, each inside the one before
+        return NarrowedRegions(regions, is_exact=False)
+
+
+def _narrow(regions: Sequence[Region], condition: Condition, schema: Schema) -> NarrowedRegions:
     match condition:
         case KeyCondition():
             return _by_comparison(regions, condition, schema)
         case AllOf(parts):
             found = NarrowedRegions(regions, is_exact=True)
             for part in parts:
-                narrower = narrow(found.regions, part, schema)
+                narrower = _narrow(found.regions, part, schema)
                 is_exact = found.is_exact and narrower.is_exact
                 found = NarrowedRegions(narrower.regions, is_exact)
             return found
         case AnyOf(parts):
             return _by_any(regions, parts, schema)
         case Negation(part):
-            return narrow(regions, _negated(part), schema)
+            return _narrow(regions, _negated(part), schema)
         case Implied(part):
-            return NarrowedRegions(narrow(regions, part, schema).regions, is_exact=False)
+            return NarrowedRegions(_narrow(regions, part, schema).regions, is_exact=False)
         case Unknown():
             return NarrowedRegions(regions, is_exact=False)
 
@@ -190,7 +197,7 @@ def _by_any(
     found: dict[Region, None] = {}
     is_exact = True
     for part in parts:
-        narrower = narrow(regions, part, schema)
+        narrower = _narrow(regions, part, schema)
         if narrower.regions == regions and not narrower.is_exact:
             return narrower
         found.update(dict.fromkeys(narrower.regions))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
-from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
 from sleeper.errors import QueryInvalid
@@ -38,7 +38,7 @@ def rows_where(
     Raises:
         QueryInvalid: it is not a condition, a column is unknown, or types do not fit.
     """
-    what = f"where={where!r}"
+    what = f"where={shortened(where)!r}"
     if not isinstance(where, str):
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)

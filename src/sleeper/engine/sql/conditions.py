@@ -32,6 +32,7 @@ _COMPARISONS: Final[dict[str, Operator]] = {
     ">": ">",
     ">=": ">=",
 }
+_TERMS_MAX: Final = 300
 _UP_TO_WILDCARD = re.compile(r"[^%_\\]*")
 
 
@@ -52,11 +53,15 @@ def _converted(expression: Any, arrow_schema: pa.Schema) -> Condition:
     variant = _variant(expression)
     match type(variant).__name__:
         case "BinaryExpr":
-            left, operator, right = variant.left(), variant.op(), variant.right()
+            operator = variant.op()
             if operator in ("AND", "OR"):
-                parts = (_converted(left, arrow_schema), _converted(right, arrow_schema))
+                terms = _terms(variant, operator)
+                if terms is None:
+                    return UNKNOWN
+                parts = tuple(_converted(term, arrow_schema) for term in terms)
                 return AllOf(parts) if operator == "AND" else AnyOf(parts)
-            return _comparison(_COMPARISONS.get(operator), left, right, arrow_schema)
+            sides = variant.left(), variant.right()
+            return _comparison(_COMPARISONS.get(operator), *sides, arrow_schema)
         case "Not":
             return Negation(_converted(variant.expr(), arrow_schema))
         case "IsTrue":  # true of no null, so its negation is another one
@@ -67,6 +72,24 @@ def _converted(expression: Any, arrow_schema: pa.Schema) -> Condition:
             return _like(expression, variant, arrow_schema)
         case _:
             return UNKNOWN
+
+
+def _terms(variant: Any, operator: str) -> list[Any] | None:
+    """Return what AND or OR joins, of a chain of them; None if that is very much.
+
+    To take a term off the chain copies the rest of it, so many terms would take their square.
+    """
+    terms, rest = list[Any](), [variant.right(), variant.left()]
+    while rest:
+        term = rest.pop()
+        inner = _variant(term)
+        if type(inner).__name__ == "BinaryExpr" and inner.op() == operator:
+            rest += [inner.right(), inner.left()]
+        else:
+            terms.append(term)
+        if len(terms) + len(rest) > _TERMS_MAX:
+            return None
+    return terms
 
 
 def _variant(expression: Any) -> Any:

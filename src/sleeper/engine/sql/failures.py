@@ -93,6 +93,11 @@ def no_such_column(name: str, columns: Sequence[str]) -> str:
     )
 
 
+def shortened(text: object) -> object:
+    """Return a statement or condition for a message: its beginning, if it is long."""
+    return f"{text[:200]}..." if isinstance(text, str) and len(text) > 200 else text
+
+
 def _shortened(text: str) -> str:
     """Return the text without what DataFusion says about itself."""
     text = _DETAIL.split(text, maxsplit=1)[0]

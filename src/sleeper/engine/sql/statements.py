@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
-from sleeper.engine.sql.failures import translated
+from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -34,8 +34,9 @@ _IGNORED: Final = re.compile(
 
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
-    "update": "rows are not changed in place: see docs/guide about aggregations",
-    "delete": "rows are not deleted one by one: see age-off filters in the properties of tables",
+    "update": "rows are not changed in place: add newer rows to a table with aggregations "
+    "(sleeper.table.aggregations)",
+    "delete": "rows are not deleted one by one: sleeper.table.filters removes rows by age",
     "truncate": "remove all rows by Table.reinitialise() (`sleeper table reinitialise`)",
     "copy": "write rows to files by Table.export(), or `sleeper sql --output FILE`",
     "create": "make tables by Instance.create_table() (`sleeper table add`)",
@@ -86,8 +87,7 @@ class Statement:
 
     @property
     def _what(self) -> str:
-        text = self._text if len(self._text) <= 200 else f"{self._text[:200]}..."
-        return f"statement {text!r}"
+        return f"statement {shortened(self._text)!r}"
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +16,10 @@ from sleeper.interfaces.cli.terminal.options import instance_option, json_option
 from sleeper.interfaces.cli.terminal.present import print_grid, print_json, say
 from sleeper.interfaces.cli.terminal.stderr import LogOutput
 from sleeper.interfaces.rest.tokens import Role, TokenFile
+
+_log = logging.getLogger(__name__)
+
+_OF_PAGES = ("jinja2", "python_multipart")
 
 tokens_option = click.option(
     "--tokens",
@@ -87,7 +92,7 @@ def start(
     time_s: int,
     instance: str,
 ) -> None:
-    """Serve an instance by REST, until it is stopped.
+    """Serve an instance by REST, and a web page of it at /page, until it is stopped.
 
     Without --tokens it listens at a loopback address alone, and everybody on this
     machine may do everything. docs/reference/rest.md describes the routes, and so
@@ -122,7 +127,10 @@ def start(
     app = import_module(f"{rest}.app").make_app(
         opened, tokens=tokens, limits=allowed, input_folder=input_folder
     )
-    import_module("sleeper.interfaces.page.mount").add_pages(app)
+    if all(find_spec(needed) for needed in _OF_PAGES):
+        import_module("sleeper.interfaces.page.mount").add_pages(app)
+    else:
+        _log.warning("no web page is served: it needs %s", " and ".join(_OF_PAGES))
     with opened:
         run.run_server(app, listening, allowed)
 

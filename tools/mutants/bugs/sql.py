@@ -1,0 +1,76 @@
+"""Bugs in SQL."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+STATEMENTS = ("tests/stories/test_sql.py",)
+CONDITIONS = ("tests/unit/planning/test_key_conditions.py",)
+ENGINES = ("tests/stories/test_other_engines.py",)
+
+BUGS = (
+    Bug(
+        name="any-limit-is-a-barrier",
+        breaks="A condition above a LIMIT of the statement narrows the rows that the LIMIT counts.",
+        module="engine/sql/plans.py",
+        right="if node.display() != BARRIER:",
+        wrong='if not node.display().startswith("Limit:"):',
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="scans-in-subqueries-forgotten",
+        breaks="A table that a subquery scans whole is read by the condition of another scan.",
+        module="engine/sql/plans.py",
+        right="if count == len(parts) else UNKNOWN",
+        wrong="if parts else UNKNOWN",
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="case-of-patterns-ignored",
+        breaks="ILIKE reads the keys that LIKE would match.",
+        module="engine/sql/conditions.py",
+        right='word = "NOT LIKE" if variant.negated() else "LIKE"',
+        wrong='word = expression.canonical_name().split(" ")[1]',
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="pattern-is-its-prefix",
+        breaks="NOT LIKE leaves out keys that begin as the pattern does and go on otherwise.",
+        module="engine/sql/conditions.py",
+        right='return Implied(KeyCondition(column, "prefix", prefix))',
+        wrong='return KeyCondition(column, "prefix", prefix)',
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="error-of-a-file-lost",
+        breaks="A damaged file is reported as a text of DataFusion.",
+        module="engine/sql/failures.py",
+        right="if scans is not None and scans.failure is not None:",
+        wrong="if scans is None and error is None:",
+        tests=STATEMENTS,
+    ),
+    Bug(
+        name="half-known-conditions-negated",
+        breaks="NOT of a condition that is known in part leaves out rows.",
+        module="planning/key_conditions.py",
+        right="case Implied() | Unknown():",
+        wrong="case Implied(part):\n            return _negated(part)\n        case Unknown():",
+        tests=CONDITIONS,
+    ),
+    Bug(
+        name="null-in-a-list-excludes",
+        breaks="NOT IN with a null is taken as NOT IN without it.",
+        module="planning/key_conditions.py",
+        right='if operator == "not in" and None in (value := [*value]):',
+        wrong='if operator == "not in" and 0 in (value := [*value]):',
+        tests=CONDITIONS,
+    ),
+    Bug(
+        name="expressions-trusted",
+        breaks="What the text of pyarrow's expression seems to say narrows what DuckDB reads.",
+        module="engine/sql/other_engines/expression_conditions.py",
+        right="return found.condition if found.expression.equals(expression) else UNKNOWN",
+        wrong="return found.condition",
+        tests=ENGINES,
+    ),
+)
