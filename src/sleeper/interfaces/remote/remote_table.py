@@ -18,7 +18,7 @@ from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
 from sleeper.engine.rows import Rows
 from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid
-from sleeper.instance.instance import input_store, new_secret
+from sleeper.instance.instance import environment_token, input_store, new_secret
 from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient, unreachable
 from sleeper.interfaces.remote.questions import question, text_of, version_document
@@ -245,6 +245,9 @@ class RemoteTable:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self._client.url, self._name)
+
     def __getattr__(self, name: str) -> Never:
         if not name.startswith("_") and hasattr(Table, name):
             raise BadRequest(
@@ -255,6 +258,11 @@ class RemoteTable:
 
     def __repr__(self) -> str:
         return f"<RemoteTable {self._name!r} ({self.table_id}) of {self._client.url}>"
+
+
+def _reopened(url: str, name: str) -> RemoteTable:
+    """Open an unpickled table, with the token of this process."""
+    return RemoteTable(HttpClient(url, environment_token()), name)
 
 
 def path_of_table(name: str) -> str:

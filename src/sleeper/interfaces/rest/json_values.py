@@ -7,6 +7,7 @@ and timestamps in ISO 8601.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,14 @@ from sleeper.model.keys import key_type, value_from_json
 from sleeper.model.schema import Field, Primitive, Schema
 
 _AS_THEY_ARE = (Primitive.INT, Primitive.LONG, Primitive.STRING)
+_SQL_LENGTH_MAX = 16_384
+_OPERATORS_MAX = 500
+_QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
+_OPERATOR = re.compile(
+    r"::|\[|[-+*/%|&^~<>=!#@]+"
+    r"|\b(?:and|or|not|is|i?like|similar|between|union|intersect|except|join|collate)\b",
+    re.IGNORECASE,
+)
 _ENDS = {"min", "minInclusive", "max", "maxInclusive"}
 
 
@@ -85,6 +94,24 @@ def prefix_of(schema: Schema, document: Any) -> Any:
         name: _value(fields[name], value) if name in fields else value
         for name, value in document.items()
     }
+
+
+def checked_sql(text: str) -> str:
+    """Check that SQL of a request is not so long that planning it needs too deep a stack.
+
+    DataFusion plans a chain of operators by recursion: one of some thousand ends the process.
+
+    Raises:
+        QueryInvalid: it is too long.
+    """
+    operators = sum(1 for _ in _OPERATOR.finditer(_QUOTED.sub("", text)))
+    if len(text) > _SQL_LENGTH_MAX or operators > _OPERATORS_MAX:
+        raise QueryInvalid(
+            f"the SQL has {len(text):,} characters and {operators:,} operators; a server takes "
+            f"{_SQL_LENGTH_MAX:,} and {_OPERATORS_MAX:,}. Ask by keys= or regions=, use IN (...), "
+            "or ask several times."
+        )
+    return text
 
 
 def split_points_of(schema: Schema, document: Sequence[Any]) -> list[Any]:

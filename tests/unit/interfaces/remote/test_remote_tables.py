@@ -362,6 +362,8 @@ class TestInstances:
         assert secret.encode() not in content
         assert again._client._client.headers["Authorization"] == "Bearer sleeper_11_other"
         assert again.tables() == ()
+        opened.create_table("t", NUMBERS, row_keys=["id"])
+        assert pickle.loads(pickle.dumps(opened.table("t"))).count() == 0
 
     @pytest.mark.parametrize(
         "url", ["https://", "https://host/path", "https://user@host", "http://host:x", "http://h?q"]

@@ -50,6 +50,7 @@ ROUTES = [
 ]
 
 
+@pytest.mark.soak
 @DESCRIPTION.parametrize()
 @settings(
     max_examples=EXAMPLES,

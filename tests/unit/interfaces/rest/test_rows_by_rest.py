@@ -214,7 +214,16 @@ def test_values_are_those_of_the_command_line():
 class TestUploads:
     """POST /sleeper/tables/TABLE/rows."""
 
-    @pytest.mark.parametrize(("kind", "content"), [(ARROW, arrow(NEW)), (PARQUET, parquet(NEW))])
+    @pytest.mark.parametrize(
+        ("kind", "content"),
+        [
+            (ARROW, arrow(NEW)),
+            (PARQUET, parquet(NEW)),
+            ("text/csv", b"id,n\nx,1\ny,2\n"),
+            ("application/jsonl", b'{"id": "x", "n": 1}\n{"n": 2, "id": "y"}\n'),
+            ("application/x-ndjson", b'{"id": "x", "n": 1}\n{"n": 2, "id": "y"}'),
+        ],
+    )
     def test_add_rows(self, client, table, kind, content):
         """In one commit."""
         answer = send(client, content, kind)
@@ -248,6 +257,12 @@ class TestUploads:
             (PARQUET, parquet(NEW)[:-20], "InputUnreadable"),
             (PARQUET, b"", "InputUnreadable"),
             (PARQUET, arrow(NEW), "InputUnreadable"),
+            ("text/csv", b"id,n\nx,one\n", "InputSchemaMismatch"),
+            ("text/csv", b"id,m\nx,1\n", "InputSchemaMismatch"),
+            ("text/csv", b"", "InputUnreadable"),
+            ("text/csv", b"id,n\nx,1,2\n", "InputUnreadable"),
+            ("application/jsonl", b'{"id": "x", "n": 1}\n{"id": "y", ', "InputUnreadable"),
+            ("application/jsonl", b"\xff\xfe", "InputUnreadable"),
         ],
     )
     def test_change_nothing_if_they_are_cut_off_or_do_not_fit(
@@ -287,3 +302,31 @@ class TestUploads:
 
         assert answer.status_code == 415
         assert ARROW in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT " + "1+" * 600 + "1",
+        "SELECT * FROM t WHERE " + "n = 1 OR " * 600 + "n = 2",
+        "SELECT 1 " + "UNION ALL SELECT 1 " * 600,
+        "SELECT '" + "x" * 20_000 + "'",
+        "SELECT 1" + "::int" * 600,
+    ],
+)
+def test_sql_that_would_end_the_process_is_refused(client, statement):
+    """DataFusion's stack is not deep enough for chains of thousands of operators."""
+    answer = client.post("/sleeper/tables/t/sql", json={"statement": statement})
+    everywhere = client.post("/sleeper/sql", json={"statement": statement})
+    condition = ask(client, where="n = 1 OR " * 600 + "n = 2", limit=1)
+
+    assert {each.status_code for each in (answer, everywhere, condition)} == {400}
+    assert "operators" in answer.json()["detail"]
+
+
+def test_sql_of_many_values_is_answered(client):
+    """A list is no chain; operators in texts are none."""
+    many = ", ".join(f"'k{i:02}'" for i in range(1000))
+    texts = f"SELECT n FROM t WHERE id IN ({many}) AND id <> '{'+' * 1000}' AND id = 'k03'"
+
+    assert client.post("/sleeper/sql", json={"statement": texts}).json()["rows"] == [{"n": 3}]

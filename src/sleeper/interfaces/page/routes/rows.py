@@ -20,6 +20,7 @@ from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import QueryInvalid, SleeperError
 from sleeper.interfaces.page.rendering import HEADERS, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading, Visit
+from sleeper.interfaces.rest.json_values import checked_sql
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.model.schema import Field, Primitive
@@ -143,7 +144,7 @@ def _all_rows(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
 
 
 def _by_sql(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
-    return visit.instance.sql(given.get("sql", "")).limited(limit)
+    return visit.instance.sql(checked_sql(given.get("sql", ""))).limited(limit)
 
 
 _QUESTIONS: Final[Mapping[str, Callable[[Visit, Table, Asked, int], Rows]]] = {

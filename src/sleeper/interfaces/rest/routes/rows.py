@@ -14,6 +14,7 @@ from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, answer_r
 from sleeper.interfaces.rest.authorization import READ
 from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import (
+    checked_sql,
     json_answer,
     key_of,
     keys_of,
@@ -71,12 +72,12 @@ def table_sql(table: str, body: SqlBody, request: Request) -> Response:
     With `explain` the answer is a JSON document with its plan.
     """
     served = served_by(request)
-    opened = served.table(table)
+    statement, opened = checked_sql(body.statement), served.table(table)
     if body.explain:
-        return json_answer({"plan": opened.explain_sql(body.statement)})
+        return json_answer({"plan": opened.explain_sql(statement)})
     form = answer_format(body.format, request.headers.get("accept"))
     as_of = None if body.as_of is None else version_of(body.as_of)
-    return answer_rows(opened.sql(body.statement, as_of=as_of), form, served.limits)
+    return answer_rows(opened.sql(statement, as_of=as_of), form, served.limits)
 
 
 @instance_router.post("/sql", dependencies=[READ], responses=ROWS_ANSWERS)
@@ -88,10 +89,11 @@ def instance_sql(body: SqlBody, request: Request) -> Response:
     served = served_by(request)
     if body.as_of is not None:
         raise QueryInvalid("as_of is for a statement about one table: /sleeper/tables/TABLE/sql")
+    statement = checked_sql(body.statement)
     if body.explain:
-        return json_answer({"plan": served.instance.explain_sql(body.statement)})
+        return json_answer({"plan": served.instance.explain_sql(statement)})
     form = answer_format(body.format, request.headers.get("accept"))
-    return answer_rows(served.instance.sql(body.statement), form, served.limits)
+    return answer_rows(served.instance.sql(statement), form, served.limits)
 
 
 @router.get("/history", dependencies=[READ])
@@ -134,6 +136,8 @@ def _asked(schema: Schema, body: Question) -> dict[str, Any]:
         asked["regions"] = [region_of(schema, region) for region in given["regions"]]
     others = ("key", "keys", "range", "regions", "prefix", "where")
     asked |= {name: given[name] for name in others if name in given and name not in asked}
+    if isinstance(asked.get("where"), str):
+        checked_sql(asked["where"])
     if given.get("as_of") is not None:
         asked["as_of"] = version_of(given["as_of"])
     return asked

@@ -1,0 +1,74 @@
+"""Bugs in the REST server and its client."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+TOKENS = ("tests/unit/interfaces/rest/test_tokens.py",)
+"""Who may use the server."""
+ROWS = ("tests/unit/interfaces/rest/test_rows_by_rest.py",)
+"""Queries and uploads."""
+SOCKETS = ("tests/unit/interfaces/rest/test_request_limits.py", "-k", "TestAnswers or cut_off")
+"""Clients that break off."""
+REMOTE = ("tests/unit/interfaces/remote/test_remote_tables.py",)
+"""The same calls on a table and by REST."""
+
+BUGS = (
+    Bug(
+        name="expired-token-accepted",
+        breaks="A token is accepted in the second in which it expires.",
+        module="interfaces/rest/tokens.py",
+        right="expires <= self._now()",
+        wrong="expires < self._now()",
+        tests=TOKENS,
+    ),
+    Bug(
+        name="other-origins-accepted",
+        breaks="A page of another port of this machine may send requests.",
+        module="interfaces/rest/authorization.py",
+        right="    check_origin(request)\n",
+        wrong="",
+        tests=TOKENS,
+    ),
+    Bug(
+        name="half-a-document-answered",
+        breaks="A JSON document has the first rows only, and does not say so.",
+        module="interfaces/rest/answers.py",
+        right="            too_many = row_count > limits.answer_rows\n",
+        wrong="            too_many = False\n            if row_count > limits.answer_rows:\n"
+        "                break\n",
+        tests=ROWS,
+    ),
+    Bug(
+        name="uploads-not-validated",
+        breaks="Texts of an upload need not be UTF-8.",
+        module="interfaces/rest/routes/uploads.py",
+        right="validate(full=True)",
+        wrong="validate()",
+        tests=ROWS,
+    ),
+    Bug(
+        name="cut-off-arrow-accepted",
+        breaks="An Arrow stream without its end is ingested.",
+        module="interfaces/rest/routes/uploads.py",
+        right="    if end != _END_OF_STREAM:\n",
+        wrong="    if not end:\n",
+        tests=ROWS,
+    ),
+    Bug(
+        name="failed-answer-ended",
+        breaks="A stream that fails ends as if it were whole.",
+        module="interfaces/rest/answers.py",
+        right="            if isinstance(item, BaseException):\n                raise item\n",
+        wrong="            if isinstance(item, BaseException):\n                return\n",
+        tests=SOCKETS,
+    ),
+    Bug(
+        name="prefix-not-sent",
+        breaks="A prefix alone asks for all rows.",
+        module="interfaces/remote/questions.py",
+        right=" or prefix is not NOT_GIVEN:",
+        wrong=":",
+        tests=REMOTE,
+    ),
+)
