@@ -46,7 +46,7 @@ class _Body(RawIOBase):
     """The body of an answer as a file; it remembers its last bytes."""
 
     def __init__(self, answer: httpx.Response) -> None:
-        self._chunks = answer.iter_raw(_BUFFER_BYTES)
+        self._chunks = answer.iter_raw()
         self._chunk = memoryview(b"")
         self.end = b""
 

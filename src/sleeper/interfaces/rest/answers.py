@@ -146,7 +146,7 @@ class _Chunks:
 
     def write(self, data: Any) -> int:
         """Add bytes."""
-        part = bytes(data)
+        part = data if isinstance(data, bytes) else bytes(data)
         self._parts.append(part)
         self._size += len(part)
         self._place += len(part)
