@@ -463,6 +463,23 @@ def test_a_statement_that_needs_too_much_memory_is_refused(flights, monkeypatch)
         ).to_arrow()
 
 
+def test_a_sort_of_all_rows_is_spilled(tmp_path, monkeypatch):
+    """Without a condition too: the LIMIT above the table does not make it a sort in memory."""
+    table = sleeper.connect(tmp_path / "i", create=True).create_table(
+        "t", pa.schema([("id", pa.int64()), ("s", pa.string())]), row_keys=["id"]
+    )
+    texts = [f"{n % 9973:04}" * 300 for n in range(100_000)]
+    table.ingest(pa.table({"id": range(100_000), "s": texts}))
+    monkeypatch.setattr(contexts, "MEMORY_BYTES", 100 << 20)
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(session, "IDLE", contexts.IdleContexts())
+
+    rows = table.sql("SELECT s, id FROM t ORDER BY s, id")
+    found = [text for batch in rows for text in batch.column("s").to_pylist()]
+
+    assert found == sorted(texts)
+
+
 def _count_in_child(table, results):
     try:
         results.put(table.count(where="delay > 0"))

@@ -50,6 +50,14 @@ BUGS = (
         tests=STATEMENTS,
     ),
     Bug(
+        name="sort-of-all-rows-in-memory",
+        breaks="A sort of all rows is kept in memory, and refused if that is short.",
+        module="engine/sql/statements.py",
+        right="if _SORT_IN_MEMORY in self._physical.display_indent():",
+        wrong="if not self._text:",
+        tests=STATEMENTS,
+    ),
+    Bug(
         name="half-known-conditions-negated",
         breaks="NOT of a condition that is known in part leaves out rows.",
         module="planning/key_conditions.py",

@@ -24,6 +24,7 @@ MEMORY_BYTES: Final = 1 << 30
 """Memory for sorting, grouping and joining in one statement; more is spilled to the temp folder."""
 
 _IDLE_MAX: Final = 8
+_ALWAYS: Final = "random() >= 0"  # not known to be true before it is computed
 _CATALOG, _SCHEMA = "sleeper", "tables"
 _SETTINGS: Final = {
     # Names are written as they are in the table; functions and key words in either case.
@@ -39,6 +40,8 @@ class SqlContext:
         schemas: The columns of each table, by its name.
         partitions: How many parts of the rows are computed at once.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
+        keep_limits: True to keep the LIMIT above each table where it is, by a condition above it
+            that is true of every row. It costs a little for each row.
 
     Attributes:
         context: The context of DataFusion.
@@ -47,7 +50,12 @@ class SqlContext:
     """
 
     def __init__(
-        self, schemas: Mapping[str, pa.Schema], partitions: int, temp_folder: Path | None
+        self,
+        schemas: Mapping[str, pa.Schema],
+        partitions: int,
+        temp_folder: Path | None,
+        *,
+        keep_limits: bool = False,
     ) -> None:
         module = datafusion()
         self.context = _new_context(partitions, temp_folder)
@@ -60,7 +68,8 @@ class SqlContext:
             self.datasets[name] = TableDataset(name, schema)
             stored.register_table(name, module.catalog.Table(self.datasets[name]))
             place = f'{STORED}."{name.replace(chr(34), chr(34) * 2)}"'
-            self.views[name] = self.context.table(place).limit(ROWS_MAX)
+            limited = self.context.table(place).limit(ROWS_MAX)
+            self.views[name] = limited.filter(_ALWAYS) if keep_limits else limited
             named.register_table(name, module.catalog.Table(self.views[name]))
 
     def use(self, open_scan: OpenScan | None) -> None:

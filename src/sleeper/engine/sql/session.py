@@ -29,6 +29,7 @@ class SqlSession:
         tables: The tables, by name.
         in_order: True if rows must stay in the order in which they are read.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
+        keep_limits: As for `SqlContext`.
 
     Attributes:
         scans: The reads of the statement.
@@ -36,7 +37,12 @@ class SqlSession:
     """
 
     def __init__(
-        self, tables: Mapping[str, ScannedTable], *, in_order: bool, temp_folder: Path | None
+        self,
+        tables: Mapping[str, ScannedTable],
+        *,
+        in_order: bool,
+        temp_folder: Path | None,
+        keep_limits: bool = False,
     ) -> None:
         self.scans = OpenScans()
         self.reads: dict[str, NarrowedRead] = {}
@@ -45,8 +51,8 @@ class SqlSession:
         self._columns_read: dict[str, set[str]] = {name: set() for name in tables}
         one_partition = in_order or any(table.may_merge for table in tables.values())
         partitions = 1 if one_partition else min(_PARTITIONS_MAX, os.cpu_count() or 1)
-        self._kind = (tuple(self._schemas.items()), partitions, temp_folder)
-        make = partial(SqlContext, self._schemas, partitions, temp_folder)
+        self._kind = (tuple(self._schemas.items()), partitions, temp_folder, keep_limits)
+        make = partial(SqlContext, self._schemas, partitions, temp_folder, keep_limits=keep_limits)
         self._context: SqlContext | None = IDLE.take(self._kind, make)
         self._context.use(self._open_scan)
 

@@ -45,6 +45,9 @@ _INSTEAD: Final = {
     "set": "set properties by Table.set_properties() (`sleeper table set`)",
 }
 
+_SORT_IN_MEMORY: Final = f"TopK(fetch={ROWS_MAX})"
+"""A sort of all rows into which DataFusion moved the LIMIT above a table: it spills nothing."""
+
 
 class Statement:
     """One statement, planned over some tables. Nothing is read before `rows` is called.
@@ -71,17 +74,34 @@ class Statement:
         self._temp_folder = temp_folder
         self._tables = tables
         _check_reads(text)
-        self._session = SqlSession(tables, in_order=False, temp_folder=temp_folder)
+        self._no_such_table = no_such_table
+        self._plan_it()
+        with self._translated():
+            self._physical = self._frame.execution_plan()
+        if _SORT_IN_MEMORY in self._physical.display_indent():
+            self._session.close()
+            self._plan_it(keep_limits=True)
+            with self._translated():
+                self._physical = self._frame.execution_plan()
+
+    def _plan_it(self, *, keep_limits: bool = False) -> None:
+        self._session = SqlSession(
+            self._tables,
+            in_order=False,
+            temp_folder=self._temp_folder,
+            keep_limits=keep_limits,
+        )
         options = datafusion().SQLOptions()
         options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
         options = options.with_allow_statements(allow=False)
         with self._translated():
             try:
-                self._frame = self._session.context.sql_with_options(text, options)
+                self._frame = self._session.context.sql_with_options(self._text, options)
             except Exception as error:
                 missing = _NOT_FOUND.search(str(error))
                 if missing:
-                    raise QueryInvalid(f"{no_such_table(missing['name'])} ({self._what})") from None
+                    text = self._no_such_table(missing["name"])
+                    raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
             self._plan = self._session.plan(self._frame)
 
@@ -110,16 +130,16 @@ class Statement:
             if direct is not None and given.names == schema.names:
                 session.close()
                 return direct.rows(schema.names)
-            physical = self._frame.execution_plan()
         numbers = [read.transaction for read in session.reads.values()]
-        return Rows(self._batches(physical, schema), schema, numbers[0] if len(numbers) == 1 else 0)
+        number = numbers[0] if len(numbers) == 1 else 0
+        return Rows(self._batches(self._physical, schema), schema, number)
 
     def explain(self) -> str:
         """Return DataFusion's plan, and what is read of each table. It is called once."""
         session = self._session
         with self._translated():
             is_direct = session.direct(self._plan) is not None
-            steps = self._frame.execution_plan().display_indent()
+            steps = self._physical.display_indent()
         session.close()
         shown = "none: the table's reader returns exactly these rows"
         parts = [
