@@ -331,7 +331,7 @@ class TestMisfits:
             ("x.csv.gz", b"id,n\n1,2\n", "cannot be read as CSV"),
             (
                 "x.csv.gz",
-                gzip.compress(b"id,n\n" + b"1,2\n" * 9_999)[:-20],
+                gzip.compress(b"id,n\n" + b"1,2\n" * 9_999, mtime=0)[:-20],
                 "cannot be read as CSV",
             ),
             ("x.jsonl", b"[1]\n", "cannot be read as JSON lines"),

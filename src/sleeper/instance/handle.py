@@ -23,6 +23,7 @@ class InstanceHandle:
     instance_id: str
     properties: InstanceProperties
     _context: InstanceContext
+    _sql_handles: dict[str, Table]
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""

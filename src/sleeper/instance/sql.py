@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement
+from sleeper.instance.handle import InstanceHandle
 from sleeper.model.tables import TableRecord
 from sleeper.operations.reading.sql import named_in, planned_statement
 from sleeper.table.rows.sql import scanned
 from sleeper.table.table import Table
 
-if TYPE_CHECKING:
-    from sleeper.instance.instance import Instance
-
 _HANDLES_MAX: Final = 100
 
 
-def sql(self: Instance, statement: str) -> Rows:
+def sql(self: InstanceHandle, statement: str) -> Rows:
     """Run one SQL statement that reads tables of this instance, by their names.
 
     Each table is read at one transaction, the newest when the statement is planned. More is said
@@ -39,7 +37,7 @@ def sql(self: Instance, statement: str) -> Rows:
     return planned(self, statement).rows()
 
 
-def explain_sql(self: Instance, statement: str) -> str:
+def explain_sql(self: InstanceHandle, statement: str) -> str:
     """Return what a statement would do: DataFusion's plan, and what is read of each table.
 
     Raises:
@@ -48,7 +46,7 @@ def explain_sql(self: Instance, statement: str) -> str:
     return planned(self, statement).explain()
 
 
-def planned(self: Instance, statement: str) -> Statement:
+def planned(self: InstanceHandle, statement: str) -> Statement:
     """Return a statement that is planned over the tables that it may name."""
     records = {record.name: record for record in self._context.index.all()}
     named = [records[name] for name in named_in(statement, [*records])]
@@ -58,7 +56,7 @@ def planned(self: Instance, statement: str) -> Statement:
     )
 
 
-def _handle(self: Instance, record: TableRecord) -> Table:
+def _handle(self: InstanceHandle, record: TableRecord) -> Table:
     """Return the handle of a table that statements share: it keeps state and page indexes."""
     handles = self._sql_handles
     handle = handles.pop(record.table_id, None) or Table(record, self._context)

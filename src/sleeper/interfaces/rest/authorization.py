@@ -8,10 +8,12 @@ everything. So that no page of another site can use it through a browser on the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Annotated, Final
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, params
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
@@ -142,3 +144,22 @@ def role_of(dependencies: Iterable[params.Depends]) -> Role | None:
         if isinstance(each.dependency, _RoleNeeded):
             return each.dependency.role
     return None
+
+
+class CheckedRoute(APIRoute):
+    """A route that checks who asks before it reads the body of a request.
+
+    FastAPI reads and parses the body before dependencies, and to parse a large one keeps all other
+    requests waiting.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with the check before it."""
+        handle, role = super().get_route_handler(), role_of(self.dependencies)
+
+        async def checked(request: Request) -> Response:
+            if role is not None:
+                await _RoleNeeded(role)(await caller_of(request, await _bearer(request)))
+            return await handle(request)
+
+        return checked

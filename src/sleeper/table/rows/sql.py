@@ -19,7 +19,8 @@ def sql(self: TableHandle, statement: str, *, as_of: int | datetime | None = Non
 
     Conditions on row keys narrow what is read: =, IN, BETWEEN, comparisons and LIKE 'prefix%',
     with AND, OR and NOT. Names are case-sensitive; those with signs are quoted: "my.table".
-    Sorting, grouping and joining use at most 1 GiB of memory, and spill to the temp folder.
+    Sorting, grouping and joining use at most 1 GiB of memory; grouping, and sorting of rows that
+    meet a condition, spill to the temp folder.
 
     >>> import sleeper
     >>> instance = sleeper.connect("memory://")

@@ -71,6 +71,32 @@ def test_a_broken_file_refuses_everybody_and_is_not_described_to_them(tokens, co
     assert str(tokens.path) in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/sleeper/tables/t/query"), ("POST", "/sleeper/tables"), ("POST", "/sleeper/sql")],
+)
+@pytest.mark.parametrize("role", [None, Role.READ])
+def test_the_body_of_a_stranger_is_not_read(tokens, method, path, role):
+    """Given no token, or one of too small a role, nothing is parsed: it would hold up others."""
+    headers = with_token(added(tokens, "r", role)) if role else {}
+    app, read = client_of(tokens).app, []
+
+    async def watched(scope, receive, send):
+        async def received():
+            read.append(1)
+            return await receive()
+
+        await app(scope, received, send)
+
+    answer = TestClient(watched, base_url="http://localhost:8750").request(
+        method, path, content=b"{", headers={**headers, "Content-Type": "application/json"}
+    )
+
+    needs_more = role is None or path == "/sleeper/tables"
+    assert answer.status_code == (400 if not needs_more else 401 if role is None else 403)
+    assert bool(read) is not needs_more
+
+
 class TestTheFile:
     """What it keeps."""
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from sleeper.errors import BadRequest
-from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE
+from sleeper.interfaces.rest.authorization import ADMIN, READ, WRITE, CheckedRoute
 from sleeper.interfaces.rest.bodies import IngestJobBody, MessagesBody, SubmittedFilesBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
@@ -22,7 +22,7 @@ from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
 
-router = APIRouter(prefix="/sleeper", tags=["jobs"])
+router = APIRouter(prefix="/sleeper", tags=["jobs"], route_class=CheckedRoute)
 
 LimitQuery = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 _BUCKETS = ("s3://", "s3a://")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from sleeper.interfaces.rest.authorization import ADMIN, READ
+from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import CompactBody
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.served import served_by
 
-router = APIRouter(prefix="/sleeper/tables/{table:segment}", tags=["maintenance"])
+router = APIRouter(
+    prefix="/sleeper/tables/{table:segment}", tags=["maintenance"], route_class=CheckedRoute
+)
 
 
 @router.get("/compaction", dependencies=[READ])

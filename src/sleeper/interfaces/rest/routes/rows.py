@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.answers import MEDIA_TYPES, answer_format, answer_rows
-from sleeper.interfaces.rest.authorization import READ
+from sleeper.interfaces.rest.authorization import READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import DiffBody, Query, Question, SqlBody
 from sleeper.interfaces.rest.json_values import (
     checked_sql,
@@ -25,8 +25,10 @@ from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
 from sleeper.model.schema import Schema
 
-router = APIRouter(prefix="/sleeper/tables/{table:segment}", tags=["rows"])
-instance_router = APIRouter(prefix="/sleeper", tags=["rows"])
+router = APIRouter(
+    prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
+)
+instance_router = APIRouter(prefix="/sleeper", tags=["rows"], route_class=CheckedRoute)
 
 _ROWS: Final = {"transaction": 4, "rows": [{"tailnum": "N14228", "dest": "IAH"}]}
 ROWS_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {

@@ -9,14 +9,14 @@ from fastapi.responses import Response
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.interfaces.json_documents import table_document
-from sleeper.interfaces.rest.authorization import ADMIN, READ
+from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
 from sleeper.interfaces.rest.bodies import ChangedProperties, ChangedTable, NewTable
 from sleeper.interfaces.rest.json_values import json_answer, split_points_of
 from sleeper.interfaces.rest.served import served_by
 from sleeper.model.schema import Schema
 from sleeper.model.tables import NAME
 
-router = APIRouter(prefix="/sleeper/tables", tags=["tables"])
+router = APIRouter(prefix="/sleeper/tables", tags=["tables"], route_class=CheckedRoute)
 
 _SPLITS_FILE = "sleeper.table.splits.file"
 _FLIGHTS = {"name": "flights", "id": "1f0c61a2", "online": True}

@@ -19,14 +19,16 @@ from starlette.requests import ClientDisconnect
 
 from sleeper.errors import InputRefused, InputUnreadable, StorageFailed, StorageFull
 from sleeper.interfaces.rest.answers import MEDIA_TYPES
-from sleeper.interfaces.rest.authorization import WRITE
+from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
 from sleeper.operations.ingest import IngestResult
 from sleeper.table.table import Table
 
-router = APIRouter(prefix="/sleeper/tables/{table:segment}", tags=["rows"])
+router = APIRouter(
+    prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
+)
 
 JOB_ID: Final = "Sleeper-Job-Id"
 _TYPES: Final = {name: form for name, form in MEDIA_TYPES.items() if form != "json"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from sleeper.interfaces.rest.authorization import READ
+from sleeper.interfaces.rest.authorization import READ, CheckedRoute
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
 
-router = APIRouter(prefix="/sleeper", tags=["watching"])
+router = APIRouter(prefix="/sleeper", tags=["watching"], route_class=CheckedRoute)
 
 
 @router.get("/health", responses=answers({"healthy": True}))
