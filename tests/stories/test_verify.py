@@ -261,7 +261,11 @@ def test_each_kind_of_damage_is_found_and_no_other(instance, table, folder, dama
     assert all(each.next_step for each in summary.tables[0].findings)
 
 
-@pytest.mark.parametrize("damage", SEEN_QUICKLY, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    "damage",
+    sorted(SEEN_QUICKLY, key=lambda damage: damage.__name__),
+    ids=lambda damage: damage.__name__,
+)
 def test_a_quick_look_finds_what_the_state_and_the_ends_of_files_show(
     instance, table, folder, damage
 ):
