@@ -125,6 +125,8 @@ class TestVersionsByTime:
 
         with pytest.raises(VersionNotFound, match=rf"the first is 1, .* at {first.time.date()}"):
             table.query(as_of=first.time - timedelta(microseconds=1))
+        with pytest.raises(VersionNotFound, match="no transaction 0; the first is 1"):
+            table.query(as_of=0)
         with pytest.raises(VersionNotFound, match="the first is 1"):
             table.query(as_of=datetime.min.replace(tzinfo=UTC))
 

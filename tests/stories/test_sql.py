@@ -156,6 +156,17 @@ def test_a_condition_of_very_many_terms_is_evaluated(flights, terms):
     assert len(str(refused.value)) < 500
 
 
+def test_a_chain_of_operators_that_would_end_the_process_is_refused(flights):
+    """DataFusion plans it by recursion; operators inside texts do not count."""
+    chain = " + ".join(["delay"] * 4_000)
+
+    with pytest.raises(QueryInvalid, match="3,999 operators, and 1,500 are allowed"):
+        flights.sql(f"SELECT {chain} FROM flights")
+    with pytest.raises(QueryInvalid, match="4,000 operators"):
+        flights.count(where=f"{chain} > 0")
+    assert flights.count(where=f"tail <> '{'-+' * 4_000}'") == flights.count()
+
+
 def test_a_bad_condition_is_refused_when_it_is_asked(flights):
     """Before any row is read: the message names the condition, similar columns, and the way out."""
     for where, message in (

@@ -199,6 +199,11 @@ def garbled_entry(table, folder):
     entry(folder, 2).write_bytes(b"{")
 
 
+def entry_over_another(table, folder):
+    """The rows of transaction 2 are gone, and those of 3 are there twice by the log."""
+    entry(folder, 2).write_bytes(entry(folder, 3).read_bytes())
+
+
 def overlapping_references(table, folder):
     """Both leaves reference the same file as a whole."""
     add_plain(table, folder, rows(1, 2))
@@ -236,6 +241,7 @@ DAMAGE = {
     sketch_of_fewer_rows: {"sketch"},
     gap_in_the_log: {"log"},
     garbled_entry: {"log", "state"},
+    entry_over_another: {"log"},
     overlapping_references: {"reference", "row-place"},
     no_log: {"index"},
 }

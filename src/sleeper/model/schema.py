@@ -98,6 +98,8 @@ class Field:
     def __post_init__(self) -> None:
         if not self.name or type(self.name) is not str:
             raise SchemaInvalid(f"a field needs a name, not {self.name!r}")
+        if any("\ud800" <= each <= "\udfff" for each in self.name):
+            raise SchemaInvalid(f"the field name {self.name!r} is not valid Unicode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

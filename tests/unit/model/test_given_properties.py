@@ -60,9 +60,11 @@ class TestValues:
         with pytest.raises(PropertiesInvalid, match=r"^sleeper\.id is .* a value is a str"):
             property_texts({"sleeper.id": value})
 
-    @pytest.mark.parametrize("name", [5, None, b"sleeper.id", "", " ", "\ud800"])
+    @pytest.mark.parametrize(
+        "name", [5, None, b"sleeper.id", "", " ", "\ud800", "x\n", "x\ny", " x"]
+    )
     def test_a_name_that_is_no_text_is_refused(self, name):
-        """Also an empty one."""
+        """Also an empty one, and one that would be two lines of a properties file."""
         with pytest.raises(PropertiesInvalid, match="is not a property name"):
             property_texts({name: "x"})
 

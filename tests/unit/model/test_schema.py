@@ -79,6 +79,12 @@ class TestSchema:
         with pytest.raises(SchemaInvalid, match=r"Row key field 'x' cannot be.*LongType"):
             Schema(row_keys=[Field("x", kind)])
 
+    @pytest.mark.parametrize("name", ["", "a\ud800", None, 5])
+    def test_a_field_needs_a_name_that_is_text(self, name):
+        """Not empty, and of characters that Unicode has."""
+        with pytest.raises(SchemaInvalid, match=r"field name|needs a name"):
+            Field(name, Primitive.LONG)
+
     @pytest.mark.parametrize(
         "kind", [ListType(Primitive.INT), MapType(Primitive.STRING, Primitive.LONG)]
     )

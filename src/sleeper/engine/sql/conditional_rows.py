@@ -13,6 +13,7 @@ from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
+from sleeper.engine.sql.statement_size import check_operators
 from sleeper.errors import QueryInvalid
 
 
@@ -41,6 +42,7 @@ def rows_where(
     what = f"where={shortened(where)!r}"
     if not isinstance(where, str):
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
+    check_operators(where)
     session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)
     names = [*(table.arrow_schema.names if columns is None else columns)]
     try:

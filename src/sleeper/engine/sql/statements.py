@@ -18,6 +18,7 @@ from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
 from sleeper.engine.sql.spooled_rows import spooled
+from sleeper.engine.sql.statement_size import check_operators
 from sleeper.errors import QueryInvalid
 
 _READING: Final = ("select", "with", "values", "explain", "describe", "desc", "show", "(")
@@ -196,6 +197,7 @@ def _check_reads(text: object) -> None:
             f"SQL only reads here: SELECT, WITH, VALUES, EXPLAIN and DESCRIBE, not "
             f"{first.upper() or rest[:20]!r}{instead}"
         )
+    check_operators(text)
     ignored = _IGNORED.search(_TEXTS.sub(" ", text))
     if ignored:
         raise QueryInvalid(

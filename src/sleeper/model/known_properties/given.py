@@ -89,7 +89,12 @@ def without_effect(given: Mapping[str, str | None], known: Mapping[str, Property
 def _name_failure(name: Any) -> str | None:
     if not isinstance(name, str):
         return f"{name!r} is not a property name: it is {_kind_of(name)}, not a str."
-    if not name.strip() or not _is_unicode(name):
+    if (
+        not name.strip()
+        or not _is_unicode(name)
+        or len(name.splitlines()) > 1
+        or name != name.strip()
+    ):
         return f"{name!r} is not a property name."
     return None
 

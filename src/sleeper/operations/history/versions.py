@@ -22,6 +22,8 @@ def version_as_of(store: StateStore, as_of: int | datetime | None) -> TableState
     """
     if as_of is None:
         return store.refresh()
+    if as_of == 0:
+        raise VersionNotFound("the table has no transaction 0; the first is 1")
     return store.at(as_of if isinstance(as_of, int) else number_of(store, as_of))
 
 

@@ -38,6 +38,10 @@ _BEYOND: Final = 16
 _LATER_ATTRIBUTES: Final = ("size_bytes", "schema_id", "first_key", "last_key", "sequence")
 """Of references; snapshots of earlier versions do not have them."""
 
+_NOT_LATER: Final = (
+    "entry {} of the transaction log is not later than the one before it, as each entry is: one of "
+    "the two was overwritten by another entry"
+)
 _REMAKE_SNAPSHOT = (
     "Delete the objects of this snapshot; the next commits write another one. The log is complete."
 )
@@ -152,7 +156,9 @@ class _Replay:
             yield from self._compare_all(at, waiting, newest)
             unread = newest is None or at.number < end
             for number, body in self._log.read_after(at.number) if unread else ():
-                at = replay(at, [(number, body)], self._schema)
+                last, at = at.at, replay(at, [(number, body)], self._schema)
+                if last is not None and at.at is not None and at.at <= last:
+                    yield _finding(FindingKind.LOG, _NOT_LATER.format(number), entry=number)
                 self.entries += 1
                 self._progress(self.entries, end)
                 yield from self._compare_all(at, waiting, newest)

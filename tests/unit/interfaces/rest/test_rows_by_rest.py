@@ -321,7 +321,7 @@ def test_sql_that_would_end_the_process_is_refused(client, statement):
     condition = ask(client, where="n = 1 OR " * 600 + "n = 2", limit=1)
 
     assert {each.status_code for each in (answer, everywhere, condition)} == {400}
-    assert "operators" in answer.json()["detail"]
+    assert {"operators,", "characters;"} & {*answer.json()["detail"].split()}
 
 
 def test_sql_of_many_values_is_answered(client):
