@@ -16,7 +16,7 @@ import pytest
 import sleeper
 from sleeper.engine.sql.other_engines.duckdb_dataset import DuckdbDataset
 from sleeper.engine.sql.other_engines.expression_conditions import condition_of
-from sleeper.engine.sql.table_dataset import TableDataset
+from sleeper.engine.sql.scans.table_dataset import TableDataset
 from sleeper.errors import BadRequest, DataDamaged
 from sleeper.operations.reading import sql as reading
 from sleeper.planning.key_conditions import UNKNOWN

@@ -11,7 +11,7 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
-from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
 from sleeper.engine.sql.statement_size import check_operators
 from sleeper.errors import QueryInvalid

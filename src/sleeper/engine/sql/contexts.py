@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.plans import ROWS_MAX, STORED
-from sleeper.engine.sql.table_dataset import OpenScan, TableDataset
+from sleeper.engine.sql.scans.table_dataset import OpenScan, TableDataset
 
 MEMORY_BYTES: Final = 1 << 30
 """Memory for sorting, grouping and joining in one statement; more is spilled to the temp folder."""

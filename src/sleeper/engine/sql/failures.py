@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.engine.scan.failures import is_read_failure
-from sleeper.engine.sql.streams import OpenScans
+from sleeper.engine.sql.scans.streams import OpenScans
 from sleeper.errors import QueryInvalid, StorageFailed
 
 _PREFIXES: Final = re.compile(

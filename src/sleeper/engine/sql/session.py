@@ -15,8 +15,8 @@ from sleeper.engine.scan.merge import node_names
 from sleeper.engine.sql.contexts import IDLE, SqlContext
 from sleeper.engine.sql.failures import translated
 from sleeper.engine.sql.plans import conditions_of, direct_read
-from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
-from sleeper.engine.sql.streams import OpenScans, ScanStream
+from sleeper.engine.sql.scans.scanned_table import NarrowedRead, ScannedTable
+from sleeper.engine.sql.scans.streams import OpenScans, ScanStream
 from sleeper.planning.key_conditions import UNKNOWN
 
 _PARTITIONS_MAX: Final = 4

@@ -15,9 +15,9 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
-from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.scans.scanned_table import ScannedTable
+from sleeper.engine.sql.scans.spooled_rows import spooled
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
-from sleeper.engine.sql.spooled_rows import spooled
 from sleeper.engine.sql.statement_size import check_operators
 from sleeper.errors import QueryInvalid
 

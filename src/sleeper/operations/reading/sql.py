@@ -11,7 +11,7 @@ from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.chosen_pages import chosen_pages
 from sleeper.engine.sql.conditional_rows import rows_where
-from sleeper.engine.sql.scanned_table import NarrowedRead, ScannedTable
+from sleeper.engine.sql.scans.scanned_table import NarrowedRead, ScannedTable
 from sleeper.engine.sql.statements import Statement
 from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.model.queries import checked_as_of
 from sleeper.operations.reading.sql import explain_sql as explain
 from sleeper.operations.reading.sql import query_sql, scanned_lazily

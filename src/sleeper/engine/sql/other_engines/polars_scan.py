@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from sleeper.engine.sql.scanned_table import ScannedTable
+from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.planning.key_conditions import (
     UNKNOWN,
     AllOf,

@@ -14,7 +14,7 @@ from typing import Never
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from sleeper.engine.sql.streams import ScanStream
+from sleeper.engine.sql.scans.streams import ScanStream
 
 OpenScan = Callable[[str, Sequence[str]], Callable[[], ScanStream]]
 """Plans the scan of a table, given its name and columns; returns what begins it."""
