@@ -20,7 +20,7 @@ from tests.any_order.whole_instance import as_tuples, check_instance, multiset, 
 from tests.soak import FIRST_SEED, tries
 
 RUNS = 2  # side by side where there are two cores
-KILLS = tries(40, soak=2_500)  # in each run
+KILLS = tries(60, soak=2_500)  # in each run
 KILLS_PER_INSTANCE = 12
 FIRST_VERBS = ("sweep", "merge", "split", "compact-all", "gc")  # of one keeper after the other
 VERBS = {"compact-all!", "split!", "merge!", "gc!", "sweep!"}

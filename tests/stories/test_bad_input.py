@@ -192,10 +192,14 @@ class TestRows:
 
         refused(instance, table, frame, InputSchemaMismatch, "index without a name")
 
-    @pytest.mark.parametrize("data", [7, None, {"id": "b"}, [1, 2], ["b", 2], object()])
+    @pytest.mark.parametrize("data", [7, None, [1, 2], ["b", 2], object()])
     def test_what_holds_no_rows(self, instance, table, data):
         """The refusal says what can be given."""
         refused(instance, table, data, BadRequest, "iterable of dicts")
+
+    def test_a_row_that_is_in_no_list(self, instance, table):
+        """A dict is one of columns, so the refusal says how a single row is given."""
+        refused(instance, table, GOOD, BadRequest, "one row is given as [row]")
 
     def test_a_source_that_fails_on_its_way(self, instance, table):
         """An error of the caller's own comes through as it is, and nothing of it stays."""
