@@ -72,7 +72,8 @@ def worker(instance):
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stderr.close()  # not read to its end: a JVM that outlives its driver holds it open
 
 
 def submitted(tmp_path: Path, instance, **more: object) -> str:
