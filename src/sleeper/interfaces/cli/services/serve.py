@@ -16,7 +16,7 @@ from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.terminal.options import instance_option, split_pairs
+from sleeper.interfaces.cli.terminal.options import host_and_port, instance_option, split_pairs
 from sleeper.interfaces.cli.terminal.present import print_json
 from sleeper.interfaces.cli.terminal.stderr import LogOutput
 from sleeper.language.value_classes import dataclass
@@ -109,7 +109,7 @@ def serve(
     if as_json and not once:
         raise click.UsageError("--json goes with --once; sleeper --log-format json logs as JSON")
     limits = _workers_max(job_workers, workers)
-    address = None if metrics is None else _address(metrics)
+    address = None if metrics is None else host_and_port(metrics, "--metrics")
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
@@ -222,18 +222,6 @@ class _Services:
         ends = ("--until-empty",) if kind == COMPACTION else ("--idle", str(idle_s))
         options = ("--instance", opened.url, "--parent", str(os.getpid()), *ends)
         return start_logged([*program, "worker", kind, *options], self.log_output.pass_on)
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT.
-
-    Raises:
-        click.BadParameter: it is none.
-    """
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} should be HOST:PORT", param_hint="--metrics")
-    return host.strip("[]"), int(port)
 
 
 def _workers_max(given: Iterable[str], compactions: int) -> dict[str, int]:

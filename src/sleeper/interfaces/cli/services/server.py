@@ -12,7 +12,7 @@ import click
 
 from sleeper.errors import BadRequest, MissingExtra
 from sleeper.instance.instance import connect, current_time, new_secret
-from sleeper.interfaces.cli.terminal.options import instance_option, json_option
+from sleeper.interfaces.cli.terminal.options import host_and_port, instance_option, json_option
 from sleeper.interfaces.cli.terminal.present import print_grid, print_json, say
 from sleeper.interfaces.cli.terminal.stderr import LogOutput
 from sleeper.interfaces.rest.tokens import Role, TokenFile
@@ -113,7 +113,7 @@ def start(
             )
     rest = "sleeper.interfaces.rest"
     run, limits = import_module(f"{rest}.server"), import_module(f"{rest}.request_limits")
-    host, port = _address(listen)
+    host, port = host_and_port(listen, "--listen")
     listening = run.Listening(host=host, port=port, certificate=certificate, key=key)
     log_output.serve()
     opened = connect(instance)
@@ -214,15 +214,3 @@ def remove(name: str, tokens_file: Path) -> None:
     """
     TokenFile(tokens_file, current_time).remove(name)
     say(f"removed token {name}")
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Read HOST:PORT.
-
-    Raises:
-        click.BadParameter: it is none.
-    """
-    host, separator, port = text.rpartition(":")
-    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} should be HOST:PORT", param_hint="--listen")
-    return host.strip("[]"), int(port)

@@ -222,3 +222,15 @@ def ask(question: str, option: str = "--force") -> None:
         raise BadRequest(
             f"nothing was changed, because the answer was not yes; {option} does not ask"
         )
+
+
+def host_and_port(text: str, option: str) -> tuple[str, int]:
+    """Read HOST:PORT, the value of an option.
+
+    Raises:
+        click.BadParameter: it is none.
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} should be HOST:PORT", param_hint=option)
+    return host.strip("[]"), int(port)
