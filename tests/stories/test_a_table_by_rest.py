@@ -76,14 +76,25 @@ def url(shell) -> Iterator[str]:
         assert ran.wait(30) == 0
 
 
-def test_others_add_and_find_rows_by_the_command_line(shell, url, tmp_path):
-    """The URL of the server stands for the instance; the token is in the environment."""
-    rows = pa.table({"tail": ["N1", "N2", "N3"], "seats": [100, 200, 300]})
-    pq.write_table(rows, tmp_path / "planes.parquet")
-    there = {"SLEEPER_INSTANCE": url, "SLEEPER_TOKEN": shell.tokens["write"]}
-    job = ("ingest", "planes", tmp_path / "planes.parquet", "--job-id", "first")
+@pytest.fixture(scope="module")
+def there(shell, url) -> dict[str, str]:
+    """The environment of somebody who writes to the server's instance."""
+    return {"SLEEPER_INSTANCE": url, "SLEEPER_TOKEN": shell.tokens["write"]}
 
-    first, second = (shell.says(*job, **there) for _ in range(2))
+
+@pytest.fixture(scope="module")
+def ingested(shell, there) -> list[str]:
+    """What a job says that adds three rows, and is sent twice."""
+    rows = pa.table({"tail": ["N1", "N2", "N3"], "seats": [100, 200, 300]})
+    pq.write_table(rows, shell.folder / "planes.parquet")
+    job = ("ingest", "planes", shell.folder / "planes.parquet", "--job-id", "first")
+    return [shell.says(*job, **there) for _ in range(2)]
+
+
+def test_others_add_and_find_rows_by_the_command_line(shell, there, ingested, tmp_path):
+    """The URL of the server stands for the instance; the token is in the environment."""
+    first, second = ingested
+
     shell.says("query", "planes", "--prefix", "tail=N", "--output", tmp_path / "o.csv", **there)
 
     assert "ingested 3 rows" in first
@@ -117,6 +128,7 @@ def test_others_may_not_do_what_their_role_does_not_allow(shell, url, tmp_path):
     assert shell.run("query", "planes", **reads).returncode == 0
 
 
+@pytest.mark.usefixtures("ingested")
 def test_others_use_it_from_python_and_by_http(shell, url):
     """With the same answers."""
     with sleeper.connect(url, token=shell.tokens["read"]) as instance:
