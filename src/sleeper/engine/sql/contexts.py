@@ -79,9 +79,15 @@ class SqlContext:
 
 
 class IdleContexts:
-    """The contexts that no statement uses, up to a number of them: the last used ones."""
+    """The contexts that no statement uses, up to a number of them: the last used ones.
+
+    Attributes:
+        memory_bytes: The memory of contexts that are made from now on, for sorting, grouping and
+            joining.
+    """
 
     def __init__(self) -> None:
+        self.memory_bytes = MEMORY_BYTES
         self._idle: OrderedDict[Any, list[SqlContext]] = OrderedDict()
         self._lock = Lock()
 
@@ -118,7 +124,7 @@ def _new_context(partitions: int, temp_folder: Path | None) -> Any:
     )
     for name, value in _SETTINGS.items():
         settings = settings.set(name, value)
-    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(MEMORY_BYTES)
+    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(IDLE.memory_bytes)
     if temp_folder is None:
         runtime = runtime.with_disk_manager_os()
     else:
