@@ -150,6 +150,7 @@ def literal(value: Any, field: Field) -> Written:
             text = f"CAST('{value:f}' AS {kind})"
             return Written(text, text)
         case float():
+            value += 0.0  # -0.0 in a list is refused
             kind = "REAL" if field.type is Primitive.FLOAT else "DOUBLE"
             text = str(value) if math.isfinite(value) else str(value).replace("inf", "infinity")
             return Written(f"CAST('{text}' AS {kind})", f"CAST('{text}' AS {kind})")

@@ -11,6 +11,8 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
+from sleeper.engine.sql.plans import check_constants
+from sleeper.engine.sql.scans.comparable_floats import ComparableRead, comparable_and_stored
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
 from sleeper.engine.sql.statement_size import check_operators
@@ -43,17 +45,21 @@ def rows_where(
     if not isinstance(where, str):
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     check_operators(where)
-    session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)
+    scanned, stored = comparable_and_stored(table)
+    session = SqlSession({table.name: scanned}, in_order=True, temp_folder=temp_folder)
     names = [*(table.arrow_schema.names if columns is None else columns)]
     try:
-        with translated(what, session.columns):
+        with translated(what, table.arrow_schema.names):
             frame = session.view(table.name).filter(where)
             _refuse_subqueries(frame, what)
-            direct = session.direct(session.plan(frame))
+            plan = session.plan(frame)
+            check_constants(plan, what)
+            direct = session.direct(plan)
             if direct is not None:
                 session.close()
-                return direct.rows(columns)
-            frame = frame.select(*[column(name) for name in names])
+                as_stored = direct.stored if isinstance(direct, ComparableRead) else direct
+                return as_stored.rows(columns)
+            frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
     except BaseException:
         session.close()

@@ -14,7 +14,8 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
-from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
+from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, check_constants
+from sleeper.engine.sql.scans.comparable_floats import comparable_table
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.scans.spooled_rows import spooled
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -73,7 +74,7 @@ class Statement:
     ) -> None:
         self._text = text
         self._temp_folder = temp_folder
-        self._tables = tables
+        self._tables = {name: comparable_table(table) for name, table in tables.items()}
         _check_reads(text)
         self._no_such_table = no_such_table
         self._plan_it()
@@ -105,6 +106,7 @@ class Statement:
                     raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
             self._plan = self._session.plan(self._frame)
+            check_constants(self._plan, self._what)
 
     @property
     def _what(self) -> str:
