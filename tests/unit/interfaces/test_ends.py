@@ -160,7 +160,9 @@ class TestExitCodes:
             done = sleeper("table", "list", env=env)
 
             assert done.exit_code == 2
-            assert "Missing option '--instance' (or the environment variable SLEEPER_" in done.stderr
+            assert (
+                "Missing option '--instance' (or the environment variable SLEEPER_" in done.stderr
+            )
 
     def test_a_misspelt_command_is_named(self):
         """Like a misspelt command of a group."""

@@ -42,6 +42,15 @@ class OneFile:
         return sum(file() is not None for file in self._opened)
 
 
+def refusal(files: TextFiles) -> str:
+    """Return why rows are refused. The error itself, which holds frames, is gone then."""
+    try:
+        list(files.batches())
+    except InputRefused as refused:
+        return str(refused)
+    return ""
+
+
 @pytest.fixture
 def _others_wait():
     """Threads get their turn only when this one waits."""
@@ -72,13 +81,7 @@ class TestAFileOfText:
             store = OneFile(body)
             files = TextFiles((f"s3://bucket/{name}",), SCHEMA, store)
 
-            try:
-                list(files.batches())
-            except InputRefused as refused:
-                assert "Nothing was ingested" in str(refused)
-            else:
-                pytest.fail("the rows were not refused")
-
+            assert "Nothing was ingested" in refusal(files)
             assert store.held() == 0
 
     def test_is_let_go_by_all_threads_when_only_its_first_rows_are_read(self):
