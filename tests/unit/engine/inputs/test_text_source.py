@@ -85,6 +85,7 @@ class TestAFileOfText:
             assert store.held() == 0
 
     def test_is_let_go_by_all_threads_when_only_its_first_rows_are_read(self):
+        """As by `estimate-splits`, which samples."""
         store = OneFile(b"id\n" + b"1\n" * 100_000)
         files = TextFiles(("s3://bucket/a.csv",), SCHEMA, store)
 
@@ -94,6 +95,7 @@ class TestAFileOfText:
 
 
 def test_a_source_waits_for_the_thread_that_has_it():
+    """However long the thread takes."""
     source = TextSource(io.BytesIO(b"id\n"))
     begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
