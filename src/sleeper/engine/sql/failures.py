@@ -91,7 +91,7 @@ def no_such_column(name: str, columns: Sequence[str]) -> str:
     if near:
         advice = f"did you mean {' or '.join(map(repr, near))}?"
     else:
-        advice = f"there are {', '.join(columns[:20])}"
+        advice = f"there are {', '.join(columns[:20])}."
     quoted = any(not each.isidentifier() for each in near)
     quotes = ' Quote names with signs, as in "a.b".' if quoted else ""
     return (

@@ -22,8 +22,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _VALUE = r'("(?:[^"]|"")*"|(?!")[^,]*)'  # a value that begins with a quote is quoted
 _MIN_MAX = re.compile(f"{_VALUE},{_VALUE}")
 
+
+class _InstanceOption(click.Option):
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Name the option, and the variable of the environment that stands for it."""
+        return f"{super().get_error_hint(ctx)} (or the environment variable SLEEPER_INSTANCE)"
+
+
 instance_option = click.option(
     "--instance",
+    cls=_InstanceOption,
     envvar="SLEEPER_INSTANCE",
     required=True,
     metavar="URL",
