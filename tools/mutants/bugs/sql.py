@@ -114,4 +114,12 @@ BUGS = (
         wrong="if _COMPARED_BY_BITS.fullmatch(plan.display_indent()):",
         tests=NUMBERS,
     ),
+    Bug(
+        name="lists-joined-without-nulls",
+        breaks="x NOT IN (1, 2) OR x NOT IN (3, 4) returns rows where x is null.",
+        module="engine/sql/joined_lists.py",
+        right="return any(len(after.get(column, ())) < len(before[column]) for column in several)",
+        wrong="return len(after) < 0",
+        tests=("tests/stories/test_lists_in_sql.py",),
+    ),
 )
