@@ -32,7 +32,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
-        └── StorageFull · StorageReadOnly · ObjectNotFound
+        └── StorageFull · StorageReadOnly · ObjectNotFound · ObjectTooShort
 """
 
 from __future__ import annotations
@@ -393,5 +393,11 @@ class StorageReadOnly(StorageFailed):
 
 class ObjectNotFound(StorageFailed):
     """A requested object does not exist."""
+
+    retryable = False
+
+
+class ObjectTooShort(StorageFailed):
+    """An object ends before bytes that were requested: it was truncated, or replaced."""
 
     retryable = False
