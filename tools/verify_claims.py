@@ -405,7 +405,14 @@ def report(tier: str, results: Sequence[tuple[Claim, Outcome]]) -> str:
     lines += ["", "not proven"]
     lines += [f"  {claim.name}: {claim.missing}" for claim, _ in results if claim.missing]
     lines += [f"  {claim.name}: {o.result}" for claim, o in results if o.result.startswith("not")]
-    lines += ["", *of_other_tools(), "", *words("faults", FAULTS), "", *words("invariants", INVARIANTS)]
+    lines += [
+        "",
+        *of_other_tools(),
+        "",
+        *words("faults", FAULTS),
+        "",
+        *words("invariants", INVARIANTS),
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 
