@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
@@ -90,33 +91,39 @@ def serve() -> None:
         with settings.instance as instance:
             IDLE.memory_bytes = settings.memory_bytes // 2
             _warm_up(instance)
-            limit = limit_data(settings.memory_bytes)
+            used = limit_process()
             served = Served(instance, None, settings.limits, None)
             write_frame(results, READY)
-            for call in _calls(calls):
+            for call, more_bytes in _calls(calls):
+                limit = None if used is None else used + settings.memory_bytes + more_bytes
+                limit_data(limit)
                 if not _answered(served, call, results, limit):
                     break
         os._exit(0)  # threads of engines may still run
 
 
-def limit_data(more_bytes: int) -> int | None:
-    """Limit the memory of this process to what it uses now and so many bytes more.
+def limit_process() -> int | None:
+    """Let no file be written when this process dies, and the kernel kill it before the server.
 
     Returns:
-        The limit in bytes; None where the system cannot keep to one.
+        The memory that it uses before its first call; None where nothing says so.
     """
-    used = _data_bytes()
-    if used is None:
-        return None
-    import resource  # noqa: PLC0415 - Windows has none
-
-    resource.setrlimit(resource.RLIMIT_DATA, (used + more_bytes, used + more_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    try:
-        _KILLED_FIRST.write_text("800")
-    except OSError as error:
-        _log.info("the kernel may kill the server before its statements: %s", error)
-    return used + more_bytes
+    used = _data_bytes()
+    if used is not None:
+        try:
+            _KILLED_FIRST.write_text("800")
+        except OSError as error:
+            _log.info("the kernel may kill the server before its statements: %s", error)
+    return used
+
+
+def limit_data(limit_bytes: int | None) -> None:
+    """Limit the memory of this process; None for a system that cannot."""
+    if limit_bytes is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = limit_bytes if most == resource.RLIM_INFINITY else min(limit_bytes, most)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
 
 
 def _data_bytes() -> int | None:
@@ -137,7 +144,7 @@ def _warm_up(instance: Instance) -> None:
         _log.warning("a process of statements cannot read the instance yet: %s", error)
 
 
-def _calls(pipe: BinaryIO) -> Iterator[Call]:
+def _calls(pipe: BinaryIO) -> Iterator[tuple[Call, int]]:
     while True:
         try:
             _, content = read_frame(pipe)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pickle
 from collections import deque
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -21,7 +20,7 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.interfaces.rest.statements.process import Settings
-from sleeper.interfaces.rest.statements.worker import StatementWorker
+from sleeper.interfaces.rest.statements.worker import STATEMENT, CallKind, StatementWorker
 from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
@@ -114,24 +113,26 @@ class StatementProcesses:
         return _StatementResponse(await self._begin(call, receive), self._end)
 
     def write(self, call: Call, receive: Receive, file: IO[bytes]) -> Mapping[str, str]:
-        """Run a call, write its answer to a file, and return its headers; for threads of routes.
+        """Do as `written`, in the thread of a route."""
+        return from_thread.run(self.written, call, receive, file)
+
+    async def written(
+        self, call: Call, receive: Receive, file: IO[bytes], kind: CallKind = STATEMENT
+    ) -> Mapping[str, str]:
+        """Run a call, write its answer to a file, and return its headers.
 
         Raises: as `answer`.
         """
+        run = await self._begin(call, receive, kind)
+        try:
+            async for part in run.worker.parts():
+                await to_thread.run_sync(file.write, part)
+        finally:
+            self._end(run)
+        headers: Mapping[str, str] = run.head["headers"]
+        return headers
 
-        async def written() -> Mapping[str, str]:
-            run = await self._begin(call, receive)
-            try:
-                async for part in run.worker.parts():
-                    await to_thread.run_sync(file.write, part)
-            finally:
-                self._end(run)
-            headers: Mapping[str, str] = run.head["headers"]
-            return headers
-
-        return from_thread.run(written)
-
-    async def _begin(self, call: Call, receive: Receive) -> _Run:
+    async def _begin(self, call: Call, receive: Receive, kind: CallKind = STATEMENT) -> _Run:
         """Run a call until its answer begins."""
         if self._calls >= self._calls_max:
             raise StorageFailed(
@@ -139,7 +140,7 @@ class StatementProcesses:
             )
         self._calls += 1
         left = asyncio.ensure_future(_left(receive))
-        begun = asyncio.ensure_future(self._begun(pickle.dumps(call)))
+        begun = asyncio.ensure_future(self._begun(call, kind))
         run = None
         try:
             await asyncio.wait({left, begun}, return_when=asyncio.FIRST_COMPLETED)
@@ -157,10 +158,10 @@ class StatementProcesses:
                     self._release(found.worker)
         return run
 
-    async def _begun(self, call: bytes) -> _Run:
+    async def _begun(self, call: Call, kind: CallKind) -> _Run:
         worker = await self._taken()
         try:
-            return _Run(worker, await worker.begin(call))
+            return _Run(worker, await worker.begin(call, kind))
         except BaseException:
             self._release(worker)
             raise
@@ -175,7 +176,7 @@ class StatementProcesses:
             self._end_worker(worker)
         if self._is_closed:
             raise StorageFailed("the server ends")
-        waiting = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[StatementWorker] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self.start()
         try:

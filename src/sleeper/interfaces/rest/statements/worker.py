@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from tempfile import mkdtemp
 from typing import Any, Final, NoReturn, Self
@@ -20,6 +20,7 @@ from anyio import to_thread
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed
 from sleeper.interfaces.json_documents import error_of
 from sleeper.interfaces.rest.statements import process as _process
+from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.interfaces.rest.statements.frames import (
     CALL,
     END,
@@ -32,6 +33,7 @@ from sleeper.interfaces.rest.statements.frames import (
     SHORTAGE,
 )
 from sleeper.interfaces.rest.statements.process import ENVIRONMENT, Settings
+from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,30 @@ _OF_LACK: Final = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL,
 """How native code ends if it gets no memory."""
 
 
+def _too_large(memory_bytes: int) -> SleeperError:
+    return QueryInvalid(
+        f"the statement needs more than the {memory_bytes >> 20:,} MB of memory that it may use: "
+        "read fewer rows by conditions on row keys, select fewer columns, and make no longer texts "
+        "or lists. Whoever runs the server may allow more (--statement-mb)."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallKind:
+    """What a call is.
+
+    Attributes:
+        lacks: Returns the error for one that needs more memory than a number of bytes.
+        more_bytes: Memory that it may use beside that of a statement.
+    """
+
+    lacks: Callable[[int], SleeperError] = _too_large
+    more_bytes: int = 0
+
+
+STATEMENT: Final = CallKind()
+
+
 class StatementWorker:
     """A process that answers one call at a time; killed when it is no more wanted.
 
@@ -65,6 +91,7 @@ class StatementWorker:
     def __init__(self, process: Process, settings: Settings, folder: str) -> None:
         self._process = process
         self._memory_bytes = settings.memory_bytes
+        self._kind = STATEMENT
         self._folder = folder
         self._logged = asyncio.ensure_future(self._pass_on_log())
         self.is_idle = True
@@ -108,18 +135,18 @@ class StatementWorker:
         """True if the process has not ended."""
         return self._process.returncode is None
 
-    async def begin(self, call: bytes) -> dict[str, Any]:
-        """Run a pickled call, and return the head of its answer.
+    async def begin(self, call: Call, kind: CallKind = STATEMENT) -> dict[str, Any]:
+        """Run a call, and return the head of its answer.
 
         Raises:
-            SleeperError: what the call raised.
-            QueryInvalid: it needed too much memory.
+            SleeperError: what the call raised, or it needed too much memory.
             StorageFailed: the process was killed.
         """
         self.is_idle = False
-        self._send(call)
-        kind, content = await self._frame()
-        assert kind == HEAD, kind
+        self._kind = kind
+        self._send(pickle.dumps((call, kind.more_bytes)))
+        frame, content = await self._frame()
+        assert frame == HEAD, frame
         head: dict[str, Any] = json.loads(content)
         return head
 
@@ -169,7 +196,7 @@ class StatementWorker:
             self.is_idle = True
             raise error_of(json.loads(content))
         if kind == SHORTAGE:
-            raise self._too_large()
+            raise self._lacks()
         if kind == FAULT:
             raise RuntimeError(f"a statement failed:\n{content.decode(errors='replace')}")
         return kind, content
@@ -179,7 +206,7 @@ class StatementWorker:
         code = await self._process.wait()
         _log.warning("process %d of statements ended with code %d", self._process.pid, code)
         if -code in _OF_LACK:
-            raise self._too_large()
+            raise self._lacks()
         if code == -signal.SIGKILL:
             raise StorageFailed(
                 "the process of the statement was killed: memory of the machine ran out, or a user "
@@ -189,12 +216,8 @@ class StatementWorker:
             f"the process of the statement ended with code {code}; the server's log says why"
         )
 
-    def _too_large(self) -> QueryInvalid:
-        return QueryInvalid(
-            f"the statement needs more than the {self._memory_bytes >> 20:,} MB of memory that it "
-            "may use: read fewer rows by conditions on row keys, select fewer columns, and make no "
-            "longer texts or lists. Whoever runs the server may allow more (--statement-mb)."
-        )
+    def _lacks(self) -> SleeperError:
+        return self._kind.lacks(self._memory_bytes + self._kind.more_bytes)
 
     async def _pass_on_log(self) -> None:
         """Log what the process writes to its standard error."""
