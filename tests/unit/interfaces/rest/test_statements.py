@@ -23,11 +23,15 @@ import sleeper
 from sleeper.interfaces.page.mount import add_pages
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits
+from sleeper.interfaces.rest.statements.processes import StatementProcesses
 from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 MEMORY = 256 << 20
 ENDLESS = "SELECT count(*) AS n FROM t AS a, t AS b, t AS c WHERE a.text || b.text < c.text"
+SERVED: list[StatementProcesses] = []
+"""The processes of the server that tests share."""
+
 SHORT = "SELECT id FROM t WHERE id = 7"
 
 pytestmark = pytest.mark.skipif(
@@ -57,6 +61,7 @@ def url(instance, temp_folder):
     limits = RequestLimits(answer_bytes=8 << 20)
     app = make_app(instance, limits=limits, statement_bytes=MEMORY)
     add_pages(app)
+    SERVED.append(app.state.served.statements)
     with running_server(app) as found:
         yield found
     assert not processes()
@@ -194,11 +199,12 @@ def test_a_statement_ends_when_its_client_leaves(url):
     body = b'{"statement": "%s"}' % ENDLESS.encode()
     request = b"POST /sleeper/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     sql(url, SHORT)
+    assert becomes_true(lambda: SERVED[0]._calls == 0)
     before = {*processes()}
     place = (urlsplit(url).hostname, urlsplit(url).port)
     with closing(socket.create_connection(place)) as opened:
         opened.sendall(request + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-        time.sleep(2)
+        assert becomes_true(lambda: any(not each.is_idle for each in SERVED[0]._workers))
 
     # when its client closes the connection, then its process is gone
     assert becomes_true(lambda: bool(before - {*processes()}))
