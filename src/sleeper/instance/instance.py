@@ -62,6 +62,11 @@ def environment_token() -> str | None:
     return os.environ.get("SLEEPER_TOKEN") or None
 
 
+def process_environment() -> Mapping[str, str]:
+    """Return the variables of the environment, for entry points that are configured by them."""
+    return os.environ
+
+
 def current_time() -> datetime:
     """Return the clock of this machine (aware, UTC), for use without an instance."""
     return _now()

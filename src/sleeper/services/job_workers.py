@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -13,8 +13,9 @@ from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.ports.job_queue import JobQueue
 from sleeper.services.committer import Committer
-from sleeper.services.compaction_worker import CompactionWorker
+from sleeper.services.compaction.worker import CompactionWorker
 from sleeper.services.job_kinds.batcher_submission import SubmissionReader
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
 from sleeper.services.job_kinds.export import ExportReader
@@ -76,6 +77,7 @@ def open_worker(
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
     outdated: Callable[[], bool] = lambda: False,
+    delivered: Mapping[QueueName, JobQueue] | None = None,
 ) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
@@ -88,6 +90,8 @@ def open_worker(
         stopped: Asked before each message and while a job runs.
         rest: Waits for so many seconds, or until the worker is stopped.
         outdated: Asked before each message; the worker ends when it is true.
+        delivered: The queues to take messages from, where others have received them; None for
+            all of the instance's that have jobs of the kind.
     """
     if kind == COMPACTION:
         return _compaction_worker(
@@ -95,15 +99,20 @@ def open_worker(
         )
     jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(jobs, settings, stopped=lambda: stopped() or outdated(), rest=rest)
-    open_reader, names = _READERS[kind]
-    properties = instance.properties
-    settings = with_handling(settings, properties, names[0])
-    queues = [
-        WorkQueue(
-            open_reader(instance, name), jobs.stores.queue(name), queue_settings(properties, name)
+        return Committer(
+            jobs,
+            settings,
+            stopped=lambda: stopped() or outdated(),
+            rest=rest,
+            queue=(delivered or {}).get(QueueName.COMMIT),
         )
-        for name in names
+    open_reader, names = _READERS[kind]
+    found = delivered or {name: jobs.stores.queue(name) for name in names}
+    properties = instance.properties
+    settings = with_handling(settings, properties, next(iter(found)))
+    queues = [
+        WorkQueue(open_reader(instance, name), queue, queue_settings(properties, name))
+        for name, queue in found.items()
     ]
     task = TaskEvent(
         kind=queues[0].reader.kind,
