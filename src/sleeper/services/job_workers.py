@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from sleeper.services.job_reader import JobReader
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.pause_look import GO_ON_PAUSED, PauseLook
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
+from sleeper.table.table import Table
 
 _OpenReader = Callable[[Instance, QueueName], JobReader]
 _READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
@@ -78,6 +79,7 @@ def open_worker(
     rest: Callable[[float], object],
     outdated: Callable[[], bool] = lambda: False,
     delivered: Mapping[QueueName, JobQueue] | None = None,
+    tables: Callable[[], Iterable[Table]] | None = None,
 ) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
@@ -92,10 +94,18 @@ def open_worker(
         outdated: Asked before each message; the worker ends when it is true.
         delivered: The queues to take messages from, where others have received them; None for
             all of the instance's that have jobs of the kind.
+        tables: Returns the tables to compact; None for all that are online.
     """
     if kind == COMPACTION:
         return _compaction_worker(
-            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
+            instance,
+            settings,
+            host=host,
+            pid=pid,
+            stopped=stopped,
+            rest=rest,
+            outdated=outdated,
+            tables=tables,
         )
     jobs = instance.jobs
     if kind == _COMMIT:
@@ -146,6 +156,7 @@ def _compaction_worker(
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
     outdated: Callable[[], bool],
+    tables: Callable[[], Iterable[Table]] | None,
 ) -> CompactionWorker:
     """Return a compaction worker, also for an instance that has no place for jobs."""
     record: Callable[..., None]
@@ -161,7 +172,7 @@ def _compaction_worker(
         lambda: instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
     )
     return CompactionWorker(
-        lambda: (each.table for each in online()),
+        tables or (lambda: (each.table for each in online())),
         record=record,
         task=TaskEvent(
             kind=JobKind.COMPACTION,

@@ -10,7 +10,21 @@ in a process. Those that get messages answer `batchItemFailures`: their event so
 | `query` | the query queue, one message a call | |
 | `start_bulk_imports` | a queue of bulk imports, one message a call | `SLEEPER_QUEUE` |
 | `submit_to_batcher` | the batcher's queue | |
-| `create_batches` | a schedule: `sleeper.ingest.batcher.job.creation.period.minutes` | |
+| `create_batches` | each `sleeper.ingest.batcher.job.creation.period.minutes` | |
+| `trigger_tables` | a schedule for each operation | `SLEEPER_TABLES_QUEUE_URL` |
+| `run_tables` | the FIFO queue of operations, one message a call | |
+| `start_workers` | a schedule, each minute | below |
+
+`start_workers` needs `SLEEPER_CLUSTER`, `SLEEPER_SUBNETS` (with commas between them) and for each
+kind `SLEEPER_TASK_<KIND>`, the family of its task definition, such as `SLEEPER_TASK_BULK_IMPORT`.
+It may have:
+
+- `SLEEPER_SECURITY_GROUP`: several with commas between them; without it, that of the VPC
+- `SLEEPER_WORKERS_MAX_<KIND>`: a limit below `sleeper.ingest.max.concurrent.tasks` and its like
+- `SLEEPER_CAPACITY`: `FARGATE` (the default), `FARGATE_SPOT`, or `FARGATE_SPOT,FARGATE` for the
+  second where the first has no room
+- `SLEEPER_PUBLIC_IP`: `ENABLED` (the default: without a NAT a task reaches nothing otherwise) or
+  `DISABLED`
 """
 
 from __future__ import annotations
@@ -22,10 +36,13 @@ from typing import Any, Final
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import process_environment
 from sleeper.interfaces.lambdas.delivered_jobs import Answer, run_delivered
-from sleeper.interfaces.lambdas.time_limit import LambdaContext
+from sleeper.interfaces.lambdas.delivered_operations import run_operations, tables_sender
+from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
 from sleeper.interfaces.lambdas.warm_instance import needed, warm_instance
+from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.services.file_batcher import run_batcher
+from sleeper.services.scheduled.table_operations import ask_for_operation, checked_operation
 
 _QUEUE: Final = "SLEEPER_QUEUE"
 
@@ -82,3 +99,44 @@ def create_batches(event: Event, context: LambdaContext) -> dict[str, int]:
         return {"jobs": 0, "files": 0}
     made = run_batcher(jobs, jobs.recorder.now())
     return {"jobs": made.jobs, "files": made.files}
+
+
+def trigger_tables(event: Event, context: LambdaContext) -> dict[str, list[str]]:
+    """Ask for an operation on each online table that may need it; return their names (rule INS-13).
+
+    The event is `{"operation": ...}`: `split` (and merge) leaves, `collect` garbage (and once a
+    day orphans), `measure`, or `compact` where no worker does. The message of each table is in a
+    group of its own. A table is asked for when it has changed, for a while after where garbage may
+    be left, and once a day. An instance whose tables do not change costs a scan of the table
+    index, a read of notes in S3, and a read of DynamoDB for each hundred tables.
+
+    Raises:
+        BadRequest: the event or SLEEPER_TABLES_QUEUE_URL is wrong.
+        StorageFailed: the storage or SQS does not answer.
+    """
+    operation = checked_operation(event)
+    sender = tables_sender(process_environment(), TimeLimit(context))
+    return {"tables": ask_for_operation(warm_instance(), operation, sender.send)}
+
+
+def run_tables(event: Event, context: LambdaContext) -> Answer:
+    """Run the operations in messages of `trigger_tables`; their tables wait for nothing else.
+
+    Figures are printed in CloudWatch's embedded metric format. A failed operation comes again.
+    """
+    return run_operations(warm_instance(), event, TimeLimit(context))
+
+
+def start_workers(event: Event, context: LambdaContext) -> dict[str, int]:
+    """Start tasks of ECS for the jobs that wait, within the limits; return how many (rule ING-15).
+
+    The event is `{"kinds": [...]}`. A kind that nothing waits for costs a request to SQS.
+    Compactions have no queue: they cost what `trigger_tables` costs, and are planned for tables
+    that have changed.
+
+    Raises:
+        BadRequest: the event or the environment is wrong.
+        StorageFailed: workers of a kind could not be started; the others were.
+    """
+    limits = worker_limits(event, process_environment(), warm_instance().properties)
+    return warm_starts(warm_instance, process_environment()).look(limits)
