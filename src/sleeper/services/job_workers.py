@@ -79,7 +79,6 @@ def open_worker(
     rest: Callable[[float], object],
     outdated: Callable[[], bool] = lambda: False,
     delivered: Mapping[QueueName, JobQueue] | None = None,
-    tables: Callable[[], Iterable[Table]] | None = None,
 ) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
@@ -94,18 +93,10 @@ def open_worker(
         outdated: Asked before each message; the worker ends when it is true.
         delivered: The queues to take messages from, where others have received them; None for
             all of the instance's that have jobs of the kind.
-        tables: Returns the tables to compact; None for all that are online.
     """
     if kind == COMPACTION:
-        return _compaction_worker(
-            instance,
-            settings,
-            host=host,
-            pid=pid,
-            stopped=stopped,
-            rest=rest,
-            outdated=outdated,
-            tables=tables,
+        return open_compaction_worker(
+            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
         )
     jobs = instance.jobs
     if kind == _COMMIT:
@@ -116,16 +107,10 @@ def open_worker(
             rest=rest,
             queue=(delivered or {}).get(QueueName.COMMIT),
         )
-    open_reader, names = _READERS[kind]
-    found = delivered or {name: jobs.stores.queue(name) for name in names}
-    properties = instance.properties
-    settings = with_handling(settings, properties, next(iter(found)))
-    queues = [
-        WorkQueue(open_reader(instance, name), queue, queue_settings(properties, name))
-        for name, queue in found.items()
-    ]
+    queues = _queues(instance, kind, delivered)
+    name = next(iter(queues))
     task = TaskEvent(
-        kind=queues[0].reader.kind,
+        kind=queues[name].reader.kind,
         task_id=jobs.new_id(),
         at=jobs.recorder.now(),
         is_finished=False,
@@ -133,21 +118,38 @@ def open_worker(
         pid=pid,
     )
     return Worker(
-        queues,
+        [*queues.values()],
         recorder=jobs.recorder,
         task=task,
-        settings=settings,
+        settings=with_handling(settings, instance.properties, name),
         stopped=stopped,
-        paused=(lambda: False)
-        if kind in GO_ON_PAUSED
-        else PauseLook(instance.pause_switch, instance.ticks_s),
+        paused=_paused_of(instance, kind),
         outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,
     )
 
 
-def _compaction_worker(
+def _paused_of(instance: Instance, kind: str) -> Callable[[], bool]:
+    if kind in GO_ON_PAUSED:
+        return lambda: False
+    return PauseLook(instance.pause_switch, instance.ticks_s)
+
+
+def _queues(
+    instance: Instance, kind: str, delivered: Mapping[QueueName, JobQueue] | None
+) -> dict[QueueName, WorkQueue]:
+    open_reader, names = _READERS[kind]
+    found = delivered or {name: instance.jobs.stores.queue(name) for name in names}
+    return {
+        name: WorkQueue(
+            open_reader(instance, name), queue, queue_settings(instance.properties, name)
+        )
+        for name, queue in found.items()
+    }
+
+
+def open_compaction_worker(
     instance: Instance,
     settings: WorkerSettings,
     *,
@@ -155,10 +157,16 @@ def _compaction_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
-    outdated: Callable[[], bool],
-    tables: Callable[[], Iterable[Table]] | None,
+    outdated: Callable[[], bool] = lambda: False,
+    tables: Callable[[], Iterable[Table]] | None = None,
 ) -> CompactionWorker:
-    """Return a compaction worker, also for an instance that has no place for jobs."""
+    """Return a compaction worker, also for an instance that has no place for jobs.
+
+    Args:
+        instance: Whose tables it compacts.
+        settings, host, pid, stopped, rest, outdated: As for `open_worker`.
+        tables: Returns the tables to compact; None for all that are online.
+    """
     record: Callable[..., None]
     try:
         jobs = instance.jobs

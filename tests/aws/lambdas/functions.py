@@ -67,6 +67,16 @@ def client(aws_endpoint):
 
 
 @pytest.fixture
+def tables_queue(instance, client, monkeypatch):
+    """The URL of a FIFO queue for operations on tables, which functions find."""
+    made = client("sqs").create_queue(
+        QueueName=f"sleeper-{instance.instance_id}-TablesQ.fifo", Attributes={"FifoQueue": "true"}
+    )
+    monkeypatch.setenv("SLEEPER_TABLES_QUEUE_URL", made["QueueUrl"])
+    return made["QueueUrl"]
+
+
+@pytest.fixture
 def call(instance, aws_endpoint, client):
     """Calls a function with what waits in a queue of the instance; deletes what did not fail.
 

@@ -21,7 +21,6 @@ from sleeper.storage.aws.jobs.delivered_queue import delivered
 from sleeper.storage.aws.jobs.fifo_sender import FifoSender
 
 _TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
-_NAMESPACE: Final = "sleeper.metrics.namespace"
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ def print_figures(instance: Instance, table: str, files: FilesReport, at: dateti
         "AverageFileReferencesPerPartition": files.references_per_leaf["mean"],
     }
     metrics = {
-        "Namespace": instance.properties.values.get(_NAMESPACE, "").strip() or "Sleeper",
+        "Namespace": instance.properties.cloud.metrics_namespace,
         "Dimensions": [["instanceId", "tableName"]],
         "Metrics": [{"Name": name, "Unit": "Count"} for name in figures],
     }

@@ -25,6 +25,13 @@ It may have:
   second where the first has no room
 - `SLEEPER_PUBLIC_IP`: `ENABLED` (the default: without a NAT a task reaches nothing otherwise) or
   `DISABLED`
+
+Beside what its jobs need a role must allow: to open the instance, and to read the tables of states
+(`dynamodb:BatchGetItem`, `Query`) and to write `services/notes/*` in the bucket of properties, for
+`trigger_tables` and `start_workers`; `sqs:SendMessage` for `trigger_tables`;
+`ecs:ListTasks`, `ecs:DescribeTasks`, `ecs:RunTask` and `iam:PassRole` for `start_workers`;
+`sqs:SendMessage` to the queue and its dead letters, `sqs:ChangeMessageVisibility`,
+`sqs:GetQueueUrl` and `sqs:ListQueueTags` for those that get messages of jobs.
 """
 
 from __future__ import annotations

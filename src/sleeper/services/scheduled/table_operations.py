@@ -18,7 +18,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.operations.report import FilesReport
-from sleeper.services.job_workers import COMPACTION, open_worker
+from sleeper.services.job_workers import open_compaction_worker
 from sleeper.services.maintenance import MaintenanceStep, Stopped
 from sleeper.services.online_tables import OnlineTable
 from sleeper.services.scheduled.changed_tables import ChangedTables, DueTable
@@ -211,9 +211,8 @@ def _compacted(
     rest: Callable[[float], object],
 ) -> tuple[str, ...]:
     """Compact one table, as a worker does; what is left when the time is over has no claim."""
-    open_worker(
+    open_compaction_worker(
         instance,
-        COMPACTION,
         WorkerSettings(until_empty=True),
         host=os.uname().nodename,
         pid=os.getpid(),
