@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,11 @@ def rows_where(
     check_operators(where)
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
-    session, frame, plan = _planned(where, scanned, what, temp_folder)
+    planned = partial(_planned, where, scanned, table.arrow_schema.names, what, temp_folder)
+    session, frame, plan = planned()
     if joins_lists(where, frame, plan):
         session.close()
-        session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
+        session, frame, plan = planned(joins_lists=False)
     direct = session.direct(plan)
     if direct is not None:
         session.close()
@@ -70,16 +72,20 @@ def rows_where(
 def _planned(
     where: str,
     table: ScannedTable,
+    names: Sequence[str],
     what: str,
     temp_folder: Path | None,
     *,
     joins_lists: bool = True,
 ) -> tuple[SqlSession, Any, Any]:
-    """Return a session, the rows of a table that meet a condition as a frame, and its plan."""
+    """Return a session, the rows of a table that meet a condition as a frame, and its plan.
+
+    `names` are the columns for messages: the table may have more, which its users do not know.
+    """
     tables = {table.name: table}
     session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
     try:
-        with translated(what, table.arrow_schema.names):
+        with translated(what, names):
             frame = session.view(table.name).filter(where)
             _refuse_subqueries(frame, what)
             plan = session.plan(frame)
