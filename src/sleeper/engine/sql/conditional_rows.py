@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +48,22 @@ def rows_where(
     check_operators(where)
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
-    planned = partial(_planned, where, scanned, table.arrow_schema.names, what, temp_folder)
-    session, frame, plan = planned()
-    if joins_lists(where, frame, plan):
-        session.close()
-        session, frame, plan = planned(joins_lists=False)
-    direct = session.direct(plan)
-    if direct is not None:
-        session.close()
-        return (direct.stored if isinstance(direct, ComparableRead) else direct).rows(columns)
-    try:
-        with translated(what, table.arrow_schema.names):
+    with translated(what, table.arrow_schema.names):
+        session, frame, plan = _planned(where, scanned, what, temp_folder)
+        if joins_lists(where, frame, plan):
+            session.close()
+            session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
+        try:
+            direct = session.direct(plan)
+            if direct is not None:
+                session.close()
+                as_stored = direct.stored if isinstance(direct, ComparableRead) else direct
+                return as_stored.rows(columns)
             frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
-    except BaseException:
-        session.close()
-        raise
+        except BaseException:
+            session.close()
+            raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
     return Rows(session.batches(frame, physical, schema, what), schema, transaction)
 
@@ -72,24 +71,19 @@ def rows_where(
 def _planned(
     where: str,
     table: ScannedTable,
-    names: Sequence[str],
     what: str,
     temp_folder: Path | None,
     *,
     joins_lists: bool = True,
 ) -> tuple[SqlSession, Any, Any]:
-    """Return a session, the rows of a table that meet a condition as a frame, and its plan.
-
-    `names` are the columns for messages: the table may have more, which its users do not know.
-    """
+    """Return a session, the rows of a table that meet a condition as a frame, and its plan."""
     tables = {table.name: table}
     session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
     try:
-        with translated(what, names):
-            frame = session.view(table.name).filter(where)
-            _refuse_subqueries(frame, what)
-            plan = session.plan(frame)
-            check_constants(plan, what)
+        frame = session.view(table.name).filter(where)
+        _refuse_subqueries(frame, what)
+        plan = session.plan(frame)
+        check_constants(plan, what)
     except BaseException:
         session.close()
         raise
