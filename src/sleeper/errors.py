@@ -348,11 +348,13 @@ class SubmissionFailed(SleeperError):
 
     Attributes:
         retryable: True if the cluster's service was busy or not reachable.
+        is_full: True if a running cluster has as many steps as it takes: the job only waits.
     """
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, message: str, *, retryable: bool = False, is_full: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.is_full = is_full
 
 
 class FormatTooNew(SleeperError):
