@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import botocore.session
 import pytest
+from botocore.validate import ParamValidator
 
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import NEEDED, configured_cluster
@@ -13,9 +15,6 @@ from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from tests.unit.spark.test_submitted_jobs import instance, job, jobs
 
 __all__ = ["instance", "jobs"]
-
-session = pytest.importorskip("botocore.session", reason="boto3 is an extra")
-validate = pytest.importorskip("botocore.validate", reason="boto3 is an extra")
 
 VALUES = {
     "sleeper.region": "eu-west-2",
@@ -53,12 +52,12 @@ def planned(jobs: SubmittedJobs, platform: str, **changes) -> AwsRequest:
 
 def complaints(request: AwsRequest, **more) -> str:
     """What botocore's model of the service says against a request."""
-    model = session.get_session().get_service_model(request.service)
+    model = botocore.session.get_session().get_service_model(request.service)
     name = "".join(map(str.capitalize, request.operation.split("_")))
     shape = model.operation_model(name).input_shape
     parameters = {**request.parameters, **more}
     unknown = [each for each in parameters if each not in shape.members]
-    found = validate.ParamValidator().validate(parameters, shape)
+    found = ParamValidator().validate(parameters, shape)
     return found.generate_report() + "".join(unknown)
 
 
