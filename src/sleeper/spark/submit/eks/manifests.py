@@ -17,7 +17,8 @@ _PORT, _BLOCKS_PORT = 7078, 7079
 # address, and go when its pod goes, whose name they get.
 _SCRIPT: Final = f"""\
 set -eu
-printf '%s' "$EXECUTOR_POD_TEMPLATE" > /tmp/executor.json
+template=$(mktemp)
+printf '%s' "$EXECUTOR_POD_TEMPLATE" > "$template"
 export PATH="$PATH:/opt/spark/bin"
 exec spark-submit \\
     --master k8s://https://kubernetes.default.svc --deploy-mode client \\
@@ -25,7 +26,7 @@ exec spark-submit \\
     --conf spark.kubernetes.container.image="$IMAGE" \\
     --conf spark.kubernetes.authenticate.executor.serviceAccountName={NAME} \\
     --conf spark.kubernetes.driver.pod.name="$POD_NAME" \\
-    --conf spark.kubernetes.executor.podTemplateFile=/tmp/executor.json \\
+    --conf spark.kubernetes.executor.podTemplateFile="$template" \\
     --conf spark.driver.host="$POD_IP" --conf spark.driver.bindAddress="$POD_IP" \\
     --conf spark.driver.port={_PORT} --conf spark.blockManager.port={_BLOCKS_PORT} \\
     "$@"
