@@ -173,7 +173,7 @@ class TestAFullCluster:
         work(instance, "bulk-import")
 
     def test_a_job_waits_in_the_queue(self, instance, emr, tmp_path, caplog):
-        """Given two steps that wait or run, then the job comes again later, and nothing failed."""
+        """Given two steps that wait or run, then the job comes again, and nothing failed (BLK-12)."""
         caplog.set_level("INFO", "sleeper")
         emr.steps = 2
 

@@ -62,7 +62,7 @@ class TestRequest:
     """StartExecution."""
 
     def test_an_execution_is_named_by_its_job(self):
-        """Two runs of a job have one name, and jobs of two tables have two."""
+        """Two runs of a job have one name, and jobs of two tables have two (BLK-12)."""
         assert asked()["name"] == execution_name("t1", "june")
         assert execution_name("t1", "june") != execution_name("t2", "june")
         assert len(execution_name("t1", "x" * 63)) <= 76
