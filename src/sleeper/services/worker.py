@@ -24,6 +24,7 @@ from sleeper.ports.job_queue import JobQueue
 from sleeper.services.job_reader import (
     Interrupted,
     Job,
+    JobDeferred,
     JobOutcome,
     JobReader,
     MessageRejected,
@@ -184,6 +185,9 @@ class Worker:
         except MessageRejected as rejection:
             self._reject(source, message, rejection)
             return
+        except JobDeferred as deferral:
+            self._defer(source, message, deferral)
+            return
         except SleeperError as failure:
             self._give_back(source, message, failure)
             return
@@ -208,6 +212,11 @@ class Worker:
         self._recorder.record(event)
         source.queue.delete([message.receipt])
 
+    def _defer(self, source: WorkQueue, message: ReceivedMessage, deferral: JobDeferred) -> None:
+        about = f"{source.reader.kind} message {message.message_id}"
+        _log.info("%s waits for %.0f s: %s", about, deferral.delay_s, deferral)
+        source.queue.release(message.receipt, deferral.delay_s, counted=False)
+
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
         events = _run_events(source.reader.kind, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
@@ -218,6 +227,10 @@ class Worker:
             why = ("the worker was asked to end; the job went back to its queue",)
             self._record(job, events.failed(self._recorder.now(), why))
             source.queue.release(message.receipt, counted=False)
+            return
+        except JobDeferred as deferral:
+            self._record(job, events.failed(self._recorder.now(), (str(deferral),)))
+            self._defer(source, message, deferral)
             return
         except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):
