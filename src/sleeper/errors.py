@@ -28,6 +28,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── ResultsIncomplete              ask the query again, under another id
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
+    ├── DeploymentFailed               correct what CloudFormation says, and deploy again
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
@@ -353,6 +354,10 @@ class SubmissionFailed(SleeperError):
     def __init__(self, message: str, *, retryable: bool = False) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class DeploymentFailed(SleeperError):
+    """CloudFormation could not deploy or remove a stack. What it did before stays as it is."""
 
 
 class FormatTooNew(SleeperError):
