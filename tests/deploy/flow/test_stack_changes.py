@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from json import dumps as as_json
 
+from types import SimpleNamespace
+
 import pytest
 
+from sleeper.deploy.flow.deployed_stacks import DeployedStack
 from sleeper.deploy.flow.difference import NewTemplate, differences
 from sleeper.deploy.flow.removal import unkept
 from sleeper.deploy.flow.stack_changes import ChangeKind, changed_stack, new_stack, removed_stack
@@ -120,14 +123,36 @@ def test_no_change_and_a_removed_stack_are_told(cloud, tmp_path):
     ]
 
 
-def test_a_template_that_is_refused_says_why(cloud, tmp_path):
+def test_a_template_that_is_refused_says_why(tmp_path):
     """Given a template that CloudFormation does not take, then the error names stack and reason."""
-    name = cloud.make_stack("CoreStack", {"Queue": QUEUE})
-    path = tmp_path / "template.json"
-    path.write_text('{"Resources": {}}')
+    asked = []
 
-    with pytest.raises(DeploymentFailed, match=rf"{name}.*[Rr]esource"):
-        differences(cloud.stacks(), cloud.stacks().all(), [NewTemplate(name, path)], rest=print)
+    class Refusing:
+        """CloudFormation, which finds a mistake when it compares."""
+
+        def create_change_set(self, **request):
+            asked.append(request["ChangeSetName"])
+
+        def describe_change_set(self, **_):
+            return {"Status": "FAILED", "StatusReason": "Unresolved resource dependencies [Nothing]"}
+
+        def delete_change_set(self, **request):
+            asked.append(f"delete {request['ChangeSetName']}")
+
+    path = tmp_path / "template.json"
+    path.write_text("{}")
+    deployed = {"name": DeployedStack("name", "CREATE_COMPLETE", "")}
+
+    with pytest.raises(DeploymentFailed, match=r"stack name.*Nothing"):
+        differences(
+            SimpleNamespace(client=Refusing()),
+            deployed,
+            [NewTemplate("name", path)],
+            rest=lambda _: None,
+        )
+
+    assert asked[0].startswith("delete ")
+    assert asked[-1] == asked[0]
 
 
 def test_stacks_of_another_instance_are_not_this_ones(cloud):

@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.cloud import (
+    CloudProperties,
+    LambdaProperties,
+    TaskProperties,
+)
+from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
@@ -143,6 +149,10 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Queries", QueryQueueProperties),
         *properties_of("Bulk export", ExportQueueProperties),
         *properties_of("Trackers", TrackerProperties),
+        *properties_of("Deployment", CloudProperties),
+        *properties_of("Workers on Fargate", TaskProperties),
+        *properties_of("Lambda functions", LambdaProperties),
+        *properties_of("Clusters of a deployment", ClusterProperties),
         *DEPLOYMENT_PROPERTIES,
         *UPSTREAM_INSTANCE_PROPERTIES,
     )
