@@ -139,8 +139,8 @@ def literal(value: Any, field: Field) -> Written:
             text = value.isoformat()
             kind = "TIMESTAMPTZ" if field.type is Primitive.TIMESTAMP else "TIMESTAMP"
             # DataFusion reads text alone as nanoseconds first, which end in the year 2262.
-            zone = 'Some("UTC")' if field.type is Primitive.TIMESTAMP else "None"
-            ours = f"arrow_cast('{text}', 'Timestamp(Microsecond, {zone})')"
+            zone = " WITH TIME ZONE" if field.type is Primitive.TIMESTAMP else ""
+            ours = f"CAST('{text}' AS TIMESTAMP(6){zone})"
             return Written(ours, f"'{text}'::{kind}")
         case date():
             return Written(f"'{value.isoformat()}'", f"'{value.isoformat()}'::DATE")
@@ -150,6 +150,7 @@ def literal(value: Any, field: Field) -> Written:
             text = f"CAST('{value:f}' AS {kind})"
             return Written(text, text)
         case float():
+            value += 0.0  # -0.0 in a list is refused
             kind = "REAL" if field.type is Primitive.FLOAT else "DOUBLE"
             text = str(value) if math.isfinite(value) else str(value).replace("inf", "infinity")
             return Written(f"CAST('{text}' AS {kind})", f"CAST('{text}' AS {kind})")

@@ -92,7 +92,8 @@ def compare_answers(
     assert ours.count(where=condition.ours) == len(wanted)
     listed = ", ".join(map(quoted, names))
     where = f"FROM {quoted(ours.name)} WHERE {condition.ours}"
-    _same(ours.sql(f"SELECT {listed} {where}").to_pylist(), wanted, names)
+    comparable = [{name: _comparable(value) for name, value in row.items()} for row in wanted]
+    _same(ours.sql(f"SELECT {listed} {where}").to_pylist(), comparable, names)
     assert ours.sql(f"SELECT count(*) AS n {where}").to_pylist() == [{"n": len(wanted)}]
     meets = ours.sql(
         f"SELECT CASE WHEN {condition.ours} THEN 1 ELSE 0 END AS meets FROM {quoted(ours.name)}"
@@ -117,6 +118,19 @@ def _same_groups(
     )
     groups = found.to_arrow_table().to_pylist()
     assert {row["k"]: row["n"] for row in ours.to_pylist()} == {g["k"]: g["n"] for g in groups}
+
+
+def _comparable(value: Any) -> Any:
+    """Return a value as statements have it: zeros of floating-point numbers have no sign."""
+    match value:
+        case float():
+            return value + 0.0
+        case list():
+            return [_comparable(each) for each in value]
+        case dict():
+            return {name: _comparable(each) for name, each in value.items()}
+        case _:
+            return value
 
 
 def _same(found: list[dict[str, Any]], wanted: list[Row], names: Any) -> None:

@@ -200,8 +200,9 @@ def test_a_bucket_gets_the_marker_last(spark, tmp_path):
         {},
         {"range": {"id": ("b", "x")}, "columns": ["n", "id"]},
         {"regions": [{"id": ("z", None)}, {"id": ("a", "c")}], "as_of": 2},
+        {"prefix": {"id": "b"}},
     ],
-    ids=["all", "range", "regions"],
+    ids=["all", "range", "regions", "prefix"],
 )
 def test_spark_writes_what_this_process_writes(spark, tmp_path, asked):
     """`Table.export` with a session and without one: the same rows in the same files."""

@@ -185,6 +185,8 @@ def test_files_of_a_partition_that_was_split_are_read_by_sparks_own_parquet_read
     assert is_plain_parquet(some)
     assert rows_of(everything) == rows_queried(table)
     assert rows_of(some) == rows_queried(table, range={"id": ("10", "25")})
+    begun = table.to_spark(spark, prefix={"id": "1"})
+    assert rows_of(begun) == rows_queried(table, prefix={"id": "1"}) != Counter()
 
 
 def test_a_frame_is_the_table_as_it_was(spark, instance):

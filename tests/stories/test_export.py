@@ -109,6 +109,8 @@ class TestWhatIsWritten:
             ({"regions": [{"id": ("y", None)}, {"id": ("b", "d")}]}, ROWS[1:3] + ROWS[24:]),
             ({"range": {"id": ("e", False, "g", True)}, "columns": ["n"]}, [{"n": 5}, {"n": 6}]),
             ({"range": {"id": ("zz", None)}}, []),
+            ({"prefix": {"id": "c"}}, ROWS[2:3]),
+            ({"prefix": {"id": ""}}, ROWS),
         ],
     )
     def test_is_what_was_asked_for(self, table, tmp_path, asked, wanted):
@@ -252,6 +254,8 @@ class TestWhatGoesWrong:
             ({"columns": ["none"]}, QueryInvalid),
             ({"range": {"n": (1, 2)}}, QueryInvalid),
             ({"range": {}, "regions": []}, QueryInvalid),
+            ({"prefix": {"id": "a"}, "range": {"id": ("a", "b")}}, QueryInvalid),
+            ({"prefix": None}, QueryInvalid),
             ({"as_of": 99}, VersionNotFound),
         ],
     )

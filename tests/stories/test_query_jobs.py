@@ -50,6 +50,19 @@ def test_a_key_and_fewer_columns(instance):
     assert pq.read_table(location).to_pylist() == [{"id": "0005"}]
 
 
+def test_a_prefix_and_what_contradicts(instance):
+    """Given how keys begin, then their rows are written; what contradicts is refused at once."""
+    query_id = instance.jobs.submit_query("numbers", prefix={"id": "000"}, columns=["n"])
+
+    work(instance, "query")
+
+    (location,) = instance.jobs.query(query_id).locations
+    assert pq.read_table(location).num_rows == 5
+    for asked in ({"prefix": {"n": "1"}}, {"key": "0001", "range": {"id": ("a", "b")}}):
+        with pytest.raises(QueryInvalid):
+            instance.jobs.submit_query("numbers", **asked)
+
+
 def test_a_query_that_is_delivered_twice_has_one_file(instance, tmp_path):
     """Given a worker that was killed before it deleted the message, then the rows are not two."""
     query_id = instance.jobs.submit_query("numbers", query_id="twice")

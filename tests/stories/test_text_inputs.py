@@ -227,6 +227,8 @@ class TestColumns:
             ("x.csv", "id,n,n\n1,2,3\n", "more than one column named"),
             ("x.csv", "id,N,nn\n1,2,3\n", "N"),
             ("x.csv", "1,2\n3,4\n", "id"),
+            ("x.csv", "id;n\n1;2\n", "separated by ';', not by commas"),
+            ("x.csv", '"n"\t"id"\n1\t2\n', r"separated by '.t', not by commas"),
             ("x.jsonl", '{"n": 1}\n', "id"),
         ],
     )
@@ -334,7 +336,8 @@ class TestMisfits:
                 gzip.compress(b"id,n\n" + b"1,2\n" * 9_999, mtime=0)[:-20],
                 "cannot be read as CSV",
             ),
-            ("x.jsonl", b"[1]\n", "cannot be read as JSON lines"),
+            ("x.jsonl", b"[1]\n", "line 1: each line must be one object; here is: array"),
+            ("x.txt", b"id,n\n1,2\n", "cannot be read as Parquet.*names that end in .csv"),
             ("x.jsonl", b'{"id": 1, "id": 2}\n', "line 1.*specified twice"),
             ("x.jsonl", b'{"id": 1}\n{"id": \n', "line 2"),
         ],

@@ -29,7 +29,7 @@ from sleeper.model.formats.query_json import (
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile
-from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_regions, key_region
+from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
 from sleeper.table.table import Table
@@ -144,15 +144,15 @@ def submit_query(
     key: object = NOT_GIVEN,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     query_id: str | None = None,
 ) -> str:
-    """Ask for rows by key or key range, which a worker writes to a file; return the query's id.
+    """Ask for rows by key, range or prefix, which a worker writes to a file; return the query's id.
 
     Args:
         table: The table's name.
-        key: One whole row key: a value, a tuple for composite keys, or {field: value}.
-        range, regions: As for `Table.query`; everything without key, range or regions.
+        key, range, regions, prefix: As for `Table.query`; all rows without.
         columns: Value fields to return; keys come along.
         query_id: Names the query and its file; where it is None or blank, one is made.
 
@@ -165,11 +165,8 @@ def submit_query(
     """
     table_id = self.table_id(table)
     schema = self.tables.table(table_id).schema
-    wanted = (
-        asked_regions(schema, range, regions)
-        if isinstance(key, NotGiven)
-        else [key_region(schema, key)]
-    )
+    asked_by(key=key, keys=NOT_GIVEN, range=range, regions=regions, prefix=prefix)
+    wanted = asked_regions(schema, range, regions, key=key, prefix=prefix)
     query = QueryMessage(
         query_id=given_job_id(query_id) or self.new_id(),
         table_name=table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ def to_spark(
     keys: Any = NOT_GIVEN,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | datetime | None = None,
 ) -> DataFrame:
@@ -57,6 +58,7 @@ def to_spark(
         keys: As for `query`.
         range: As for `query`.
         regions: As for `query`.
+        prefix: As for `query`.
         columns: As for `query`.
         as_of: As for `query`.
 
@@ -71,7 +73,7 @@ def to_spark(
     Source: rule QRY-20.
     """
     version = checked_as_of(as_of)
-    found = asked_regions_of(self, key, keys, range, regions)
+    found = asked_regions_of(self, key, keys, range, regions, prefix)
     table = open_for_spark(self)
     options = {"instance": self._context.url, "table": self.name}
     if self._context.allow_functions:
@@ -125,17 +127,16 @@ def open_for_spark(self: TableHandle) -> OpenTable:
 
 
 def asked_regions_of(
-    self: TableHandle, key: object, keys: Any, key_range: object, regions: object
+    self: TableHandle, key: object, keys: Any, key_range: object, regions: object, prefix: object
 ) -> list[Region]:
-    """Return the regions that `key`, `keys`, `range` or `regions` requests.
+    """Return the regions that `key`, `keys`, `range`, `regions` and `prefix` request.
 
     Raises:
-        QueryInvalid: several of them are given, one is None, or a value does not fit the schema.
+        QueryInvalid: several of the first four are given, one is None, a prefix is given with keys,
+            or a value does not fit the schema.
     """
-    asked = asked_by(key=key, keys=keys, range=key_range, regions=regions)
-    if asked == "key":
-        return [key_region(self.schema, key)]
+    asked = asked_by(key=key, keys=keys, range=key_range, regions=regions, prefix=prefix)
     if asked == "keys":
         whole = key_rows(key_batch(keys, self.schema, self.arrow_schema))
         return [key_region(self.schema, each) for each in whole]
-    return asked_regions(self.schema, key_range, regions)
+    return asked_regions(self.schema, key_range, regions, key=key, prefix=prefix)

@@ -51,6 +51,8 @@ def test_all_rows_are_written(export, tmp_path):
         (["--range", "taxi=m,"], [2, 3]),
         (["--range", "taxi=,m", "--range", "day=2,"], [1]),
         (["--range", "day=,0", "--range", "day=1000,2000"], [1, 3]),
+        (["--prefix", "taxi=m"], [2]),
+        (["--range", "day=2,", "--prefix", "taxi="], [1]),
         (["--as-of", "1"], []),
     ],
 )

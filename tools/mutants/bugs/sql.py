@@ -6,6 +6,7 @@ from ..bug import Bug
 
 STATEMENTS = ("tests/stories/test_sql.py",)
 CONDITIONS = ("tests/unit/planning/test_key_conditions.py",)
+NUMBERS = ("tests/stories/test_numbers_in_sql.py",)
 ENGINES = ("tests/stories/test_other_engines.py",)
 
 BUGS = (
@@ -80,5 +81,45 @@ BUGS = (
         right="return found.condition if found.expression.equals(expression) else UNKNOWN",
         wrong="return found.condition",
         tests=ENGINES,
+    ),
+    Bug(
+        name="nan-keeps-its-sign",
+        breaks="A NaN with a sign is less than all numbers, and is not equal to NaN.",
+        module="engine/sql/scans/comparable_floats.py",
+        right="return pc.if_else(pc.is_nan(array), pa.scalar(math.nan, kind), without_sign)",
+        wrong="return without_sign",
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="zero-keeps-its-sign",
+        breaks="A list of values that has 0.0 does not find -0.0.",
+        module="engine/sql/scans/comparable_floats.py",
+        right="without_sign = pc.add(array, pa.scalar(0.0, kind))",
+        wrong="without_sign = pc.subtract(array, pa.scalar(0.0, kind))",
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="where-changes-zeros",
+        breaks="query(where=) returns 0.0 where -0.0 is stored.",
+        module="engine/sql/conditional_rows.py",
+        right="column(stored.get(name, name))",
+        wrong="column(name)",
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="minus-zero-in-lists",
+        breaks="A list that has the constant -0.0 finds no zero.",
+        module="engine/sql/plans.py",
+        right="if _COMPARED_BY_BITS.search(plan.display_indent()):",
+        wrong="if _COMPARED_BY_BITS.fullmatch(plan.display_indent()):",
+        tests=NUMBERS,
+    ),
+    Bug(
+        name="lists-joined-without-nulls",
+        breaks="x NOT IN (1, 2) OR x NOT IN (3, 4) returns rows where x is null.",
+        module="engine/sql/joined_lists.py",
+        right="return any(len(after.get(column, ())) < len(before[column]) for column in several)",
+        wrong="return len(after) < 0",
+        tests=("tests/stories/test_lists_in_sql.py",),
     ),
 )

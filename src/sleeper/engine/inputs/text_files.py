@@ -20,6 +20,7 @@ from pyarrow import json as arrow_json
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.batch_sizes import small_batches
 from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.text_source import TextSource
 from sleeper.engine.inputs.text_values import MisfitText, csv_type, exact_values, json_type
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
 from sleeper.ports.input_store import InputStore
@@ -77,6 +78,8 @@ class TextFiles:
         """Read the beginning of every file, and compare its columns with the table's."""
         for path in self.files:
             names = self._names[path] = self._columns_of(path)
+            if kind_of(path) == "csv":
+                self._refuse_other_separator(path, names)
             if names or kind_of(path) == "csv":
                 check_columns(
                     _as_schema(names, self._arrow_schema),
@@ -85,6 +88,16 @@ class TextFiles:
                     origin=shown(path),
                 )
         self._ignores_extra = ignore_extra_columns
+
+    def _refuse_other_separator(self, path: str, names: Sequence[str]) -> None:
+        """Refuse CSV whose header has the table's names, but not between commas."""
+        if len(names) != 1 or names[0] in self._arrow_schema.names:
+            return
+        known = set(self._arrow_schema.names)
+        for separator in (";", "\t", "|"):
+            if known & {name.strip('"') for name in names[0].split(separator)}:
+                reason = f"its columns are separated by {separator!r}, not by commas"
+                _refuse(path, reason, misfit=True)
 
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
@@ -132,14 +145,13 @@ def _csv_rows(
     types = {field.name: csv_type(field.type) for field in fields}
     rows = 0
     with _opened(path, remote) as file:
-        quotes = _CountedQuotes(file)
         try:
-            for batch in _open_csv(quotes, types):
+            for batch in _open_csv(file, types):
                 yield _typed(batch, fields, path, rows + 2)
                 rows += batch.num_rows
         except pa.ArrowException as error:
             _refuse_csv(path, str(error), names)
-        if quotes.count % 2:
+        if file.quotes % 2:
             _refuse(
                 path,
                 'it has an odd number of quotes ("): a quoted value does not end, or the file was '
@@ -147,10 +159,10 @@ def _csv_rows(
             )
 
 
-def _open_csv(file: Any, types: dict[str, pa.DataType]) -> Any:
+def _open_csv(file: TextSource, types: dict[str, pa.DataType]) -> Any:
     """Open CSV for columns of some types; without types to learn the names of its columns."""
     return arrow_csv.open_csv(
-        file,
+        file.lend(),
         # One thread: then errors say which row it is.
         read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
@@ -190,9 +202,11 @@ def _json_rows(
     _refuse(path, where + _json_reason(found), misfit=_MISFIT.search(found) is not None)
 
 
-def _open_json(file: Any, schema: pa.Schema | None, unexpected: str) -> Any:
+def _open_json(
+    file: TextSource | pa.BufferReader, schema: pa.Schema | None, unexpected: str
+) -> Any:
     return arrow_json.open_json(
-        file,
+        file.lend() if isinstance(file, TextSource) else file,
         read_options=arrow_json.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=arrow_json.ParseOptions(
             explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=unexpected
@@ -258,7 +272,9 @@ def _unexpected(line: bytes, schema: pa.Schema) -> str:
 def _json_reason(reason: str) -> str:
     """Return the reason of an error in one line, in the words of JSON."""
     plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
-    changed = re.fullmatch(r"Column\(/(.*)\) changed from (\w+) to (\w+)", plain)
+    changed = re.fullmatch(r"Column\((?:/(.*))?\) changed from (\w+) to (\w+)", plain)
+    if changed and changed[1] is None:
+        return f"each line must be one {changed[2]}; here is: {changed[3]}"
     if changed:
         return f"field {changed[1]!r} must be a {changed[2]}, not a {changed[3]}"
     return plain.removesuffix(".")
@@ -289,7 +305,7 @@ def _as_schema(names: Sequence[str], arrow_schema: pa.Schema) -> pa.Schema:
 
 
 @contextmanager
-def _opened(path: str, remote: InputStore | None) -> Iterator[Any]:
+def _opened(path: str, remote: InputStore | None) -> Iterator[TextSource]:
     """Open a file for reading, decompressed by the end of its name."""
     found = _NAME.search(path)
     ending = found[2] if found else None
@@ -301,7 +317,9 @@ def _opened(path: str, remote: InputStore | None) -> Iterator[Any]:
                 file = opened.enter_context(
                     pa.CompressedInputStream(plain, _CODECS[ending.lower()])
                 )
-            yield file
+            source = TextSource(file)
+            opened.callback(source.wait_for_readers)
+            yield source
         except FileNotFoundError:
             raise InputNotFound(f"file {shown(path)} no longer exists") from None
         except OSError as error:
@@ -314,32 +332,6 @@ def _raw(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
             raise InputNotFound(f"{shown(path)} is not on this machine, and no store was given")
         return remote.open(path)
     return Path(path).open("rb")
-
-
-class _CountedQuotes:
-    """A file that counts the quotes in what is read of it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.count = 0
-        self.closed = False
-
-    def read(self, size: int | None = None) -> bytes:
-        body = bytes(self._file.read(size))
-        self.count += body.count(b'"')
-        return body
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _refuse_csv(path: str, reason: str, names: Sequence[str]) -> NoReturn:

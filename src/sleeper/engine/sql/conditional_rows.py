@@ -11,6 +11,9 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
+from sleeper.engine.sql.joined_lists import joins_lists
+from sleeper.engine.sql.plans import check_constants
+from sleeper.engine.sql.scans.comparable_floats import ComparableRead, comparable_and_stored
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
 from sleeper.engine.sql.statement_size import check_operators
@@ -43,23 +46,48 @@ def rows_where(
     if not isinstance(where, str):
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     check_operators(where)
-    session = SqlSession({table.name: table}, in_order=True, temp_folder=temp_folder)
+    scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
+    session, frame, plan = _planned(where, scanned, what, temp_folder)
+    if joins_lists(where, frame, plan):
+        session.close()
+        session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
+    direct = session.direct(plan)
+    if direct is not None:
+        session.close()
+        return (direct.stored if isinstance(direct, ComparableRead) else direct).rows(columns)
     try:
-        with translated(what, session.columns):
-            frame = session.view(table.name).filter(where)
-            _refuse_subqueries(frame, what)
-            direct = session.direct(session.plan(frame))
-            if direct is not None:
-                session.close()
-                return direct.rows(columns)
-            frame = frame.select(*[column(name) for name in names])
+        with translated(what, table.arrow_schema.names):
+            frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
     except BaseException:
         session.close()
         raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
     return Rows(session.batches(frame, physical, schema, what), schema, transaction)
+
+
+def _planned(
+    where: str,
+    table: ScannedTable,
+    what: str,
+    temp_folder: Path | None,
+    *,
+    joins_lists: bool = True,
+) -> tuple[SqlSession, Any, Any]:
+    """Return a session, the rows of a table that meet a condition as a frame, and its plan."""
+    tables = {table.name: table}
+    session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
+    try:
+        with translated(what, table.arrow_schema.names):
+            frame = session.view(table.name).filter(where)
+            _refuse_subqueries(frame, what)
+            plan = session.plan(frame)
+            check_constants(plan, what)
+    except BaseException:
+        session.close()
+        raise
+    return session, frame, plan
 
 
 def _refuse_subqueries(frame: Any, what: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sleeper.engine.scan.session import datafusion
+from sleeper.engine.sql.joined_lists import SIMPLIFY
 from sleeper.engine.sql.plans import ROWS_MAX, STORED
 from sleeper.engine.sql.scans.table_dataset import OpenScan, TableDataset
 
@@ -42,6 +43,8 @@ class SqlContext:
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
         keep_limits: True to keep the LIMIT above each table where it is, by a condition above it
             that is true of every row. It costs a little for each row.
+        joins_lists: False to plan without the rule that joins lists (`joined_lists`), which also
+            computes constants and puts conditions into the forms that narrow what is read.
 
     Attributes:
         context: The context of DataFusion.
@@ -56,9 +59,13 @@ class SqlContext:
         temp_folder: Path | None,
         *,
         keep_limits: bool = False,
+        joins_lists: bool = True,
     ) -> None:
         module = datafusion()
         self.context = _new_context(partitions, temp_folder)
+        if not joins_lists:
+            was_there = self.context.remove_optimizer_rule(SIMPLIFY)
+            assert was_there, f"DataFusion has no rule {SIMPLIFY}"
         self.views: dict[str, Any] = {}
         self.datasets: dict[str, TableDataset] = {}
         catalog = self.context.catalog(_CATALOG)

@@ -54,6 +54,7 @@ def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None
         raise QueryInvalid(f"{what}: {_reason(text, [*columns])}") from error
 
 
+_ONLY_REWRITTEN: Final = re.compile(r"should have been simplified|on a simplified")
 _AGGREGATE: Final = re.compile(
     r"Physical plan does not support logical expression (?:Aggregate|Window)Function"
 )
@@ -69,6 +70,12 @@ def _reason(text: str, columns: Sequence[str]) -> str:
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]
         return no_such_column(name, columns)
+    if _ONLY_REWRITTEN.search(text):
+        return (
+            "it has several lists (IN) of one column, which are compared as they are written, and "
+            "then coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE "
+            "and CAST, or one list"
+        )
     if "Cast error: Cannot cast string" in text:
         return (
             f"{_shortened(text)}. Compare a column with values of its type: text is in single "
@@ -84,7 +91,7 @@ def no_such_column(name: str, columns: Sequence[str]) -> str:
     if near:
         advice = f"did you mean {' or '.join(map(repr, near))}?"
     else:
-        advice = f"there are {', '.join(columns[:20])}"
+        advice = f"there are {', '.join(columns[:20])}."
     quoted = any(not each.isidentifier() for each in near)
     quotes = ' Quote names with signs, as in "a.b".' if quoted else ""
     return (

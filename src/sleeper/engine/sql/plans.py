@@ -8,12 +8,14 @@ lists otherwise than SQL. The conditions directly above the LIMIT narrow what is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from sleeper.engine.sql.conditions import condition_of
+from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.planning.key_conditions import UNKNOWN, AnyOf, Condition
 
@@ -23,6 +25,12 @@ BARRIER: Final = f"Limit: skip=0, fetch={ROWS_MAX}"
 
 STORED: Final = "stored"
 """The schema that has the datasets; users name the views on them."""
+
+_NEGATIVE_ZERO: Final = r"Float(?:16|32|64)\(-0\)"
+_COMPARED_BY_BITS: Final = re.compile(
+    rf"IN \(\[[^\]]*{_NEGATIVE_ZERO}|WHEN {_NEGATIVE_ZERO}|nullif\(.*, {_NEGATIVE_ZERO}\)"
+)
+"""How DataFusion shows constants -0.0 that it would not find equal to 0.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,23 @@ def conditions_of(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Cond
         if count or parts:
             conditions[table] = AnyOf(tuple(parts)) if count == len(parts) else UNKNOWN
     return conditions
+
+
+def check_constants(plan: Any, what: str) -> None:
+    """Check that a plan compares no constant -0.0 by its bits: columns have no such zero.
+
+    Args:
+        plan: The optimized logical plan, which has lists that the statement wrote as OR.
+        what: The statement or condition, for messages.
+
+    Raises:
+        QueryInvalid: it does.
+    """
+    if _COMPARED_BY_BITS.search(plan.display_indent()):
+        raise QueryInvalid(
+            f"{what}: -0.0 cannot be in a list (IN, or OR of several values), in CASE x WHEN and "
+            "in nullif: write 0.0, which equals -0.0"
+        )
 
 
 def direct_read(plan: Any, schemas: Mapping[str, pa.Schema]) -> DirectRead | None:

@@ -14,7 +14,9 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
-from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
+from sleeper.engine.sql.joined_lists import joins_lists
+from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, check_constants
+from sleeper.engine.sql.scans.comparable_floats import comparable_table
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.scans.spooled_rows import spooled
 from sleeper.engine.sql.session import SqlSession, spawns_tasks
@@ -73,17 +75,18 @@ class Statement:
     ) -> None:
         self._text = text
         self._temp_folder = temp_folder
-        self._tables = tables
+        self._tables = {name: comparable_table(table) for name, table in tables.items()}
         _check_reads(text)
         self._no_such_table = no_such_table
+        self._joins_lists = True
         self._plan_it()
-        with self._translated():
-            self._physical = self._frame.execution_plan()
+        if joins_lists(text, self._frame, self._plan):
+            self._joins_lists = False
+            self._session.close()
+            self._plan_it()
         if _SORT_IN_MEMORY in self._physical.display_indent():
             self._session.close()
             self._plan_it(keep_limits=True)
-            with self._translated():
-                self._physical = self._frame.execution_plan()
 
     def _plan_it(self, *, keep_limits: bool = False) -> None:
         self._session = SqlSession(
@@ -91,6 +94,7 @@ class Statement:
             in_order=False,
             temp_folder=self._temp_folder,
             keep_limits=keep_limits,
+            joins_lists=self._joins_lists,
         )
         options = datafusion().SQLOptions()
         options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
@@ -105,6 +109,8 @@ class Statement:
                     raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
             self._plan = self._session.plan(self._frame)
+            check_constants(self._plan, self._what)
+            self._physical = self._frame.execution_plan()
 
     @property
     def _what(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -51,12 +51,13 @@ def export(
     *,
     range: RegionRequest | NotGiven = NOT_GIVEN,  # noqa: A002 - the field's own word
     regions: Iterable[RegionRequest] | NotGiven = NOT_GIVEN,
+    prefix: Mapping[str, str | bytes] | NotGiven = NOT_GIVEN,
     columns: Sequence[str] | None = None,
     as_of: int | datetime | None = None,
     spark: SparkSession | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ExportResult:
-    """Write rows to Parquet files, in key order; all rows without a range.
+    """Write rows to Parquet files, in key order; all rows without a range or prefix.
 
     Rows are processed as by `query`: filtered and aggregated. Files are named
     `part-00000.parquet` and so on. The rows of a leaf are in one file, and small neighbouring
@@ -66,7 +67,7 @@ def export(
 
     Args:
         target: A local folder that does not exist or is empty, or an empty `s3://bucket/folder`.
-        range, regions, columns, as_of: As for `query`.
+        range, regions, prefix, columns, as_of: As for `query`.
         spark: A session, classic or Connect, whose workers write the files in parallel.
             They must reach the instance and the target by the same paths or URLs. Without
             it this process writes them one by one, in the memory of a query.
@@ -86,7 +87,7 @@ def export(
     Source: rules EXP-2, EXP-3.
     """
     started = self._context.now()
-    asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions)
+    asked = asked_regions_of(self, NOT_GIVEN, NOT_GIVEN, range, regions, prefix)
     place, version = checked_folder(target), checked_as_of(as_of)
     opened = self._current()
     store = opened.store

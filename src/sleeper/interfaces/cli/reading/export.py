@@ -7,6 +7,7 @@ from datetime import datetime
 import click
 
 from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.reading.question import Question, prefixes_option
 from sleeper.interfaces.cli.terminal.completion import complete_tables
 from sleeper.interfaces.cli.terminal.options import (
     as_of_option,
@@ -15,7 +16,6 @@ from sleeper.interfaces.cli.terminal.options import (
     instance_option,
     json_option,
     ranges_option,
-    read_regions,
 )
 from sleeper.interfaces.cli.terminal.present import counted, print_json, progress_of, say
 
@@ -24,6 +24,7 @@ from sleeper.interfaces.cli.terminal.present import counted, print_json, progres
 @click.argument("table", shell_complete=complete_tables)
 @click.argument("target")
 @ranges_option
+@prefixes_option
 @columns_option
 @as_of_option
 @instance_option
@@ -32,32 +33,35 @@ def export(
     table: str,
     target: str,
     ranges: tuple[str, ...],
+    prefixes: tuple[str, ...],
     columns: tuple[str, ...],
     as_of: int | datetime | None,
     instance: str,
     as_json: bool,
 ) -> None:
-    """Write the rows of TABLE to Parquet files in TARGET, in key order; all rows without --range.
+    """Write rows of TABLE to Parquet files in TARGET, in key order; all without options.
 
     TARGET is a folder that does not exist or is empty, or an empty
     s3://bucket/folder. A local folder becomes visible when all rows are in it; in a
     bucket the file _SUCCESS is written last. Rows are filtered and aggregated as in
     queries.
 
-    Repeat --range with other fields to combine conditions, with the same field for
-    several ranges. An empty MIN or MAX is no limit.
+    Repeat --range or --prefix with other fields to combine conditions, with the same
+    field for several. An empty MIN or MAX is no limit.
 
     \b
     Examples:
         sleeper export flights exported/
         sleeper export flights n1/ --range tailnum=N1,N2 --columns tailnum,dest
+        sleeper export flights n14/ --prefix tailnum=N14
         sleeper ingest copy exported/      # copies the rows to another table
     """
     opened = connect(instance).table(table)
+    question = Question(keys=(), ranges=ranges, prefixes=prefixes, keys_file=None, where=None)
     with progress_of(f"export {table}", "files") as progress:
         result = opened.export(
             target,
-            regions=read_regions(opened.schema, ranges),
+            **question.arguments(opened.schema),
             columns=column_names(opened.schema, columns),
             as_of=as_of,
             progress=progress,

@@ -24,6 +24,10 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.ranges import Range, exact_range, prefix_range
 from sleeper.model.schema import Schema
 
+prefixes_option = click.option(
+    "--prefix", "prefixes", multiple=True, metavar="F=V", help="How its values begin."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -127,9 +131,7 @@ def question_options(run: Callable[..., None]) -> Callable[..., None]:
             "--key", "keys", multiple=True, metavar="F=V", help="A row key field's value."
         ),
         ranges_option,
-        click.option(
-            "--prefix", "prefixes", multiple=True, metavar="F=V", help="How its values begin."
-        ),
+        prefixes_option,
         click.option(
             "--keys-file", type=click.Path(exists=True, dir_okay=False), help="One key a line."
         ),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from enum import StrEnum
 from functools import wraps
-from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +22,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _VALUE = r'("(?:[^"]|"")*"|(?!")[^,]*)'  # a value that begins with a quote is quoted
 _MIN_MAX = re.compile(f"{_VALUE},{_VALUE}")
 
+
+class _InstanceOption(click.Option):
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Name the option, and the variable of the environment that stands for it."""
+        return f"{super().get_error_hint(ctx)} (or the environment variable SLEEPER_INSTANCE)"
+
+
 instance_option = click.option(
     "--instance",
+    cls=_InstanceOption,
     envvar="SLEEPER_INSTANCE",
     required=True,
     metavar="URL",
@@ -155,18 +162,6 @@ def read_ranges(schema: Schema, ranges: Iterable[str]) -> dict[str, list[tuple[A
     for name, text in split_pairs(ranges, "--range", schema.row_key_names):
         limits.setdefault(name, []).append(_limits(schema, name, text))
     return limits
-
-
-def read_regions(schema: Schema, ranges: Iterable[str]) -> list[dict[str, tuple[Any, Any]]]:
-    """Parse `FIELD=MIN,MAX` arguments to regions for `Table.query`: the whole table without any.
-
-    Different fields are combined; the same field again gives several ranges.
-
-    Raises:
-        click.BadParameter, QueryInvalid: as for `read_ranges`.
-    """
-    limits = read_ranges(schema, ranges)
-    return [dict(zip(limits, chosen, strict=True)) for chosen in product(*limits.values())]
 
 
 def _limits(schema: Schema, name: str, text: str) -> tuple[Any, Any]:
