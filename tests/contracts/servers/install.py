@@ -49,7 +49,9 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
-        succeeded = list(threads.map(install, (DYNAMODB, CDK, VERSITYGW), (dynamodb_local, aws_cdk, versitygw)))
+        succeeded = list(
+            threads.map(install, (DYNAMODB, CDK, VERSITYGW), (dynamodb_local, aws_cdk, versitygw))
+        )
         succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
 

@@ -106,5 +106,3 @@ def cloud(account, s3_credentials, monkeypatch):
 def cdk_path():
     """A PATH that begins with the CDK's command line."""
     return os.pathsep.join([str(CDK.require() / "bin"), os.environ["PATH"]])
-
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from json import dumps as as_json
-
 from types import SimpleNamespace
 
 import pytest
@@ -72,11 +71,13 @@ def test_data_is_lost_by_replacement_and_removal_alone(change, loses):
 
 def test_a_new_stack_is_told_by_types_and_a_removed_one_by_resources():
     """Given stacks that come and go, then their lines say what they have."""
-    made = new_stack("new", {"Resources": {"A": QUEUE, "B": QUEUE, "C": {"Type": "AWS::IAM::Role"}}})
+    made = new_stack(
+        "new", {"Resources": {"A": QUEUE, "B": QUEUE, "C": {"Type": "AWS::IAM::Role"}}}
+    )
     gone = removed_stack("old", [("AWS::IAM::Role", "R", "role"), ("AWS::CDK::Metadata", "M", "")])
 
     assert made.lines() == ["new: new", "  added   1 AWS::IAM::Role", "  added   2 AWS::SQS::Queue"]
-    assert gone.lines() == ["old: removed", "  removed         AWS::IAM::Role role"]
+    assert gone.lines() == ["old: removed", "  removed AWS::IAM::Role"]
     assert changed_stack("same", []).lines() == ["same: no change"]
 
 
@@ -134,7 +135,10 @@ def test_a_template_that_is_refused_says_why(tmp_path):
             asked.append(request["ChangeSetName"])
 
         def describe_change_set(self, **_):
-            return {"Status": "FAILED", "StatusReason": "Unresolved resource dependencies [Nothing]"}
+            return {
+                "Status": "FAILED",
+                "StatusReason": "Unresolved resource dependencies [Nothing]",
+            }
 
         def delete_change_set(self, **request):
             asked.append(f"delete {request['ChangeSetName']}")

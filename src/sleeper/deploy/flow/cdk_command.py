@@ -33,6 +33,8 @@ _SETTINGS: Final = {
     "NO_COLOR": "1",
     "NODE_NO_WARNINGS": "1",
 }
+_IN_PROGRESS: Final = "_IN_PROGRESS"
+_STACK: Final = "AWS::CloudFormation::Stack"
 _OPTIONS: Final = (
     "--require-approval=never",  # the changes were shown, and somebody agreed to them
     "--progress=events",
@@ -85,7 +87,7 @@ class CdkCommand:
         Args:
             folder: The assembly.
             region: The region.
-            told: Called with each line that the command prints.
+            told: Called with each line that the command prints, but for beginnings.
 
         Raises:
             DeploymentFailed: a stack could not be deployed.
@@ -93,7 +95,7 @@ class CdkCommand:
         command = [self.program, "deploy", "--all", f"--app={folder}", *_OPTIONS]
         environment = {**self.environment, "AWS_REGION": region, "AWS_DEFAULT_REGION": region}
         logger.info("running %s", " ".join(command))
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - a program of the user's PATH
             command,
             cwd=folder,
             env=environment,
@@ -109,14 +111,15 @@ class CdkCommand:
             for line in process.stdout:
                 if text := line.strip():
                     last = [*last[-_LINES_TOLD:], text]
-                    told(text)
+                    if _IN_PROGRESS not in text or _STACK in text:
+                        told(text)
             code = process.wait()
         finally:
             _end(process)
         if code:
             raise DeploymentFailed(
-                f"cdk deploy ended with {code}: {_reason(last)}. What was deployed before it stays. "
-                "Correct the cause, and run the same command again: it goes on."
+                f"cdk deploy ended with {code}: {_reason(last)}. What was deployed before it "
+                "stays. Correct the cause, and run the same command again: it goes on."
             )
 
 
@@ -152,7 +155,9 @@ def with_node(environment: Mapping[str, str]) -> dict[str, str]:
         raise BadRequest(f"Node.js is missing, which the CDK runs on. {install}")
     version = re.match(r"v(\d+)", _output([found, "--version"], environment))
     if version is None or int(version[1]) < _NODE_MIN:
-        raise BadRequest(f"{found} is older than Node.js {_NODE_MIN}, which the CDK needs. {install}")
+        raise BadRequest(
+            f"{found} is older than Node.js {_NODE_MIN}, which the CDK needs. {install}"
+        )
     return dict(environment)
 
 
@@ -166,7 +171,7 @@ def _packaged_node() -> Path | None:
 
 def _output(command: list[str], environment: Mapping[str, str]) -> str:
     try:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - a program of the user's PATH
             command,
             env=dict(environment),
             stdin=subprocess.DEVNULL,

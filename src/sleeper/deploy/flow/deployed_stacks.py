@@ -170,9 +170,8 @@ class DeployedStacks:
     def failed_events(self, name: str) -> str:
         """Return what failed in the last change of a stack, as a sentence; empty if not known."""
         try:
-            pages = self.client.get_paginator("describe_stack_events").paginate(StackName=name)
-            events = next(iter(pages))["StackEvents"]
-        except (*vendor_errors(), StopIteration) as error:
+            events = self.client.describe_stack_events(StackName=name)["StackEvents"]
+        except vendor_errors() as error:
             logger.warning("the events of stack %s are not known: %s", name, error)
             return ""
         failed = [

@@ -211,7 +211,9 @@ class _Parts:
 
     def _check_settings(self) -> None:
         found = self.identity
-        account, region = ("0" * 12, "us-east-1") if found is None else (found.account, found.region)
+        account, region = (
+            ("0" * 12, "us-east-1") if found is None else (found.account, found.region)
+        )
         self.settings = DeploymentSettings.of(self.values, account=account, region=region)
 
     def checks_in_aws(self) -> Mapping[str, Check]:

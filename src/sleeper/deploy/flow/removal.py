@@ -53,7 +53,7 @@ class DeployedRemoval:
     @property
     def table_names(self) -> tuple[str, ...]:
         """The instance's tables."""
-        return tuple(each.name for each in self.belongings if each.kind == "table")
+        return () if self.data is None else self.data.table_names
 
     def carry_out(
         self,
@@ -104,7 +104,7 @@ def plan_deployed_removal(
     values: Mapping[str, str] | None,
     data: Removal | None,
 ) -> DeployedRemoval | None:
-    """Return what is removed with a deployed instance; None if it has no stacks. Nothing is removed.
+    """List what is removed with a deployed instance; return None if it has no stacks.
 
     Args:
         url: The instance.
@@ -172,7 +172,8 @@ def unkept(template: str | Mapping[str, Any]) -> list[str]:
 
 
 def _unkept_in_text(template: str) -> list[str]:
-    _, _, resources = template.partition("\nResources:\n" if "\nResources:" in template else "Resources:\n")
+    at = re.search(r"^Resources:\n", template, re.MULTILINE)
+    resources = "" if at is None else template[at.end() :]
     found: dict[str, dict[str, str]] = {}
     name = ""
     for line in resources.splitlines():

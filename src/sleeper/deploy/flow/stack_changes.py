@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from sleeper.language.value_classes import dataclass
 
+_MESSAGES: Final = "messages"
 _WITH_DATA: Final = {
     "AWS::S3::Bucket": "objects",
     "AWS::DynamoDB::Table": "items",
     "AWS::DynamoDB::GlobalTable": "items",
-    "AWS::SQS::Queue": "messages",
+    "AWS::SQS::Queue": _MESSAGES,
 }
 """Kinds of resources that hold what cannot be made again, and what they hold."""
 
@@ -90,15 +91,25 @@ class StackChange:
 
     @property
     def losses(self) -> tuple[ResourceChange, ...]:
-        """The resources whose data may be lost."""
-        return tuple(each for each in self.resources if each.loses is not None)
+        """The resources whose data may be lost.
+
+        A stack that is removed may have queues of its own, whose messages no job depends on.
+        """
+        return tuple(
+            each
+            for each in self.resources
+            if each.loses is not None and not (self.is_removed and each.loses == _MESSAGES)
+        )
 
     def lines(self) -> list[str]:
         """Return what changes as lines; a new stack as one line for each type of resource."""
         if self.is_empty:
             return [f"{self.name}: no change"]
         if self.is_removed:
-            return [f"{self.name}: removed", *(f"  {each.line()}" for each in self.resources)]
+            lost_kinds = {each.type for each in self.losses}
+            kinds = sorted({each.type for each in self.resources} - lost_kinds)
+            lost = [f"  {each.line()}" for each in self.losses]
+            return [f"{self.name}: removed", *(f"  removed {kind}" for kind in kinds), *lost]
         if not self.is_new:
             return [f"{self.name}: changed", *(f"  {each.line()}" for each in self.resources)]
         types = [each.type for each in self.resources]

@@ -60,9 +60,7 @@ def _subnets(
     return found, tuple(name for name in names if name not in found)
 
 
-def _routes(
-    client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]
-) -> list[Finding]:
+def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """Warn of subnets from which a task reaches neither ECR nor SQS."""
     tables = client.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
     by_subnet: dict[str, Mapping[str, Any]] = {}

@@ -17,9 +17,7 @@ from sleeper.storage.aws.names import owner_tag_value
 def check_stacks(stacks: DeployedStacks, found: Mapping[str, DeployedStack]) -> list[Finding]:
     """Check that stacks with names of the instance's are its own, and in a state to go on from."""
     findings = [
-        finding
-        for each in stacks.owner_failures(found.values())
-        for finding in failure(each)
+        finding for each in stacks.owner_failures(found.values()) for finding in failure(each)
     ]
     for each in found.values():
         if each.way_out is not None:

@@ -18,7 +18,13 @@ from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
 from sleeper.interfaces.cli.terminal.completion import complete_instance_settings
-from sleeper.interfaces.cli.terminal.options import ask, json_option, split_pairs, text_of
+from sleeper.interfaces.cli.terminal.options import (
+    ask,
+    ask_for_name,
+    json_option,
+    split_pairs,
+    text_of,
+)
 from sleeper.interfaces.cli.terminal.present import print_json, say
 from sleeper.interfaces.cli.terminal.stderr import warn
 from sleeper.model.formats.properties_file import read_properties
@@ -173,24 +179,7 @@ def _agree(plan: Planned, *, yes: bool) -> None:
             "nothing was changed: --yes does not agree to a loss of data. Run the command without "
             "it, and type the id."
         )
-    confirm_by_id(name, "deploy")
-
-
-def confirm_by_id(instance_id: str, verb: str) -> None:
-    """Go on if somebody types the id of the instance.
-
-    Raises:
-        BadRequest: something else was typed, or nobody can answer.
-    """
-    try:
-        typed = click.prompt(f"Type {instance_id} to {verb} it", default="", err=True)
-    except click.Abort as error:
-        if not isinstance(error.__context__, EOFError):
-            raise
-        click.echo(err=True)
-        typed = ""
-    if typed != instance_id:
-        raise BadRequest(f"nothing was changed, because {instance_id} was not typed")
+    ask_for_name(name, "deploy it all the same")
 
 
 def _end(plan: Planned, *, as_json: bool, text: str | None, deployed: bool = False) -> None:
