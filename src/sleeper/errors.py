@@ -33,7 +33,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
-        └── StorageFull · StorageReadOnly · ObjectNotFound
+        └── StorageFull · StorageReadOnly · ObjectNotFound · ObjectTooShort
 """
 
 from __future__ import annotations
@@ -286,8 +286,7 @@ class SplitAttemptsExceeded(CommitContended):
     """Other writers changed the partition tree in every attempt to extend it (rule BLK-10).
 
     Attributes:
-        min_leaves: The wanted number of leaves.
-        leaves: The tree's number of leaves.
+        min_leaves, leaves: The wanted number of leaves, and the tree's.
         attempts: The number of attempts.
     """
 
@@ -331,9 +330,7 @@ class DataDamaged(SleeperError):
 
 
 class ResultsIncomplete(SleeperError):
-    """Some rows of a query were sent to a queue of results, and the others were not.
-
-    Ask again, under another query id.
+    """Some rows of a query were sent to a queue of results, others not. Ask under another id.
 
     Attributes:
         rows_sent: How many rows were sent.
@@ -398,5 +395,11 @@ class StorageReadOnly(StorageFailed):
 
 class ObjectNotFound(StorageFailed):
     """A requested object does not exist."""
+
+    retryable = False
+
+
+class ObjectTooShort(StorageFailed):
+    """An object ends before bytes that were requested: it was truncated, or replaced."""
 
     retryable = False

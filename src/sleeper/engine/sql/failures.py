@@ -51,7 +51,20 @@ def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None
                 f"conditions on row keys, select fewer columns, or set TMPDIR to a folder with "
                 f"more room ({_shortened(text)})"
             ) from error
-        raise QueryInvalid(f"{what}: {_reason(text, [*columns])}") from error
+        reason = _panic(text) if _is_panic(error) else _reason(text, [*columns])
+        raise QueryInvalid(f"{what}: {reason}") from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether code of DataFusion failed that should not: its own error, or of a task."""
+    return type(error).__name__ == "PanicException" or "panicked" in str(error)
+
+
+def _panic(text: str) -> str:
+    return (
+        f"DataFusion has an error here, and cannot compute it ({_shortened(text)}). Write it in "
+        "another way, or leave that part out and compute it from the rows in Python"
+    )
 
 
 _ONLY_REWRITTEN: Final = re.compile(r"should have been simplified|on a simplified")
