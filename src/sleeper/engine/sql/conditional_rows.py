@@ -48,21 +48,22 @@ def rows_where(
     check_operators(where)
     scanned, stored = comparable_and_stored(table)
     names = [*(table.arrow_schema.names if columns is None else columns)]
-    session, frame, plan = _planned(where, scanned, what, temp_folder)
-    if joins_lists(where, frame, plan):
-        session.close()
-        session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
-    direct = session.direct(plan)
-    if direct is not None:
-        session.close()
-        return (direct.stored if isinstance(direct, ComparableRead) else direct).rows(columns)
-    try:
-        with translated(what, table.arrow_schema.names):
+    with translated(what, table.arrow_schema.names):
+        session, frame, plan = _planned(where, scanned, what, temp_folder)
+        if joins_lists(where, frame, plan):
+            session.close()
+            session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
+        try:
+            direct = session.direct(plan)
+            if direct is not None:
+                session.close()
+                as_stored = direct.stored if isinstance(direct, ComparableRead) else direct
+                return as_stored.rows(columns)
             frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
-    except BaseException:
-        session.close()
-        raise
+        except BaseException:
+            session.close()
+            raise
     schema = pa.schema([table.arrow_schema.field(name) for name in names])
     return Rows(session.batches(frame, physical, schema, what), schema, transaction)
 
@@ -79,11 +80,10 @@ def _planned(
     tables = {table.name: table}
     session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
     try:
-        with translated(what, table.arrow_schema.names):
-            frame = session.view(table.name).filter(where)
-            _refuse_subqueries(frame, what)
-            plan = session.plan(frame)
-            check_constants(plan, what)
+        frame = session.view(table.name).filter(where)
+        _refuse_subqueries(frame, what)
+        plan = session.plan(frame)
+        check_constants(plan, what)
     except BaseException:
         session.close()
         raise
