@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Event
 
@@ -74,6 +74,23 @@ class Cloud:
         )
         self.stacks().settle(full, lambda _: None)
         return full
+
+
+def put_image(cloud, repository, tag, architectures):
+    """Put the manifest of an image into ECR; there is nothing behind it."""
+    ecr = cloud.client("ecr")
+    with suppress(ecr.exceptions.RepositoryAlreadyExistsException):
+        ecr.create_repository(repositoryName=repository)
+    platforms = [{"platform": {"architecture": each, "os": "linux"}} for each in architectures]
+    kind = "application/vnd.oci.image.index.v1+json"
+    manifest = {"schemaVersion": 2, "mediaType": kind, "manifests": platforms}
+    with suppress(ecr.exceptions.ImageAlreadyExistsException):
+        ecr.put_image(
+            repositoryName=repository,
+            imageTag=tag,
+            imageManifestMediaType=kind,
+            imageManifest=json.dumps(manifest),
+        )
 
 
 @contextmanager
