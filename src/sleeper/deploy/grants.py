@@ -67,6 +67,12 @@ def write_bucket(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
     return (*read_bucket(names, *buckets), Grant(_of("s3", actions), objects))
 
 
+def read_sources(names: DeployedNames, buckets: Iterable[str]) -> tuple[Grant, ...]:
+    """Allow to read the files of jobs, in buckets that are not the instance's."""
+    given = tuple(buckets)
+    return read_bucket(names, *given) if given else ()
+
+
 def read_items(names: DeployedNames, *tables: DynamoTable) -> tuple[Grant, ...]:
     """Allow to read tables in DynamoDB."""
     return (Grant(_of("dynamodb", _READ_ITEMS), _arns(names, tables)),)
@@ -125,6 +131,12 @@ def send_to(names: DeployedNames, *queues: str) -> tuple[Grant, ...]:
     return (Grant(_of("sqs", (*_TO_FIND, "SendMessage")), tuple(map(names.queue_arn, queues))),)
 
 
+def look_at(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
+    """Allow to count the messages of queues and their dead letters."""
+    named = [each(queue) for queue in queues for each in (names.queue, names.dead_letters)]
+    return (Grant(_of("sqs", _TO_FIND), tuple(map(names.queue_arn, named))),)
+
+
 def consume(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
     """Allow to take the messages of queues, to send them again, and to bury them."""
     dead = [names.queue_arn(names.dead_letters(queue)) for queue in queues]
@@ -139,6 +151,21 @@ def consume(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
 def consume_from(names: DeployedNames, *queues: str) -> tuple[Grant, ...]:
     """Allow to take the messages of queues with these names."""
     return (Grant(_of("sqs", (*_TO_FIND, *_TO_CONSUME)), tuple(map(names.queue_arn, queues))),)
+
+
+def administer_queues(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to send, take, count and move all messages and dead letters."""
+    actions = (*_TO_FIND, *_TO_CONSUME, "PurgeQueue", "SendMessage")
+    return (Grant(_of("sqs", actions), (names.queue_arn(f"{names.prefix}*"),)),)
+
+
+def call_functions(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to call all functions, and to stop and start their schedules."""
+    functions, rules = names.function_arn("*"), names.arn("events", f"rule/{names.prefix}*")
+    return (
+        Grant(("lambda:InvokeFunction",), (functions,)),
+        Grant(_of("events", ("DescribeRule", "DisableRule", "EnableRule")), (rules,)),
+    )
 
 
 def _of(service: str, actions: Iterable[str]) -> tuple[str, ...]:

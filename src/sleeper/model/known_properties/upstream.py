@@ -112,7 +112,6 @@ _STATE = (
 )
 _INGEST = (
     ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
-    ("source.bucket", None, LIST, "Buckets to read from."),
     ("max.local.rows", "100000000", POSITIVE_LONG, "Rows on local disk (arraylist)."),
     ("memory.max.batch.size", "1000000", POSITIVE_LONG, "Rows in memory (arraylist)."),
     ("arrow.working.buffer.bytes", "268435456", BYTE_SIZE, "Memory for sorting (arrow)."),

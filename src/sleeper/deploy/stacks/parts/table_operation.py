@@ -11,6 +11,7 @@ from sleeper.deploy.stacks.parts.queues import add_queue
 from sleeper.deploy.stacks.parts.schedules import add_schedule
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueSettings
+from sleeper.storage.aws.jobs.sqs_names import SqsNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,7 @@ class TableOperation:
     Attributes:
         operation: What handlers call it, such as `split`.
         name: The name of its function, after the instance's prefix.
-        queue: The name of its queue, after the instance's prefix, without `.fifo`.
-        dead_letters: The same of the queue of its dead letters.
+        queues: The names of its queue and of that of its dead letters.
         minutes: How often every table gets a message.
         memory_mb: Memory of the function.
         timeout_s: How long the function may take.
@@ -33,8 +33,7 @@ class TableOperation:
 
     operation: str
     name: str
-    queue: str
-    dead_letters: str
+    queues: SqsNames
     minutes: int
     memory_mb: int
     timeout_s: int
@@ -53,11 +52,9 @@ def add_table_operation(
     table's id is its group, so the function is not called twice at once for a table.
     """
     names, lambdas = settings.names, settings.properties.lambdas
-    queue, dead_letters = (
-        names.named(f"{each}.fifo") for each in (operation.queue, operation.dead_letters)
-    )
+    queue = operation.queues.queue
     visibility_s = float(operation.timeout_s)
-    add_queue(stack, queue, dead_letters, QueueSettings(fifo=True, visibility_s=visibility_s))
+    add_queue(stack, operation.queues, QueueSettings(fifo=True, visibility_s=visibility_s))
     trigger = FunctionSpec(
         name=f"{operation.name}-trigger",
         handler="trigger_tables",
