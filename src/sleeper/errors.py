@@ -301,10 +301,7 @@ class SplitAttemptsExceeded(CommitContended):
 
 
 class CommitUnknown(SleeperError):
-    """Storage did not confirm whether the commit happened.
-
-    Delete no data files. Run the same job id again: if it was committed, nothing is added.
-    """
+    """Storage did not confirm a commit. Delete no data files; run the same job id again."""
 
     retryable = True
 
@@ -319,10 +316,7 @@ class CommitOverwritten(CommitUnknown):
 
 
 class TableFunctionFailed(SleeperError):
-    """The table's function is not allowed here, missing, raised an error, or broke its contract.
-
-    If rows were being written, nothing was added or replaced.
-    """
+    """The table's function is not allowed, missing, or failed. Nothing was added or replaced."""
 
 
 class DataDamaged(SleeperError):
