@@ -339,12 +339,12 @@ class SubmissionFailed(SleeperError):
     """A cluster did not take a job, or the driver that was started for it failed.
 
     Attributes:
-        retryable: True if the cluster's service was busy or not reachable.
+        retryable: True if the service was busy or not reachable, or the cluster is full: `is_full`.
     """
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, message: str, *, retryable: bool = False, is_full: bool = False) -> None:
         super().__init__(message)
-        self.retryable = retryable
+        self.retryable, self.is_full = retryable, is_full
 
 
 class DeploymentFailed(SleeperError):

@@ -45,7 +45,7 @@ with late_imports():
     from sleeper.instance import sql as _sql
     from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
-    from sleeper.operations import destroy_instance, pause_switch
+    from sleeper.operations import destroy_instance, pause_switch, service_notes
     from sleeper.spark.submit import submitted_jobs
     from sleeper.storage import memory
     from sleeper.table import backup
@@ -60,6 +60,11 @@ def _now() -> datetime:
 def environment_token() -> str | None:
     """Return the token for a REST server that the environment has, SLEEPER_TOKEN."""
     return os.environ.get("SLEEPER_TOKEN") or None
+
+
+def process_environment() -> Mapping[str, str]:
+    """Return the variables of the environment, for entry points that are configured by them."""
+    return os.environ
 
 
 def current_time() -> datetime:
@@ -300,6 +305,11 @@ class Instance(InstanceHandle):
     def pause_switch(self) -> pause_switch.PauseSwitch:
         """Stops all services and workers of the instance for a while."""
         return pause_switch.PauseSwitch(self._context.objects, self._context.now)
+
+    @property
+    def service_notes(self) -> service_notes.ServiceNotes:
+        """What services that live for one call note for the next."""
+        return service_notes.ServiceNotes(self._context.objects)
 
     @property
     def submitted_jobs(self) -> submitted_jobs.SubmittedJobs:
