@@ -76,11 +76,6 @@ def _new_id() -> str:
     return str(uuid.uuid4())
 
 
-def process_environment() -> dict[str, str]:
-    """Return a copy of this process's environment, for programs that it starts."""
-    return dict(os.environ)
-
-
 def between_attempts(attempt: int) -> None:
     """Wait before another attempt, given how many there were, for use without an instance."""
     _pause(attempt)
