@@ -63,7 +63,9 @@ def main() -> int:
     known = {str(path.relative_to(ROOT)): path for path, _ in pages()}
     named = [name for name in arguments if name != "--check"]
     if unknown := [name for name in named if name not in known]:
-        print(f"no page {', '.join(unknown)} is written by this tool; these are: {', '.join(known)}")
+        print(
+            f"no page {', '.join(unknown)} is written by this tool; these are: {', '.join(known)}"
+        )
         return 2
     stale = 0
     for path, old, new in made_anew([known[name] for name in named or known]):
