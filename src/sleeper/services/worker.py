@@ -52,6 +52,7 @@ class WorkerSettings:
         jobs_max: The worker ends after so many jobs; None for no end.
         until_empty: Whether it ends when a look finds no message.
         idle_max_s: The worker ends when it found no message for so long; None for no end.
+        is_reported: Whether the tracker shows the worker itself, beside its jobs.
     """
 
     wait_s: float = 1.0
@@ -61,6 +62,7 @@ class WorkerSettings:
     jobs_max: int | None = None
     until_empty: bool = False
     idle_max_s: float | None = None
+    is_reported: bool = True
 
     def is_enough(self, idle_s: float) -> bool:
         """Return whether a worker that found no message for so long ends."""
@@ -119,7 +121,7 @@ class Worker:
 
     def run(self) -> TaskEvent:
         """Take messages until the worker is stopped; return what it did in all."""
-        self._recorder.record(self._task)
+        self._report(self._task)
         idle_s = 0.0
         try:
             while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
@@ -133,8 +135,12 @@ class Worker:
                     break
         finally:
             self._totals = replace(self._totals, at=self._recorder.now())
-            self._recorder.record(self._totals)
+            self._report(self._totals)
         return self._totals
+
+    def _report(self, event: TaskEvent) -> None:
+        if self._settings.is_reported:
+            self._recorder.record(event)
 
     def _run_next(self) -> bool:
         """Take a message from any queue and handle it; False where there was none.

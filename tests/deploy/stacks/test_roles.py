@@ -146,6 +146,22 @@ def test_few_may_write_to_each_bucket(synthesised):
     assert writers(buckets.bulk_import_bucket) - clusters == {"admin"}
 
 
+def test_notes_are_all_that_functions_write_beside_the_properties(synthesised):
+    """What looks for work notes what it has seen; the properties and tables are out of reach."""
+    deployed = synthesised(ALL)
+    config = deployed.settings.names.bucket_arns(deployed.settings.names.buckets.config_bucket)[0]
+
+    def writers(key):
+        return those_allowed(deployed, f"{config}/{key}", *WRITES)
+
+    triggers = {
+        f"{each}-trigger" for each in ("garbage-collector", "partition-splitter", "table-metrics")
+    }
+    assert writers("services/notes/split.json") == triggers | {"worker-starter", "admin"}
+    for key in ("instance.properties", "properties/1.json", "services/paused", "tables/1"):
+        assert writers(key) == {"admin"}, key
+
+
 def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):
     """Buckets, tables, queues, functions and roles are CloudFormation's."""
     verbs = ("Create", "Delete", "Update", "PutBucket", "Put", "Attach", "Set", "Add", "Remove")
