@@ -17,6 +17,9 @@ WITHOUT_RESOURCE = {
     "ecr:GetAuthorizationToken": "a token is for the whole registry",
     "ecs:ListTasks": "its only resource is a container instance, which Fargate has none of; the "
     "condition names the cluster",
+    "elasticmapreduce:AddTags": "a cluster has no name before; the condition names its tag",
+    "elasticmapreduce:ListClusters": "a list is of the whole account",
+    "elasticmapreduce:RunJobFlow": "a cluster is not there yet; the condition names its tag",
 }
 """Actions for which AWS knows no resource, and why."""
 
@@ -61,19 +64,22 @@ def test_every_statement_names_its_resources(deployed):
     for name, statement in statements(deployed):
         assert statement["Effect"] == "Allow"
         for resource in listed(statement["Resource"]):
-            if resource == "*":
+            if resource == "*" or str(resource).endswith(":cluster/*"):
                 assert set(listed(statement["Action"])) <= set(WITHOUT_RESOURCE), name
             elif isinstance(resource, str):
                 assert is_named(resource, deployed.settings), (name, resource)
 
 
 def is_named(arn, settings):
-    """Whether an ARN is that of the instance's, of its images, or of a bucket of input files."""
+    """Whether an ARN is that of the instance's, of its images or network, or of input files."""
     sources = settings.properties.cloud.source_buckets or ()
+    cloud = settings.properties.cloud
+    network = (f"vpc/{cloud.vpc}", *(f"subnet/{each}" for each in settings.subnets))
     repositories = [settings.repository(image) for image in ("worker", "spark")]
     return (
         settings.names.prefix in arn
         or any(arn.startswith(f"arn:aws:s3:::{bucket}") for bucket in sources)
+        or any(arn.endswith(f":{each}") for each in network)
         or any(arn.endswith(f":repository/{each}") for each in repositories)
     )
 
@@ -247,6 +253,9 @@ def test_a_role_is_taken_by_its_service_alone_and_kept_within_the_boundary(deplo
     boundary = deployed.settings.properties.cloud.boundary
 
     for role in deployed.resources("AWS::IAM::Role"):
-        for statement in role.properties["AssumeRolePolicyDocument"]["Statement"]:
+        trust = role.properties["AssumeRolePolicyDocument"]
+        if "Fn::Sub" in trust:  # a text that CloudFormation completes
+            trust = json.loads(trust["Fn::Sub"][0])
+        for statement in trust["Statement"]:
             assert statement["Principal"].keys() <= {"Service", "Federated"}, role.name
         assert role.properties.get("PermissionsBoundary") == boundary, role.name

@@ -177,7 +177,7 @@ def test_what_a_stack_names_is_made_by_some_stack(deployed):
         "AWS::SQS::Queue": f"(?::sqs:{REGION}:{ACCOUNT}:|/{ACCOUNT}/)({prefix}.*)",
         "AWS::DynamoDB::Table": f":table/({prefix}[^/]*)",
         "AWS::S3::Bucket": f":s3:::({prefix}[^/]*)",
-        "AWS::IAM::Role": f":role/({prefix}.*)",
+        "AWS::IAM::Role": f':role/({prefix}[^"]*)',  # in a definition of states too
         "AWS::ECS::TaskDefinition": f":task-definition/({prefix}[^:]*)",
     }
     texts = [text for each in deployed.resources() for text in texts_in([each.properties])]
