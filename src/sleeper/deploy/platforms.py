@@ -8,6 +8,7 @@ from typing import Final
 
 from sleeper.deploy.names import DeployedNames
 from sleeper.model.formats.bulk_import_job import BulkImportJob
+from sleeper.model.known_properties.cloud import OPTIONAL_STACKS
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 from sleeper.spark.submit.configured_clusters import configured_disks
 from sleeper.spark.submit.effective_conf import effective_spark_conf, platform_setting
@@ -78,6 +79,24 @@ def platform_properties(
         elif stack == "EksBulkImportStack":
             found[f"{_PREFIX}eks.statemachine.arn"] = state_machine_arn(names)
     return found
+
+
+def changed_platforms(
+    names: DeployedNames, stacks: Sequence[str], resources: Resources, now: InstanceProperties
+) -> dict[str, str | None]:
+    """Return the properties of platforms that a deployment changes; None takes one away.
+
+    Args:
+        names: Names of the deployment.
+        stacks: The optional stacks that are deployed.
+        resources: Gives the resources of a deployed stack by its name in AWS.
+        now: The instance's properties as they are.
+    """
+    made = platform_properties(names, stacks, resources)
+    others = platform_properties(names, set(OPTIONAL_STACKS) - set(stacks), lambda _: ())
+    gone = {name for name, text in others.items() if now.text(name) == text}
+    changed = {name: text for name, text in made.items() if now.text(name) != text}
+    return {**changed, **dict.fromkeys(gone)}
 
 
 def platform_failures(

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 from cfnlint.api import lint
 
-from sleeper.deploy.platforms import platform_properties
+from sleeper.deploy.platforms import changed_platforms, platform_properties
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_cluster
@@ -335,6 +335,24 @@ def test_properties_tell_the_instance_of_every_platform(deployed):
     (machine,) = deployed.resources("AWS::StepFunctions::StateMachine")
     name = machine.properties["StateMachineName"]
     assert found["sleeper.bulk.import.eks.statemachine.arn"].endswith(f":stateMachine:{name}")
+
+
+def test_platforms_that_are_not_deployed_any_more_are_taken_away(deployed):
+    """Those of the user's own stay, and so does what has not changed."""
+    names = deployed.settings.names
+    own = {"sleeper.bulk.import.emr.role.name": "mine"}
+    before = platform_properties(names, STACKS, lambda _: ())
+    now = InstanceProperties({**before, **own})
+    kept = ("PersistentEmrBulkImportStack",)
+
+    changes = changed_platforms(names, kept, lambda _: (), now)
+
+    assert changes == {
+        name: None
+        for name in before
+        if name not in own and name != "sleeper.bulk.import.persistent.emr.cluster.name"
+    }
+    assert changed_platforms(names, STACKS, lambda _: (), InstanceProperties(before)) == {}
 
 
 @pytest.mark.parametrize(
