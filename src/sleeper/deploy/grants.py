@@ -24,7 +24,14 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 )
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 
-_READ_ITEMS: Final = ("BatchGetItem", "DescribeTable", "GetItem", "Query", "Scan")
+_READ_ITEMS: Final = (
+    "BatchGetItem",
+    "DescribeTable",
+    "DescribeTimeToLive",
+    "GetItem",
+    "Query",
+    "Scan",
+)
 _WRITE_ITEMS: Final = (
     "BatchWriteItem",
     "ConditionCheckItem",
@@ -67,6 +74,12 @@ def write_bucket(names: DeployedNames, *buckets: str) -> tuple[Grant, ...]:
     return (*read_bucket(names, *buckets), Grant(_of("s3", actions), objects))
 
 
+def read_sources(names: DeployedNames, buckets: Iterable[str]) -> tuple[Grant, ...]:
+    """Allow to read the files of jobs, in buckets that are not the instance's."""
+    given = tuple(buckets)
+    return read_bucket(names, *given) if given else ()
+
+
 def read_items(names: DeployedNames, *tables: DynamoTable) -> tuple[Grant, ...]:
     """Allow to read tables in DynamoDB."""
     return (Grant(_of("dynamodb", _READ_ITEMS), _arns(names, tables)),)
@@ -94,6 +107,18 @@ def read_tables(names: DeployedNames) -> tuple[Grant, ...]:
     )
 
 
+def read_states(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to open the instance, and to read logs and states of tables, but no rows."""
+    bucket, _ = names.bucket_arns(names.buckets.data_bucket)
+    states = tuple(f"{bucket}/*/{folder}/*" for folder in ("statestore", "states"))
+    return (
+        *open_instance(names),
+        Grant(("s3:GetBucketLocation", "s3:ListBucket"), (bucket,)),
+        Grant(("s3:GetObject",), states),
+        *read_items(names, *STATE_TABLES, *REVISION_TABLES),
+    )
+
+
 def write_tables(names: DeployedNames) -> tuple[Grant, ...]:
     """Allow to open the instance, and to add, change and delete the rows of all tables."""
     return (
@@ -101,6 +126,12 @@ def write_tables(names: DeployedNames) -> tuple[Grant, ...]:
         *write_bucket(names, names.buckets.data_bucket),
         *write_items(names, *STATE_TABLES, *REVISION_TABLES),
     )
+
+
+def look_for_work(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to see whether tables have changed, and to note how far that was seen."""
+    notes = f"{names.bucket_arns(names.buckets.config_bucket)[0]}/services/notes/*"
+    return (*read_tables(names), Grant(("s3:PutObject",), (notes,)))
 
 
 def track(names: DeployedNames, *kinds: JobKind) -> tuple[Grant, ...]:
@@ -125,6 +156,12 @@ def send_to(names: DeployedNames, *queues: str) -> tuple[Grant, ...]:
     return (Grant(_of("sqs", (*_TO_FIND, "SendMessage")), tuple(map(names.queue_arn, queues))),)
 
 
+def look_at(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
+    """Allow to count the messages of queues and their dead letters."""
+    named = [each(queue) for queue in queues for each in (names.queue, names.dead_letters)]
+    return (Grant(_of("sqs", _TO_FIND), tuple(map(names.queue_arn, named))),)
+
+
 def consume(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
     """Allow to take the messages of queues, to send them again, and to bury them."""
     dead = [names.queue_arn(names.dead_letters(queue)) for queue in queues]
@@ -139,6 +176,21 @@ def consume(names: DeployedNames, *queues: QueueName) -> tuple[Grant, ...]:
 def consume_from(names: DeployedNames, *queues: str) -> tuple[Grant, ...]:
     """Allow to take the messages of queues with these names."""
     return (Grant(_of("sqs", (*_TO_FIND, *_TO_CONSUME)), tuple(map(names.queue_arn, queues))),)
+
+
+def administer_queues(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to send, take, count and move all messages and dead letters."""
+    actions = (*_TO_FIND, *_TO_CONSUME, "PurgeQueue", "SendMessage")
+    return (Grant(_of("sqs", actions), (names.queue_arn(f"{names.prefix}*"),)),)
+
+
+def call_functions(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to call all functions, and to stop and start their schedules."""
+    functions, rules = names.function_arn("*"), names.arn("events", f"rule/{names.prefix}*")
+    return (
+        Grant(("lambda:InvokeFunction",), (functions,)),
+        Grant(_of("events", ("DescribeRule", "DisableRule", "EnableRule")), (rules,)),
+    )
 
 
 def _of(service: str, actions: Iterable[str]) -> tuple[str, ...]:

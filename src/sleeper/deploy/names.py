@@ -8,10 +8,16 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
 from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.jobs.sqs_names import sqs_names
+from sleeper.storage.aws.jobs.sqs_names import SqsNames, sqs_names
 from sleeper.storage.aws.names import resource_prefix
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", ""))
+_OPERATION_QUEUES: Final = {
+    "GarbageCollectorStack": ("GCJobQ.fifo", "GCJobDLQ.fifo"),
+    "PartitionSplittingStack": ("FindPartitionsToSplitQ.fifo", "FindPartitionsToSplitDLQ.fifo"),
+    "TableMetricsStack": ("MetricsJobQ.fifo", "MetricsJobDLQ.fifo"),
+}
+"""Upstream's names of queues with a message for each table, and of those of dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +72,22 @@ class DeployedNames:
         """Return the name of a function, a role, a rule or any other thing."""
         return self.prefix + what
 
+    def queues(self, name: QueueName) -> SqsNames:
+        """Return the names of the queue of a kind of jobs, and of its dead letters."""
+        return sqs_names(self.prefix, name, fifo=name is QueueName.COMMIT)
+
     def queue(self, name: QueueName) -> str:
         """Return the name of the queue of a kind of jobs."""
-        return sqs_names(self.prefix, name, fifo=name is QueueName.COMMIT).queue
+        return self.queues(name).queue
 
     def dead_letters(self, name: QueueName) -> str:
         """Return the name of the queue of their dead letters."""
-        return sqs_names(self.prefix, name, fifo=name is QueueName.COMMIT).dead
+        return self.queues(name).dead
+
+    def operation_queues(self, stack: str) -> SqsNames:
+        """Return the names of the queue of an operation on tables, and of its dead letters."""
+        queue, dead = _OPERATION_QUEUES[stack]
+        return SqsNames(self.prefix + queue, self.prefix + dead)
 
     def queue_url(self, queue: str) -> str:
         """Return the URL of a queue by its name."""

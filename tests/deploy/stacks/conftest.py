@@ -36,8 +36,8 @@ class Resource(NamedTuple):
     @property
     def name(self) -> str:
         """Its name in AWS, if it has one, else its id in the template."""
-        named = (each for each in self.properties if each.endswith("Name") or each == "Name")
-        texts = (self.properties[each] for each in named)
+        ends = ("Name", "Family")
+        texts = (text for name, text in self.properties.items() if name.endswith(ends))
         return next((text for text in texts if isinstance(text, str)), self.id)
 
 

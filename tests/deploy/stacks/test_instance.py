@@ -68,3 +68,53 @@ def test_each_queue_of_jobs_delivers_as_its_properties_say(synthesised):
     ingest = deployed.resource("AWS::SQS::Queue", "-IngestJobQ").properties
     assert ingest["VisibilityTimeout"] == 1234
     assert ingest["RedrivePolicy"]["maxReceiveCount"] == 7
+
+
+def lifecycle_days(bucket):
+    rules = bucket.properties["LifecycleConfiguration"]["Rules"]
+    assert {rule["Status"] for rule in rules} == {"Enabled"}
+    return [rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule]
+
+
+def test_results_are_deleted_after_the_days_of_the_properties(synthesised):
+    """Seven, unless another number is given; data is never deleted by AWS."""
+    own = {
+        "sleeper.optional.stacks": "QueryStack",
+        "sleeper.query.results.bucket.expiry.days": "3",
+        "sleeper.bulk.export.results.bucket.expiry.days": "40",
+    }
+    for deployed, query, export in ((synthesised(), [7], [7]), (synthesised(own), [3], [40])):
+        buckets = deployed.settings.names.buckets
+        days = {each.name: lifecycle_days(each) for each in deployed.resources("AWS::S3::Bucket")}
+        assert days.pop(buckets.query_results_bucket) == query
+        assert days.pop(buckets.bulk_export_bucket) == export
+        assert set(map(tuple, days.values())) == {()}
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"),
+    [
+        (
+            "sleeper.statestore.dynamo.pointintimerecovery",
+            {"transaction-log", "active-files", "file-ref-count", "partitions", "table-revisions"},
+        ),
+        ("sleeper.statestore.s3.dynamo.pointintimerecovery", {"table-revisions"}),
+        (
+            "sleeper.tables.index.dynamo.pointintimerecovery",
+            {"table-index-by-id", "table-index-by-name"},
+        ),
+        ("sleeper.dashboard.time.window.minutes", set()),
+    ],
+)
+def test_tables_can_be_restored_to_any_second_where_a_property_says_so(synthesised, name, tables):
+    """Each property of upstream is for some tables; without it none costs more."""
+    value = "9" if name.endswith("minutes") else "true"
+    deployed = synthesised({"sleeper.optional.stacks": "QueryStack", name: value})
+
+    prefix = deployed.settings.names.prefix
+    found = {
+        each.name.removeprefix(prefix)
+        for each in deployed.resources("AWS::DynamoDB::Table")
+        if each.properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
+    }
+    assert found == tables

@@ -42,6 +42,14 @@ BUGS = (
         tests=("tests/unit/engine/inputs/test_text_source.py",),
     ),
     Bug(
+        name="escaped-quotes-end-texts",
+        breaks="A map of JSON lines whose text has an escaped quote is refused.",
+        module="engine/inputs/json_maps.py",
+        right="quotes[(quotes - before) % 2 == 1]",
+        wrong="quotes[(quotes - before) % 2 < 2]",
+        tests=("tests/unit/engine/inputs/test_json_maps.py",),
+    ),
+    Bug(
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",
         module="table/bulk_imports/bulk_import.py",

@@ -54,8 +54,8 @@ BUGS = (
         name="sort-of-all-rows-in-memory",
         breaks="A sort of all rows is kept in memory, and refused if that is short.",
         module="engine/sql/statements.py",
-        right="if _SORT_IN_MEMORY in self._physical.display_indent():",
-        wrong="if not self._text:",
+        right="is not None and _SORT_IN_MEMORY in self._physical.display_indent():",
+        wrong="is not None and not self._text:",
         tests=STATEMENTS,
     ),
     Bug(

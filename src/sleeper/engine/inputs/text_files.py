@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
@@ -20,6 +20,7 @@ from pyarrow import json as arrow_json
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.batch_sizes import small_batches
 from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.json_maps import MapsAsLists, maps_as_lists
 from sleeper.engine.inputs.text_source import TextSource
 from sleeper.engine.inputs.text_values import MisfitText, csv_type, exact_values, json_type
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
@@ -128,7 +129,8 @@ class TextFiles:
 
     def _columns_of(self, path: str) -> list[str]:
         """Return the names of a file's columns; of JSON lines, those of the first rows."""
-        with _opened(path, self._remote) as file:
+        maps = _maps(self._arrow_schema) if kind_of(path) == "json" else []
+        with _opened(path, self._remote, maps) as file:
             try:
                 if kind_of(path) == "csv":
                     return list(_open_csv(file, {}).schema.names)
@@ -137,6 +139,11 @@ class TextFiles:
                 if kind_of(path) == "csv":
                     _refuse_csv(path, str(error), ())
                 return []  # it has no rows, or reading them finds the line that is wrong
+
+
+def _maps(fields: Iterable[pa.Field]) -> list[str]:
+    """Return the names of the fields that are maps."""
+    return [field.name for field in fields if pa.types.is_map(field.type)]
 
 
 def _csv_rows(
@@ -179,16 +186,11 @@ def _open_csv(file: TextSource, types: dict[str, pa.DataType]) -> Any:
 def _json_rows(
     path: str, remote: InputStore | None, fields: Sequence[pa.Field], *, ignores_extra: bool
 ) -> Iterator[pa.RecordBatch]:
-    maps = [field.name for field in fields if pa.types.is_map(field.type)]
-    if maps:
-        raise InputSchemaMismatch(
-            f"{shown(path)}: JSON lines cannot fill the map {maps[0]!r} of this table. Write the "
-            "rows as Parquet, or give them as dicts in Python. Nothing was ingested."
-        )
+    maps = _maps(fields)
     schema = pa.schema([pa.field(field.name, json_type(field.type)) for field in fields])
     unexpected = "ignore" if ignores_extra else "error"
     rows, reason = 0, ""
-    with _opened(path, remote) as file:
+    with _opened(path, remote, maps) as file:
         try:
             for batch in _open_json(file, schema, unexpected):
                 yield _typed(batch, fields, path, rows + 1)
@@ -197,9 +199,9 @@ def _json_rows(
             reason = str(error)
     if not reason or "Empty JSON" in reason:
         return
-    line, found = _first_bad_line(path, remote, schema, unexpected) or (None, reason)
+    line, found = _first_bad_line(path, remote, schema, unexpected, maps) or (None, reason)
     where = "" if line is None else f"line {line:,}: "
-    _refuse(path, where + _json_reason(found), misfit=_MISFIT.search(found) is not None)
+    _refuse(path, where + _json_reason(found, maps), misfit=_MISFIT.search(found) is not None)
 
 
 def _open_json(
@@ -215,7 +217,11 @@ def _open_json(
 
 
 def _first_bad_line(
-    path: str, remote: InputStore | None, schema: pa.Schema, unexpected: str
+    path: str,
+    remote: InputStore | None,
+    schema: pa.Schema,
+    unexpected: str,
+    maps: Sequence[str],
 ) -> tuple[int, str] | None:
     """Return the number of the first line that cannot be read, and why. Reads the file again."""
     begun, waiting = 0, b""
@@ -224,15 +230,15 @@ def _first_bad_line(
             body = waiting + body
             whole, _, waiting = body.rpartition(_NEWLINE)
             lines = whole.split(_NEWLINE)
-            if (bad := _bad_among(lines, schema, unexpected)) is not None:
+            if (bad := _bad_among(lines, schema, unexpected, maps)) is not None:
                 return begun + bad[0] + 1, bad[1]
             begun += len(lines) if whole else 0
-    bad = _bad_among([waiting], schema, unexpected)
+    bad = _bad_among([waiting], schema, unexpected, maps)
     return None if bad is None else (begun + 1, bad[1])
 
 
 def _bad_among(
-    lines: Sequence[bytes], schema: pa.Schema, unexpected: str
+    lines: Sequence[bytes], schema: pa.Schema, unexpected: str, maps: Sequence[str]
 ) -> tuple[int, str] | None:
     """Return the place of the first of some lines that cannot be read, and why, by halving."""
 
@@ -240,6 +246,7 @@ def _bad_among(
         body = _NEWLINE.join(lines[low:high])
         if not body.strip():
             return None
+        body = maps_as_lists(body, maps) if maps else body
         try:
             _open_json(pa.BufferReader(body), schema, unexpected).read_all()
         except pa.ArrowException as error:
@@ -269,13 +276,17 @@ def _unexpected(line: bytes, schema: pa.Schema) -> str:
     return f"{', '.join(map(repr, names))}; the table has {', '.join(schema.names)}"
 
 
-def _json_reason(reason: str) -> str:
+def _json_reason(reason: str, maps: Sequence[str]) -> str:
     """Return the reason of an error in one line, in the words of JSON."""
     plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
     changed = re.fullmatch(r"Column\((?:/(.*))?\) changed from (\w+) to (\w+)", plain)
     if changed and changed[1] is None:
         return f"each line must be one {changed[2]}; here is: {changed[3]}"
     if changed:
+        name, _, part = changed[1].partition("/[]")
+        if name in maps:
+            what = "an object" if not part else f"an object whose values are of type {changed[2]}"
+            return f"the map {name!r} must be {what}, not a {changed[3]}"
         return f"field {changed[1]!r} must be a {changed[2]}, not a {changed[3]}"
     return plain.removesuffix(".")
 
@@ -305,8 +316,8 @@ def _as_schema(names: Sequence[str], arrow_schema: pa.Schema) -> pa.Schema:
 
 
 @contextmanager
-def _opened(path: str, remote: InputStore | None) -> Iterator[TextSource]:
-    """Open a file for reading, decompressed by the end of its name."""
+def _opened(path: str, remote: InputStore | None, maps: Sequence[str] = ()) -> Iterator[TextSource]:
+    """Open a file for reading, decompressed by the end of its name; maps of JSON as lists."""
     found = _NAME.search(path)
     ending = found[2] if found else None
     with ExitStack() as opened:
@@ -317,7 +328,7 @@ def _opened(path: str, remote: InputStore | None) -> Iterator[TextSource]:
                 file = opened.enter_context(
                     pa.CompressedInputStream(plain, _CODECS[ending.lower()])
                 )
-            source = TextSource(file)
+            source = TextSource(MapsAsLists(file, maps) if maps else file)
             opened.callback(source.wait_for_readers)
             yield source
         except FileNotFoundError:

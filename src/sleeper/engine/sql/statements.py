@@ -84,7 +84,7 @@ class Statement:
             self._joins_lists = False
             self._session.close()
             self._plan_it()
-        if _SORT_IN_MEMORY in self._physical.display_indent():
+        if self._physical is not None and _SORT_IN_MEMORY in self._physical.display_indent():
             self._session.close()
             self._plan_it(keep_limits=True)
 
@@ -110,7 +110,8 @@ class Statement:
                 raise
             self._plan = self._session.plan(self._frame)
             check_constants(self._plan, self._what)
-            self._physical = self._frame.execution_plan()
+            is_direct = self._session.direct(self._plan) is not None
+            self._physical = None if is_direct else self._frame.execution_plan()
 
     @property
     def _what(self) -> str:
@@ -137,21 +138,21 @@ class Statement:
             if direct is not None and given.names == schema.names:
                 session.close()
                 return direct.rows(schema.names)
+            physical = self._physical or self._frame.execution_plan()
         numbers = [read.transaction for read in session.reads.values()]
         number = numbers[0] if len(numbers) == 1 else 0
-        return Rows(self._batches(self._physical, schema), schema, number)
+        return Rows(self._batches(physical, schema), schema, number)
 
     def explain(self) -> str:
         """Return DataFusion's plan, and what is read of each table. It is called once."""
         session = self._session
         with self._translated():
-            is_direct = session.direct(self._plan) is not None
-            steps = self._physical.display_indent()
+            steps = None if self._physical is None else self._physical.display_indent()
         session.close()
         shown = "none: the table's reader returns exactly these rows"
         parts = [
             f"plan:\n{_without_barriers(self._plan.display_indent())}",
-            f"steps:\n{shown if is_direct else _without_barriers(steps)}",
+            f"steps:\n{shown if steps is None else _without_barriers(steps)}",
         ]
         reads = [f"  {name}: {read.explain()}" for name, read in session.reads.items()]
         return "\n\n".join([*parts, "\n".join(["read:", *(reads or ["  nothing"])])])

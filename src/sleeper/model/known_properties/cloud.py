@@ -64,6 +64,9 @@ _VPC: Final = matching("vpc-[0-9a-f]{8,17}", "the id of a VPC, such as vpc-0a1b2
 _SUBNETS: Final = list_of(
     matching("subnet-[0-9a-f]{8,17}", ""), "a list of ids of subnets, such as subnet-0a1b2c3d"
 )
+_BUCKETS: Final = list_of(
+    matching("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", ""), "a list of names of buckets"
+)
 _REPOSITORIES: Final = matching(
     "[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the beginning of names of repositories in ECR"
 )
@@ -96,6 +99,19 @@ class CloudProperties:
         None,
         _IMAGE_TAG,
         "Tag of the images; the version of Sleeper that deploys, if none is set.",
+    )
+    source_buckets: tuple[str, ...] | None = setting(
+        "ingest.source.bucket",
+        None,
+        _BUCKETS,
+        "Buckets that workers and clusters of a deployment may read files of jobs from.",
+    )
+    alarm_minutes: int = setting(
+        "deploy.alarm.message.age.minutes",
+        "60",
+        POSITIVE,
+        "A message that waits for longer raises an alarm.",
+        since="ours",
     )
     tags: dict[str, str] | None = setting("tags", None, TAGS, "Tags of all AWS resources.")
     stack_tag: str = setting(
@@ -147,6 +163,13 @@ class CloudProperties:
     dashboard_minutes: int = setting(
         "dashboard.time.window.minutes", "5", POSITIVE, "Window of the dashboard."
     )
+    metrics_minutes: int = setting(
+        "deploy.table.metrics.period.minutes",
+        "5",
+        POSITIVE,
+        "How often tables are measured.",
+        since="ours",
+    )
     metrics_namespace: str = setting(
         "cloudwatch.table.metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."
     )
@@ -156,13 +179,20 @@ class CloudProperties:
 class TaskProperties:
     """Workers on Fargate."""
 
-    platform: str = setting("fargate.version", "1.4.0", TEXT, "Version of Fargate.")
     spot: bool = setting(
         "fargate.spot",
         "false",
         BOOLEAN,
         "Tasks run on spare capacity, for less money: AWS may stop one at any time, and its job is "
         "run again.",
+        since="ours",
+    )
+    public_ip: bool = setting(
+        "fargate.public.ip",
+        "false",
+        BOOLEAN,
+        "Tasks have public addresses, which they need in a subnet that reaches AWS by an internet "
+        "gateway alone. Nothing can connect to them.",
         since="ours",
     )
     ingest_architecture: str = setting(

@@ -113,7 +113,6 @@ class SplittingRunProperties:
         "30",
         POSITIVE,
         "How often leaves are looked at.",
-        used=False,
     )
     sketch_files_max: int = setting(
         "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
@@ -125,7 +124,7 @@ class GarbageRunProperties:
     """Limits of one run of the garbage collector."""
 
     period_minutes: int = setting(
-        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected.", used=False
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
     )
     batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
     files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")

@@ -100,6 +100,7 @@ _GENERAL = (
     ("fs.s3a.max-connections", "100", POSITIVE, "Connections to S3."),
     ("fs.s3a.upload.block.size", "32M", BYTE_SIZE, "Bytes of one part of an upload."),
     ("metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."),
+    ("fargate.version", "1.4.0", TEXT, "Version of Fargate; the newest is used."),
     ("run.table.metrics.offline", "false", BOOLEAN, "Metrics of offline tables too."),
 )
 _STATE = (
@@ -112,7 +113,6 @@ _STATE = (
 )
 _INGEST = (
     ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
-    ("source.bucket", None, LIST, "Buckets to read from."),
     ("max.local.rows", "100000000", POSITIVE_LONG, "Rows on local disk (arraylist)."),
     ("memory.max.batch.size", "1000000", POSITIVE_LONG, "Rows in memory (arraylist)."),
     ("arrow.working.buffer.bytes", "268435456", BYTE_SIZE, "Memory for sorting (arrow)."),

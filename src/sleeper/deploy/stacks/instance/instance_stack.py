@@ -36,7 +36,7 @@ def add_queues_stack(app: App, settings: DeploymentSettings) -> Stack:
     stack = new_stack(app, settings, "QueuesStack", "queues of jobs, and of dead letters")
     names = settings.names
     for queue in QueueName:
-        add_queue(stack, names.queue(queue), names.dead_letters(queue), settings.queue(queue))
+        add_queue(stack, names.queues(queue), settings.queue(queue))
     return stack
 
 

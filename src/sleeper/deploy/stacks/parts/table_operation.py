@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from aws_cdk import Stack
 
-from sleeper.deploy.grants import Grant, consume_from, open_instance, send_to
+from sleeper.deploy.grants import Grant, consume_from, look_for_work, send_to
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts.functions import FunctionSpec, add_function, add_queue_source
 from sleeper.deploy.stacks.parts.queues import add_queue
 from sleeper.deploy.stacks.parts.schedules import add_schedule
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueSettings
+from sleeper.storage.aws.jobs.sqs_names import SqsNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,7 @@ class TableOperation:
     Attributes:
         operation: What handlers call it, such as `split`.
         name: The name of its function, after the instance's prefix.
-        queue: The name of its queue, after the instance's prefix, without `.fifo`.
-        dead_letters: The same of the queue of its dead letters.
+        queues: The names of its queue and of that of its dead letters.
         minutes: How often every table gets a message.
         memory_mb: Memory of the function.
         timeout_s: How long the function may take.
@@ -33,8 +33,7 @@ class TableOperation:
 
     operation: str
     name: str
-    queue: str
-    dead_letters: str
+    queues: SqsNames
     minutes: int
     memory_mb: int
     timeout_s: int
@@ -53,18 +52,16 @@ def add_table_operation(
     table's id is its group, so the function is not called twice at once for a table.
     """
     names, lambdas = settings.names, settings.properties.lambdas
-    queue, dead_letters = (
-        names.named(f"{each}.fifo") for each in (operation.queue, operation.dead_letters)
-    )
+    queue = operation.queues.queue
     visibility_s = float(operation.timeout_s)
-    add_queue(stack, queue, dead_letters, QueueSettings(fifo=True, visibility_s=visibility_s))
+    add_queue(stack, operation.queues, QueueSettings(fifo=True, visibility_s=visibility_s))
     trigger = FunctionSpec(
         name=f"{operation.name}-trigger",
         handler="trigger_tables",
         description=f"Sends a message for each online table, to {operation.operation} it",
         memory_mb=lambdas.trigger_memory_mb,
         timeout_s=lambdas.trigger_timeout_s,
-        grants=(*open_instance(names), *send_to(names, queue)),
+        grants=(*look_for_work(names), *send_to(names, queue)),
         environment={"SLEEPER_TABLES_QUEUE_URL": names.queue_url(queue)},
     )
     add_function(stack, settings, trigger)
