@@ -211,6 +211,16 @@ def test_a_statement_ends_when_its_client_leaves(url):
     assert sql(url, SHORT).status_code == 200
 
 
+def test_a_process_answers_one_statement_after_the_other(url):
+    sql(url, SHORT)
+    before = {*processes()}
+    for _ in range(3):
+        assert sql(url, SHORT).status_code == 200
+
+    assert before
+    assert before <= {*processes()}
+
+
 def test_a_stream_that_is_not_read_on_ends_its_statement(url):
     sql(url, SHORT)
     before = {*processes()}

@@ -53,8 +53,6 @@ ENVIRONMENT: Final = {"MIMALLOC_ARENA_EAGER_COMMIT": "0"}
 
 _STATUS: Final = Path("/proc/self/status")
 _KILLED_FIRST: Final = Path("/proc/self/oom_score_adj")
-_LEAVES_AT: Final = 0.5
-"""A process that still uses so much of its limit after a call ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +95,8 @@ def serve() -> None:
             for call, more_bytes in _calls(calls):
                 limit = None if used is None else used + settings.memory_bytes + more_bytes
                 limit_data(limit)
-                if not _answered(served, call, results, limit):
+                most = None if used is None else used + settings.memory_bytes // 2
+                if not _answered(served, call, results, most):
                     break
         os._exit(0)  # threads of engines may still run
 
@@ -153,8 +152,8 @@ def _calls(pipe: BinaryIO) -> Iterator[tuple[Call, int]]:
         yield pickle.loads(content)  # noqa: S301 - from the server
 
 
-def _answered(served: Served, call: Call, results: BinaryIO, limit: int | None) -> bool:
-    """Answer a call; False if this process cannot answer another one."""
+def _answered(served: Served, call: Call, results: BinaryIO, most: int | None) -> bool:
+    """Answer a call; False if this process cannot answer another one, or still uses too much."""
     try:
         _answer(served, call, results)
     except SleeperError as error:
@@ -172,7 +171,7 @@ def _answered(served: Served, call: Call, results: BinaryIO, limit: int | None) 
         write_frame(results, FAULT, traceback.format_exc().encode(errors="backslashreplace"))
         return False
     used = _data_bytes()
-    leaves = limit is not None and used is not None and used > limit * _LEAVES_AT
+    leaves = most is not None and used is not None and used > most
     write_frame(results, END, b"leaves" if leaves else b"")
     return not leaves
 
