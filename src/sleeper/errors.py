@@ -28,6 +28,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── ResultsIncomplete              ask the query again, under another id
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
+    ├── DeploymentFailed               correct what CloudFormation says, and deploy again
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
@@ -300,10 +301,7 @@ class SplitAttemptsExceeded(CommitContended):
 
 
 class CommitUnknown(SleeperError):
-    """Storage did not confirm whether the commit happened.
-
-    Delete no data files. Run the same job id again: if it was committed, nothing is added.
-    """
+    """Storage did not confirm a commit. Delete no data files; run the same job id again."""
 
     retryable = True
 
@@ -318,10 +316,7 @@ class CommitOverwritten(CommitUnknown):
 
 
 class TableFunctionFailed(SleeperError):
-    """The table's function is not allowed here, missing, raised an error, or broke its contract.
-
-    If rows were being written, nothing was added or replaced.
-    """
+    """The table's function is not allowed, missing, or failed. Nothing was added or replaced."""
 
 
 class DataDamaged(SleeperError):
@@ -350,6 +345,10 @@ class SubmissionFailed(SleeperError):
     def __init__(self, message: str, *, retryable: bool = False, is_full: bool = False) -> None:
         super().__init__(message)
         self.retryable, self.is_full = retryable, is_full
+
+
+class DeploymentFailed(SleeperError):
+    """CloudFormation could not deploy or remove a stack. What it did before stays as it is."""
 
 
 class FormatTooNew(SleeperError):

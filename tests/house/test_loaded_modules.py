@@ -26,6 +26,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 DOORS = {
     "engine/read_leaves.py": "a look-up reads no range",
     "instance/instance.py": "what an instance does beside reading: jobs, backups, removal",
+    "interfaces/cli/services/operating.py": "only an instance in AWS has stacks to be removed",
     "interfaces/connection.py": "who opens an instance itself needs no client of a server",
     "operations/instance_properties.py": "makes instances in every kind of storage",
     "operations/reading/query.py": "a look-up in a table without processing",

@@ -76,6 +76,11 @@ def _new_id() -> str:
     return str(uuid.uuid4())
 
 
+def between_attempts(attempt: int) -> None:
+    """Wait before another attempt, given how many there were, for use without an instance."""
+    _pause(attempt)
+
+
 def new_secret() -> str:
     """Return 256 random bits as text, for a token that nobody can guess."""
     return os.urandom(32).hex()

@@ -50,6 +50,7 @@ _COMMANDS = {
     "pause": ("services.operating", "Stop services from beginning anything."),
     "resume": ("services.operating", "Let services go on."),
     "backup": ("services.operating", "Copy an instance while it is written to."),
+    "deploy": ("services.deploy", "Deploy an instance to AWS."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
     "server": ("services.server", "Serve an instance by REST, and make tokens for it."),

@@ -36,7 +36,11 @@ def new_stack(app: App, settings: DeploymentSettings, kind: str, description: st
         env=Environment(account=names.account, region=names.region),
         synthesizer=LegacyStackSynthesizer(),
         permissions_boundary=boundary,
-        tags={**settings.tags(), cloud.stack_tag: names.stack(kind)},
+        tags={
+            **settings.tags(),
+            cloud.stack_tag: names.stack(kind),
+            OWNER_TAG: owner_tag_value(names.url),  # by which a deployment knows its stacks
+        },
     )
     Tags.of(stack).add(OWNER_TAG, owner_tag_value(names.url), include_resource_types=list(_OWNED))
     return stack

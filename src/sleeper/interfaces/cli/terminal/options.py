@@ -219,6 +219,29 @@ def ask(question: str, option: str = "--force") -> None:
         )
 
 
+def ask_for_name(name: str, what: str, option: str | None = None) -> None:
+    """Go on if somebody types a name.
+
+    Args:
+        name: What must be typed.
+        what: What is done then.
+        option: The option that spares the question; None without one.
+
+    Raises:
+        BadRequest: something else was typed, or nobody can answer.
+    """
+    try:
+        typed = click.prompt(f"Type {name} to {what}", default="", show_default=False, err=True)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        typed = ""
+    if typed != name:
+        spared = "" if option is None else f"; {option} does not ask"
+        raise BadRequest(f"nothing was changed, because {name} was not typed{spared}")
+
+
 def host_and_port(text: str, option: str) -> tuple[str, int]:
     """Read HOST:PORT, the value of an option.
 
