@@ -11,6 +11,7 @@ from sleeper.deploy.flow.preparation import Machine, Prepared
 from sleeper.deploy.flow.removal import stop_tasks
 from sleeper.deploy.flow.smoke_job import SmokeJob
 from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
+from sleeper.deploy.platforms import changed_platforms
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound
 from sleeper.instance.instance import Instance, connect, create_instance
 from sleeper.language.value_classes import dataclass
@@ -85,6 +86,7 @@ def carry_out(
             stop_tasks(prepared.stacks, each.name)
             prepared.stacks.delete(each.name, told)
     instance = write_properties(prepared)
+    write_platforms(prepared, instance)
     told(f"properties of {instance.url} are written")
     if smoke_test:
         _smoke_job(plan, instance, machine, told).run()
@@ -106,6 +108,16 @@ def write_properties(prepared: Prepared) -> Instance:
     if prepared.changes:
         instance.set_properties(prepared.changes)
     return instance
+
+
+def write_platforms(prepared: Prepared, instance: Instance) -> None:
+    """Tell an instance which Spark platforms its stacks have made, and which are gone."""
+    settings = prepared.settings
+    changes = changed_platforms(
+        settings.names, settings.stacks, prepared.stacks.resources, instance.properties
+    )
+    if changes:
+        instance.set_properties(changes)
 
 
 def stored_properties(instance_id: str) -> dict[str, str] | None:
