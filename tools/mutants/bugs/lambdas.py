@@ -13,17 +13,16 @@ BUGS = (
         name="too-long-for-ever",
         breaks="A job that takes longer than a function may run is delivered for ever.",
         module=_QUEUE,
-        right="        return receipt in self._sqs_ids and self._queue.release(receipt, delay_s)\n",
-        wrong="        return receipt in self._sqs_ids and self._queue.release(\n"
-        "            receipt, delay_s, counted=counted\n        )\n",
+        right="        if counted or self._is_over():\n",
+        wrong="        if counted:\n",
         tests=_DELIVERED,
     ),
     Bug(
         name="not-begun-counted",
         breaks="Messages that no call had time for become dead letters.",
         module=_QUEUE,
-        right="                if self._queue.release(receipt, delay_s, counted=False):\n",
-        wrong="                if self._queue.release(receipt, delay_s):\n",
+        right="self._queue.release(receipt, delay_s, counted=False)\n",
+        wrong="self._queue.release(receipt, delay_s)\n",
         tests=_DELIVERED,
     ),
     Bug(
