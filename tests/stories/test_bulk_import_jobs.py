@@ -185,6 +185,19 @@ class TestAFullCluster:
         assert "waits for 600 s: kept is full: 2 steps wait or run" in caplog.text
         assert instance.jobs.job("june").runs == ()
 
+    def test_a_job_that_has_waited_is_given_to_the_cluster(self, instance, emr, tmp_path):
+        """Given room after a while, then the job is taken, though it may be received only once."""
+        delay = "sleeper.bulk.import.persistent.emr.cluster.full.requeue.delay"
+        instance.set_properties({delay: "1"})
+        emr.steps = 2
+        self.submitted(instance, tmp_path)
+        emr.steps = 0
+
+        until(lambda: work(instance, "bulk-import") == 1)
+
+        assert emr.taken == ["june"]
+        assert instance.jobs.dead_letters(self.QUEUE) == []
+
     def test_a_cluster_with_room_is_given_the_job(self, instance, emr, tmp_path):
         """Given one step, then another one is added."""
         emr.steps = 1

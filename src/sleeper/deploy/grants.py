@@ -109,6 +109,12 @@ def write_tables(names: DeployedNames) -> tuple[Grant, ...]:
     )
 
 
+def look_for_work(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to see whether tables have changed, and to note how far that was seen."""
+    notes = f"{names.bucket_arns(names.buckets.config_bucket)[0]}/services/notes/*"
+    return (*read_tables(names), Grant(("s3:PutObject",), (notes,)))
+
+
 def track(names: DeployedNames, *kinds: JobKind) -> tuple[Grant, ...]:
     """Allow to record what becomes of jobs of some kinds, and to read it."""
     queries = (QUERY_STATES,) if JobKind.QUERY in kinds else ()

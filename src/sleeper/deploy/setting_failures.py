@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.deploy.fargate_sizes import ON_FARGATE, size_failure, task_size
+from sleeper.deploy.platforms import platform_failures
 from sleeper.deploy.regions import EMR_SERVERLESS_REGIONS
 from sleeper.errors import PropertiesInvalid, UrlInvalid
 from sleeper.model.jobs.messages import QueueName
@@ -62,6 +63,7 @@ def setting_failures(
         chosen = list(readable.cloud.optional_stacks)
     yield from _network_failures(readable, chosen)
     yield from _size_failures(readable, chosen)
+    yield from platform_failures(readable, chosen)
     yield from _contradictions(readable, chosen)
     if "EmrServerlessBulkImportStack" in chosen and region not in EMR_SERVERLESS_REGIONS:
         yield (

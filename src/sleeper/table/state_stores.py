@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from sleeper.errors import SleeperError, VersionNotFound
+from sleeper.errors import SleeperError
 from sleeper.language.late_imports import late_imports
 from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
@@ -134,23 +134,22 @@ def last_numbers(
         known: Numbers that were seen before.
         context: The instance.
     """
-    by_class: dict[str, dict[str, TableRecord]] = {}
+    by_class: dict[str, dict[str, tuple[TableRecord, int | None]]] = {}
     for record in records:
         properties = TableProperties(record.properties, context.properties)
-        state_id = _state_id(record.table_id, properties.state_move)
-        by_class.setdefault(properties.state_store, {})[state_id] = record
+        here, seen = properties.state_move, known.get(record.table_id)
+        if here is not None and seen is not None and seen < here.number:
+            seen = None  # it is a number of the store that the state was moved from
+        states = by_class.setdefault(properties.state_store, {})
+        states[_state_id(record.table_id, here)] = record, seen
     found: dict[str, int] = {}
     for class_name, states in by_class.items():
         many = _numbers_of_many(class_name)
         if many is None:
-            found |= {
-                each.table_id: _last_number(each, known.get(each.table_id), context)
-                for each in states.values()
-            }
-        else:
-            seen = {state_id: known.get(each.table_id) for state_id, each in states.items()}
-            numbers = many(_dynamo_tables(context), seen)
-            found |= {states[state_id].table_id: number for state_id, number in numbers.items()}
+            found |= {each.table_id: _last_number(each, n, context) for each, n in states.values()}
+            continue
+        numbers = many(_dynamo_tables(context), {name: seen for name, (_, seen) in states.items()})
+        found |= {states[state_id][0].table_id: number for state_id, number in numbers.items()}
     return found
 
 
@@ -171,12 +170,8 @@ def _numbers_of_many(
 
 def _last_number(record: TableRecord, known: int | None, context: InstanceContext) -> int:
     store = store_of(record, context)
-    if known is not None and store.log is not None:
-        try:
-            if store.log.read(known + 1) is None:
-                return known
-        except VersionNotFound as moved:
-            _log.debug("the state of table %s was moved: %s", record.name, moved)
+    if known is not None and store.log is not None and store.log.read(known + 1) is None:
+        return known
     return store.refresh().number
 
 

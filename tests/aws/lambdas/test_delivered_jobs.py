@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,8 @@ from sleeper.jobs.job_results import JobResults
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.states import JobState
+from sleeper.services.job_kinds.bulk_import import BulkImportWork
+from sleeper.services.job_reader import JobDeferred
 from sleeper.table.table import Table
 from tests.aws.lambdas.functions import (
     Context,
@@ -28,6 +31,7 @@ from tests.aws.lambdas.functions import (
     s3_server,
     uploaded,
 )
+from tests.contracts.s3_server import REGION
 from tests.stories.test_ingest_jobs import work, written
 
 __all__ = [
@@ -253,3 +257,50 @@ def test_a_function_that_is_set_up_wrongly_says_what_is_wrong(instance, monkeypa
     monkeypatch.setenv("SLEEPER_INSTANCE", " ")
     with pytest.raises(BadRequest, match="SLEEPER_INSTANCE is not set"):
         handlers.query({"Records": []}, Context())
+
+
+@pytest.fixture
+def bulk_import(instance, client, monkeypatch, tmp_path):
+    """A bulk import in the queue of EMR clusters, which the instance's properties describe."""
+    monkeypatch.setenv("SLEEPER_QUEUE", QueueName.BULK_IMPORT_EMR)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)  # Lambda sets it
+    instance.set_properties(
+        {
+            "sleeper.bulk.import.emr.role.name": "emr",
+            "sleeper.bulk.import.emr.ec2.role.name": "machines",
+            "sleeper.bulk.import.environment": "s3://jars/environment",
+            "sleeper.subnets": "subnet-0a1b2c3d",
+        }
+    )
+    path = uploaded(client, instance, written(tmp_path / "1.parquet", 1), "in/1.parquet")
+    job = {"id": "june", "tableName": "numbers", "files": [path]}
+    instance.jobs.send_message(QueueName.BULK_IMPORT_EMR, json.dumps(job))
+    return job["id"]
+
+
+def test_the_driver_of_a_bulk_import_is_started_on_its_platform(
+    instance, call, client, bulk_import
+):
+    """Given a job for EMR, then a cluster is asked for; the driver tells the rest (BLK-3)."""
+    before = len(client("emr").list_clusters()["Clusters"])
+
+    _, failed = call(handlers.start_bulk_imports, QueueName.BULK_IMPORT_EMR)
+
+    assert failed == []
+    assert len(client("emr").list_clusters()["Clusters"]) == before + 1
+    assert instance.jobs.job(bulk_import).state is JobState.ACCEPTED
+
+
+def test_a_bulk_import_waits_for_room_uncounted(instance, call, bulk_import, monkeypatch):
+    """Given a cluster that is full, then the job comes again later, and is no dead letter."""
+
+    def is_full(*_):
+        raise JobDeferred("it is full", 1)
+
+    monkeypatch.setattr(BulkImportWork, "run", is_full)
+    for _ in range(4):
+        assert call(handlers.start_bulk_imports, QueueName.BULK_IMPORT_EMR)[1] == []
+        time.sleep(2)
+
+    [message] = instance.jobs.stores.queue(QueueName.BULK_IMPORT_EMR).receive()
+    assert message.receives == 1

@@ -80,15 +80,7 @@ class LambdaAsReceiver:
         return self._asked(receipt, lambda call, _: call.extend(receipt, visibility_s))
 
     def release(self, receipt, delay_s=0.0, *, counted=True):
-        def not_begun(_, record):
-            call = DeliveredQueue(self._queue, [record] if record["receiptHandle"] else [])
-            call.release_waiting(delay_s)
-            return bool(record["receiptHandle"]) and call.failed() == []
-
-        def begun(call, _):
-            return call.release(receipt, delay_s)
-
-        return self._asked(receipt, begun if counted else not_begun)
+        return self._asked(receipt, lambda call, _: call.release(receipt, delay_s, counted=counted))
 
     def bury(self, receipt, reason):
         return self._asked(receipt, lambda call, _: call.bury(receipt, reason))

@@ -68,7 +68,7 @@ def test_a_job_that_had_its_time_is_counted(queue, receive):
     Else a query that takes longer than a function may run would be delivered for ever.
     """
     send(queue, "too long")
-    call = DeliveredQueue(queue, receive())
+    call = DeliveredQueue(queue, receive(), is_over=lambda: True)
     [message] = call.receive()
 
     assert call.release(message.receipt, counted=False)
@@ -76,6 +76,20 @@ def test_a_job_that_had_its_time_is_counted(queue, receive):
     assert call.failed()
     [again] = queue.receive()
     assert again.receives == 2
+
+
+def test_a_job_that_waits_for_room_is_not_counted(queue, receive):
+    """Given a cluster that is full, then its job comes again later, however often."""
+    send(queue, "waits")
+    for _ in range(4):
+        call = DeliveredQueue(queue, receive())
+        [message] = call.receive()
+        assert message.receives == 1
+
+        assert call.release(message.receipt, 1, counted=False)
+
+        assert call.failed() == []
+        time.sleep(2)
 
 
 def test_a_message_that_was_not_begun_is_not_counted(queue, receive):

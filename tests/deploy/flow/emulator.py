@@ -29,8 +29,7 @@ __all__ = ["account", "cdk_path", "cloud", "s3_credentials"]
 
 ACCOUNT = "000000000000"
 EMULATOR_LACKS = (
-    "It runs no function from an image. Its queues are read for functions all the same, so tests switch that off and "
-    "call the handler.",
+    "It runs no function from an image, though it takes messages for one: tests call the handler.",
     "It starts no task from an image: tests run the command of the task's definition.",
     "Its CloudFormation takes over no buckets and tables that are there (`--import-existing-resources`).",
     "Its CloudFormation has no applications of EMR Serverless: that stack is left out.",

@@ -60,7 +60,7 @@ def test_a_stack_of_somebody_else_stops_the_removal(cloud):
     """Given a stack with the instance's name and another's tag, then nothing is removed."""
     cloud.make_stack("InstanceStack", {"Queue": QUEUE}, owner="aws://another")
 
-    with pytest.raises(BadRequest, match="nothing was removed: .*aws://another"):
+    with pytest.raises(BadRequest, match=r"nothing was removed: .*aws://another"):
         plan_deployed_removal(cloud.url, cloud.stacks(), None, None)
 
 

@@ -17,6 +17,9 @@ WITHOUT_RESOURCE = {
     "ecr:GetAuthorizationToken": "a token is for the whole registry",
     "ecs:ListTasks": "its only resource is a container instance, which Fargate has none of; the "
     "condition names the cluster",
+    "elasticmapreduce:AddTags": "a cluster has no name before; the condition names its tag",
+    "elasticmapreduce:ListClusters": "a list is of the whole account",
+    "elasticmapreduce:RunJobFlow": "a cluster is not there yet; the condition names its tag",
 }
 """Actions for which AWS knows no resource, and why."""
 
@@ -61,19 +64,22 @@ def test_every_statement_names_its_resources(deployed):
     for name, statement in statements(deployed):
         assert statement["Effect"] == "Allow"
         for resource in listed(statement["Resource"]):
-            if resource == "*":
+            if resource == "*" or str(resource).endswith(":cluster/*"):
                 assert set(listed(statement["Action"])) <= set(WITHOUT_RESOURCE), name
             elif isinstance(resource, str):
                 assert is_named(resource, deployed.settings), (name, resource)
 
 
 def is_named(arn, settings):
-    """Whether an ARN is that of the instance's, of its images, or of a bucket of input files."""
+    """Whether an ARN is that of the instance's, of its images or network, or of input files."""
     sources = settings.properties.cloud.source_buckets or ()
+    cloud = settings.properties.cloud
+    network = (f"vpc/{cloud.vpc}", *(f"subnet/{each}" for each in settings.subnets))
     repositories = [settings.repository(image) for image in ("worker", "spark")]
     return (
         settings.names.prefix in arn
         or any(arn.startswith(f"arn:aws:s3:::{bucket}") for bucket in sources)
+        or any(arn.endswith(f":{each}") for each in network)
         or any(arn.endswith(f":repository/{each}") for each in repositories)
     )
 
@@ -138,6 +144,22 @@ def test_few_may_write_to_each_bucket(synthesised):
     assert writers(buckets.query_results_bucket) == {"admin", "query"}
     assert writers(buckets.bulk_export_bucket) == {"admin", "export-task"}
     assert writers(buckets.bulk_import_bucket) - clusters == {"admin"}
+
+
+def test_notes_are_all_that_functions_write_beside_the_properties(synthesised):
+    """What looks for work notes what it has seen; the properties and tables are out of reach."""
+    deployed = synthesised(ALL)
+    config = deployed.settings.names.bucket_arns(deployed.settings.names.buckets.config_bucket)[0]
+
+    def writers(key):
+        return those_allowed(deployed, f"{config}/{key}", *WRITES)
+
+    triggers = {
+        f"{each}-trigger" for each in ("garbage-collector", "partition-splitter", "table-metrics")
+    }
+    assert writers("services/notes/split.json") == triggers | {"worker-starter", "admin"}
+    for key in ("instance.properties", "properties/1.json", "services/paused", "tables/1"):
+        assert writers(key) == {"admin"}, key
 
 
 def test_nobody_may_make_change_or_delete_what_stacks_make(deployed):
@@ -231,6 +253,9 @@ def test_a_role_is_taken_by_its_service_alone_and_kept_within_the_boundary(deplo
     boundary = deployed.settings.properties.cloud.boundary
 
     for role in deployed.resources("AWS::IAM::Role"):
-        for statement in role.properties["AssumeRolePolicyDocument"]["Statement"]:
+        trust = role.properties["AssumeRolePolicyDocument"]
+        if "Fn::Sub" in trust:  # a text that CloudFormation completes
+            trust = json.loads(trust["Fn::Sub"][0])
+        for statement in trust["Statement"]:
             assert statement["Principal"].keys() <= {"Service", "Federated"}, role.name
         assert role.properties.get("PermissionsBoundary") == boundary, role.name

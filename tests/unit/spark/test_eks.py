@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -212,6 +215,44 @@ class TestStateMachine:
         ]
 
         assert [each["kind"] for each in manifests if not is_valid(each, version)] == []
+
+    def test_the_driver_is_the_pods_own_process(self, tmp_path):
+        """Given a pod, then its spark-submit gets the pod's name and address, and the job's own."""
+        program = tmp_path / "spark-submit"
+        program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 75\n')
+        program.chmod(0o755)
+        (driver,) = MANIFESTS.driver_job()["spec"]["template"]["spec"]["containers"]
+        given = json.loads(asked(**{"spark.mine": "a b"})["input"])
+        variables = {each["name"]: each.get("value", "") for each in driver["env"]} | {
+            "PATH": f"{tmp_path}:{os.defpath}",
+            "POD_NAME": "pod",
+            "POD_IP": "10.0.0.1",
+            "EXECUTOR_POD_TEMPLATE": given["executorPodTemplate"],
+        }
+
+        done = subprocess.run(
+            [*driver["command"], *given["args"]],
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        said = done.stdout.splitlines()
+        settings = dict(value.split("=", 1) for flag, value in pairwise(said) if flag == "--conf")
+        assert done.returncode == 75  # what the driver ends with is what Kubernetes sees
+        assert said[:4] == [
+            *("--master", "k8s://https://kubernetes.default.svc", "--deploy-mode", "client")
+        ]
+        assert said[-4:] == given["args"][-4:]
+        assert settings["spark.kubernetes.driver.pod.name"] == "pod"
+        assert settings["spark.driver.host"] == "10.0.0.1"
+        assert settings["spark.kubernetes.container.image"] == MANIFESTS.image
+        assert settings["spark.kubernetes.namespace"] == "sleeper"
+        assert settings["spark.mine"] == "a b"
+        template = Path(settings["spark.kubernetes.executor.podTemplateFile"])
+        assert template.read_text() == given["executorPodTemplate"]
+        template.unlink()
 
     def test_a_driver_may_only_work_on_its_executors(self):
         """In its own namespace: no secrets, no rights, no other resources."""

@@ -15,6 +15,7 @@ PLACE = TaskPlace(
     security_groups=("sg-1",),
     has_public_ip=False,
     capacity=("FARGATE_SPOT", "FARGATE"),
+    platform_version="1.4.0",
 )
 FAMILY = "sleeper-demo-ingest"
 
@@ -53,9 +54,8 @@ def expect_run(ecs, count, capacity="FARGATE_SPOT", *, started=None, failures=()
                     "assignPublicIp": "DISABLED",
                 }
             },
-            "propagateTags": "TASK_DEFINITION",
-            "enableECSManagedTags": True,
             "clientToken": "id",
+            "platformVersion": "1.4.0",
         },
     )
 

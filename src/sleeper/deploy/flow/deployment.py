@@ -11,6 +11,7 @@ from sleeper.deploy.flow.preparation import Machine, Prepared
 from sleeper.deploy.flow.removal import stop_tasks
 from sleeper.deploy.flow.smoke_job import SmokeJob
 from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
+from sleeper.deploy.platforms import changed_platforms
 from sleeper.errors import BadRequest, DeploymentFailed, InstanceAlreadyExists, InstanceNotFound
 from sleeper.instance.instance import Instance, connect, create_instance
 from sleeper.language.value_classes import dataclass
@@ -85,6 +86,7 @@ def carry_out(
             stop_tasks(prepared.stacks, each.name)
             prepared.stacks.delete(each.name, told)
     instance = write_properties(prepared)
+    write_platforms(prepared, instance)
     told(f"properties of {instance.url} are written")
     if smoke_test:
         _smoke_job(plan, instance, machine, told).run()
@@ -102,10 +104,7 @@ def _deploy(plan: Planned, told: Callable[[str], object]) -> None:
         prepared.cdk.deploy(prepared.assembly.folder, region, told, takes_over=makes_buckets)
     except DeploymentFailed as error:
         found = prepared.stacks.all().values()
-        failed = [
-            each.name for each in found if "FAILED" in each.status or "ROLLBACK" in each.status
-        ]
-        reasons = [prepared.stacks.failed_events(name) for name in failed]
+        reasons = [prepared.stacks.failed_events(each.name) for each in found if each.has_failed]
         raise DeploymentFailed(" ".join([str(error), *filter(None, reasons)])) from error
 
 
@@ -124,6 +123,16 @@ def write_properties(prepared: Prepared) -> Instance:
     if prepared.changes:
         instance.set_properties(prepared.changes)
     return instance
+
+
+def write_platforms(prepared: Prepared, instance: Instance) -> None:
+    """Tell an instance which Spark platforms its stacks have made, and which are gone."""
+    settings = prepared.settings
+    changes = changed_platforms(
+        settings.names, settings.stacks, prepared.stacks.resources, instance.properties
+    )
+    if changes:
+        instance.set_properties(changes)
 
 
 def stored_properties(instance_id: str) -> dict[str, str] | None:

@@ -11,6 +11,12 @@ from aws_cdk import App, Stack
 from sleeper.deploy.fargate_sizes import ON_FARGATE
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import StackFile, Synthesised
+from sleeper.deploy.stacks.bulk_import.eks_cluster import add_eks_stack
+from sleeper.deploy.stacks.bulk_import.emr_clusters import (
+    add_emr_stack,
+    add_persistent_emr_stack,
+)
+from sleeper.deploy.stacks.bulk_import.serverless import add_serverless_stack
 from sleeper.deploy.stacks.instance.committer_stack import add_committer_stack
 from sleeper.deploy.stacks.instance.instance_stack import add_instance_stack, add_queues_stack
 from sleeper.deploy.stacks.instance.policies_stack import add_policies_stack
@@ -28,6 +34,10 @@ AddStack = Callable[[App, DeploymentSettings], Stack]
 OPTIONAL: Final[Mapping[str, AddStack]] = {
     "IngestStack": add_ingest_stack,
     "IngestBatcherStack": add_batcher_stack,
+    "EmrServerlessBulkImportStack": add_serverless_stack,
+    "EmrBulkImportStack": add_emr_stack,
+    "PersistentEmrBulkImportStack": add_persistent_emr_stack,
+    "EksBulkImportStack": add_eks_stack,
     "BulkExportStack": add_export_stack,
     "QueryStack": add_query_stack,
     "CompactionStack": add_compaction_stack,

@@ -49,7 +49,10 @@ def run_delivered(
     """
     limit = TimeLimit(context)
     queue = DeliveredQueue(
-        _queue_in_sqs(instance, name), records_of(event), has_time=limit.may_begin
+        _queue_in_sqs(instance, name),
+        records_of(event),
+        has_time=limit.may_begin,
+        is_over=limit.is_over,
     )
     worker = open_worker(
         instance,

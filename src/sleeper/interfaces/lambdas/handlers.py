@@ -25,6 +25,7 @@ It may have:
   second where the first has no room
 - `SLEEPER_PUBLIC_IP`: `ENABLED` (the default: without a NAT a task reaches nothing otherwise) or
   `DISABLED`
+- `SLEEPER_PLATFORM_VERSION`: the version of Fargate, such as `1.4.0`; without it, the newest
 
 Beside what its jobs need a role must allow: to open the instance, and to read the tables of states
 (`dynamodb:BatchGetItem`, `Query`) and to write `services/notes/*` in the bucket of properties, for

@@ -83,6 +83,7 @@ def task_place(environment: Mapping[str, str]) -> TaskPlace:
         security_groups=_listed(environment.get("SLEEPER_SECURITY_GROUP", "")),
         has_public_ip=public_ip == "ENABLED",
         capacity=capacity,
+        platform_version=environment.get("SLEEPER_PLATFORM_VERSION", "").strip() or None,
     )
 
 

@@ -179,7 +179,6 @@ class CloudProperties:
 class TaskProperties:
     """Workers on Fargate."""
 
-    platform: str = setting("fargate.version", "1.4.0", TEXT, "Version of Fargate.")
     spot: bool = setting(
         "fargate.spot",
         "false",

@@ -19,6 +19,9 @@ from sleeper.model.known_properties.kinds import (
 )
 
 _CLUSTER_SIZE: Final = whole(0, 2_000, "a whole number from 0 to 2000")
+_CORES: Final = matching("(1|2|4|8|16) ?v[Cc][Pp][Uu]", "a number of processors, such as 4vCPU")
+_GIGABYTES: Final = matching("[1-9][0-9]* ?GB", "a number of gigabytes, such as 18GB")
+_KEY: Final = matching("arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/.+", "the ARN of a key of KMS")
 _GROUPS: Final = list_of(
     matching("sg-[0-9a-f]{8,17}", ""), "a list of ids of security groups, such as sg-0a1b2c3d"
 )
@@ -55,8 +58,68 @@ class ClusterProperties:
     serverless_idle_minutes: int = setting(
         "bulk.import.emr.serverless.autostop.timeout",
         "15",
-        POSITIVE,
+        whole(1, 10_080, "a whole number of minutes from 1 to 10080"),
         "Minutes idle before it stops.",
+    )
+    serverless_is_ready: bool = setting(
+        "bulk.import.emr.serverless.initial.capacity.enabled",
+        "false",
+        BOOLEAN,
+        "Workers are kept ready while the application is started, and are paid for.",
+    )
+    serverless_ready_drivers: int = setting(
+        "bulk.import.emr.serverless.initial.capacity.driver.count",
+        "5",
+        POSITIVE,
+        "Drivers that are kept ready.",
+    )
+    serverless_ready_driver_cores: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.driver.cores",
+        "4vCPU",
+        _CORES,
+        "Processors of one.",
+    )
+    serverless_ready_driver_memory: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.driver.memory",
+        "18GB",
+        _GIGABYTES,
+        "Memory of one.",
+    )
+    serverless_ready_driver_disk: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.driver.disk",
+        "20GB",
+        _GIGABYTES,
+        "Disk of one.",
+    )
+    serverless_ready_executors: int = setting(
+        "bulk.import.emr.serverless.initial.capacity.executor.count",
+        "72",
+        POSITIVE,
+        "Executors that are kept ready.",
+    )
+    serverless_ready_executor_cores: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.executor.cores",
+        "4vCPU",
+        _CORES,
+        "Processors of one.",
+    )
+    serverless_ready_executor_memory: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.executor.memory",
+        "18GB",
+        _GIGABYTES,
+        "Memory of one.",
+    )
+    serverless_ready_executor_disk: str = setting(
+        "bulk.import.emr.serverless.initial.capacity.executor.disk",
+        "200GB",
+        _GIGABYTES,
+        "Disk of one.",
+    )
+    ebs_key_arn: str | None = setting(
+        "bulk.import.emr.ebs.encryption.key.arn",
+        None,
+        _KEY,
+        "Key of KMS for the disks of EMR's machines; one is made if none is set.",
     )
     persistent_release: str = setting(
         "bulk.import.persistent.emr.release.label",
@@ -135,4 +198,16 @@ class ClusterProperties:
         "FARGATE",
         one_of("FARGATE", "AUTOMODE"),
         "Where pods run: on Fargate, or on machines that EKS starts.",
+    )
+    eks_state_machine_arn: str | None = setting(
+        "bulk.import.eks.statemachine.arn",
+        None,
+        TEXT,
+        "State machine of Step Functions that runs bulk imports on EKS.",
+    )
+    eks_executor_storage: str = setting(
+        "bulk.import.eks.spark.executor.ephemeral.storage",
+        "175Gi",
+        TEXT,
+        "Disk of each executor's pod.",
     )

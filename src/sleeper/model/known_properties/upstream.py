@@ -100,6 +100,7 @@ _GENERAL = (
     ("fs.s3a.max-connections", "100", POSITIVE, "Connections to S3."),
     ("fs.s3a.upload.block.size", "32M", BYTE_SIZE, "Bytes of one part of an upload."),
     ("metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."),
+    ("fargate.version", "1.4.0", TEXT, "Version of Fargate; the newest is used."),
     ("run.table.metrics.offline", "false", BOOLEAN, "Metrics of offline tables too."),
 )
 _STATE = (

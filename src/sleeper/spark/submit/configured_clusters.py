@@ -78,6 +78,19 @@ def configured_cluster(
             return _emr(properties, service_role=needed[0], profile=needed[1])
 
 
+def configured_disks(properties: InstanceProperties) -> EbsVolumes:
+    """Return the disks of executors of EMR."""
+    size, count = (
+        properties.text(f"{_PREFIX}emr.ebs.{name}") or ""
+        for name in ("volume.size.gb", "volumes.per.instance")
+    )
+    return EbsVolumes(
+        size_gb=int(size or 0),
+        volume_type=properties.text(f"{_PREFIX}emr.ebs.volume.type") or "",
+        per_instance=int(count or 0),
+    )
+
+
 def full_delay_s(properties: InstanceProperties) -> int:
     """Return how long a job waits when the kept cluster of EMR is full."""
     return int(properties.text(FULL_DELAY) or _FULL_DELAY_S)
@@ -98,11 +111,7 @@ def _emr(properties: InstanceProperties, *, service_role: str, profile: str) -> 
         key_pair=text("keypair.name"),
         security_group=text("master.additional.security.group"),
         security_configuration=text("security.conf.name"),
-        ebs=EbsVolumes(
-            size_gb=int(text("ebs.volume.size.gb") or 0),
-            volume_type=text("ebs.volume.type") or "",
-            per_instance=int(text("ebs.volumes.per.instance") or 0),
-        ),
+        ebs=configured_disks(properties),
         region=properties.text(REGION),
     )
 

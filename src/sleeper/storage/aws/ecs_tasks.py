@@ -31,6 +31,7 @@ class TaskPlace:
         has_public_ip: Whether each task gets a public address: without a NAT it needs one.
         capacity: Capacity providers, in the order in which they are tried: `FARGATE_SPOT` and
             `FARGATE`.
+        platform_version: The version of Fargate; None for the newest.
     """
 
     cluster: str
@@ -38,6 +39,7 @@ class TaskPlace:
     security_groups: tuple[str, ...] = ()
     has_public_ip: bool = True
     capacity: tuple[str, ...] = ("FARGATE",)
+    platform_version: str | None = None
 
 
 class EcsTasks:
@@ -117,10 +119,10 @@ class EcsTasks:
             "count": count,
             "capacityProviderStrategy": [{"capacityProvider": capacity, "weight": 1}],
             "networkConfiguration": {"awsvpcConfiguration": network},
-            "propagateTags": "TASK_DEFINITION",
-            "enableECSManagedTags": True,
             "clientToken": self._new_id(),
         }
+        if place.platform_version is not None:
+            request["platformVersion"] = place.platform_version
         try:
             answer = self._client().run_task(**request)
         except vendor_errors() as error:

@@ -67,7 +67,6 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
             "SLEEPER_SUBNETS": ",".join(settings.subnets),
             "SLEEPER_SECURITY_GROUP": group.attr_group_id,
             "SLEEPER_CAPACITY": "FARGATE_SPOT" if properties.tasks.spot else "FARGATE",
-            "SLEEPER_PLATFORM_VERSION": properties.tasks.platform,
             "SLEEPER_PUBLIC_IP": "ENABLED" if properties.tasks.public_ip else "DISABLED",
             **{f"SLEEPER_TASK_{kind.upper()}": task_family(names, kind) for kind in TASK_KINDS},
             "SLEEPER_WORKERS_MAX_INGEST": str(properties.ingest_queue.workers_max),
@@ -88,7 +87,7 @@ def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
     here = {"ArnEquals": {"ecs:cluster": cluster}}
     families = [task_family(names, kind) for kind in TASK_KINDS]
     roles = [names.role_arn(f"{kind}-{role}") for kind in TASK_KINDS for role in (TASK, EXECUTION)]
-    yield from grants.read_tables(names)
+    yield from grants.look_for_work(names)
     yield from grants.look_at(names, QueueName.INGEST, QueueName.EXPORT)
     yield Grant(
         ("ecs:RunTask",),
@@ -98,6 +97,7 @@ def _grants(settings: DeploymentSettings) -> Iterator[Grant]:
     # ListTasks has no resource but container instances, which Fargate has none of.
     yield Grant(("ecs:ListTasks",), ("*",), here)
     yield Grant(("ecs:DescribeTasks",), (tasks,), here)
+    yield Grant(("ecs:TagResource",), (tasks,), {"StringEquals": {"ecs:CreateAction": "RunTask"}})
     yield Grant(
         ("iam:PassRole",),
         tuple(roles),

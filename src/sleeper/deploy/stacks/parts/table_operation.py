@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aws_cdk import Stack
 
-from sleeper.deploy.grants import Grant, consume_from, open_instance, send_to
+from sleeper.deploy.grants import Grant, consume_from, look_for_work, send_to
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts.functions import FunctionSpec, add_function, add_queue_source
 from sleeper.deploy.stacks.parts.queues import add_queue
@@ -61,7 +61,7 @@ def add_table_operation(
         description=f"Sends a message for each online table, to {operation.operation} it",
         memory_mb=lambdas.trigger_memory_mb,
         timeout_s=lambdas.trigger_timeout_s,
-        grants=(*open_instance(names), *send_to(names, queue)),
+        grants=(*look_for_work(names), *send_to(names, queue)),
         environment={"SLEEPER_TABLES_QUEUE_URL": names.queue_url(queue)},
     )
     add_function(stack, settings, trigger)

@@ -22,8 +22,8 @@ from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_ar
 
 STEP_CHARACTERS_MAX = 10_240  # of the strings of one step, says AWS
 
-# AWS's own policies for EMR, of version 2, let EMR work on nothing without it.
-_FOR_MANAGED_POLICIES = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+FOR_MANAGED_POLICIES = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+"""A tag: AWS's own policies for EMR, of version 2, let EMR work on nothing without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class Emr:
             "ServiceRole": self.service_role,
             "JobFlowRole": self.instance_profile,
             "VisibleToAllUsers": True,
-            "Tags": [_FOR_MANAGED_POLICIES],
+            "Tags": [FOR_MANAGED_POLICIES],
             **({"LogUri": self.log_uri} if self.log_uri else {}),
             **(
                 {"SecurityConfiguration": self.security_configuration}

@@ -72,7 +72,7 @@ def emr_setting_failures(setting: Setting) -> list[str]:
         )
     if (market := setting("executor.market.type")).upper() not in _MARKETS:
         failures.append(f"executor.market.type is {market!r}: say {' or '.join(_MARKETS)}")
-    failures += _type_failures(setting)
+    failures += type_failures(setting)
     failures += _capacity_failures(setting)
     return failures
 
@@ -106,7 +106,12 @@ def release_failures(label: str, named: str) -> Iterator[str]:
         )
 
 
-def _type_failures(setting: Setting) -> Iterator[str]:
+def type_failures(setting: Setting) -> Iterator[str]:
+    """Yield why the machine types of a cluster cannot be.
+
+    Args:
+        setting: Gives `instance.architecture` and the types of each role.
+    """
     for role in ("master", "executor"):
         try:
             types = [each["InstanceType"] for each in machine_types(setting, role)]

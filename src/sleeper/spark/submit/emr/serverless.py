@@ -91,6 +91,25 @@ class EmrServerless:
         )
 
 
+def size_failures(named: str, cores: int, memory_gb: int, disk_gb: int) -> list[str]:
+    """Return why the service has no workers of a size that is kept ready.
+
+    Args:
+        named: The properties that have it, for messages.
+        cores: Processors.
+        memory_gb: Memory.
+        disk_gb: Disk.
+    """
+    if cores not in _MEMORY_GB:
+        return [f"{named}.cores is {cores}, but there are {', '.join(map(str, _MEMORY_GB))} vCPU"]
+    checked = (("memory", memory_gb, _MEMORY_GB[cores]), ("disk", disk_gb, _DISK_GB))
+    return [
+        f"{named}.{what} is {size} GB, but a worker of {cores} vCPU has {least} to {most} GB"
+        for what, size, (least, most) in checked
+        if not least <= size <= most
+    ]
+
+
 def worker_failures(spark_conf: Mapping[str, str]) -> Iterator[str]:
     """Yield why the service has no workers of the sizes that Spark's settings ask for."""
     for role in ("driver", "executor"):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sleeper.errors import BadRequest, StorageFailed
-from sleeper.model.jobs.message_rules import check_hidden, check_receive
+from sleeper.model.jobs.message_rules import DELAY_MAX_S, check_hidden, check_receive
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, ReceivedMessage
 from sleeper.storage.aws.jobs.sqs_messages import Delivery, delivery_of
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
@@ -30,6 +30,7 @@ class DeliveredQueue:
         queue: The queue that the records came from.
         records: What Lambda received: `event["Records"]`.
         has_time: Asked before each record but the first: whether it may be begun.
+        is_over: Asked when a record goes back uncounted: whether it had all the time of the call.
 
     Raises:
         BadRequest: they are no records of SQS.
@@ -41,8 +42,9 @@ class DeliveredQueue:
         records: Sequence[Mapping[str, Any]],
         *,
         has_time: Callable[[], bool] = lambda: True,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._queue, self._has_time = queue, has_time
+        self._queue, self._has_time, self._is_over = queue, has_time, is_over
         deliveries = [delivered(record) for record in records]
         self._waiting = deque(deliveries)
         self._sqs_ids = {each.message.receipt: each.sqs_id for each in deliveries}
@@ -60,10 +62,9 @@ class DeliveredQueue:
         """
         while self._waiting:
             receipt = self._waiting.popleft().message.receipt
+            logger.info("%s goes back to its queue, not begun", self._sqs_ids[receipt])
             try:
-                if self._queue.release(receipt, delay_s, counted=False):
-                    logger.info("%s goes back to its queue, not begun", self._sqs_ids[receipt])
-                    self._sent_again(receipt)
+                self._release_uncounted(receipt, delay_s)
             except StorageFailed as failure:
                 logger.warning("%s comes again later: %s", self._sqs_ids[receipt], failure)
 
@@ -88,12 +89,16 @@ class DeliveredQueue:
         return receipt in self._sqs_ids and self._queue.extend(receipt, visibility_s)
 
     def release(self, receipt: str, delay_s: float = 0.0, *, counted: bool = True) -> bool:
-        """Let a message that was begun be received again; this delivery is always counted.
+        """Let a message be received again. A delivery that had all the time of the call is counted.
 
         Else a job that takes more time than a call has would come again for ever.
         """
         check_hidden(delay_s, "delay_s")
-        return receipt in self._sqs_ids and self._queue.release(receipt, delay_s)
+        if receipt not in self._sqs_ids:
+            return False
+        if counted or self._is_over():
+            return self._queue.release(receipt, delay_s)
+        return self._release_uncounted(receipt, delay_s)
 
     def delete(self, receipts: Sequence[str]) -> list[bool]:
         """Let Lambda delete messages."""
@@ -126,10 +131,12 @@ class DeliveredQueue:
         """Return the numbers of the queue."""
         return self._queue.depth()
 
-    def _sent_again(self, receipt: str) -> None:
-        """Take note that another message stands for a record, unless the queue is FIFO."""
-        if not self._queue.is_fifo:
+    def _release_uncounted(self, receipt: str, delay_s: float) -> bool:
+        """Release a message; unless the queue is FIFO, another one stands for it then."""
+        released = self._queue.release(receipt, delay_s, counted=False)
+        if released and not self._queue.is_fifo and delay_s <= DELAY_MAX_S:
             del self._sqs_ids[receipt]
+        return released
 
 
 def delivered(record: Mapping[str, Any]) -> Delivery:
