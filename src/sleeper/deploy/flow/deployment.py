@@ -135,6 +135,12 @@ def write_platforms(prepared: Prepared, instance: Instance) -> None:
         instance.set_properties(changes)
 
 
+def finish(plan: Planned) -> None:
+    """Write what an interrupted deployment may have left out, where nothing else is to be done."""
+    with connect(plan.prepared.url) as instance:
+        write_platforms(plan.prepared, instance)
+
+
 def stored_properties(instance_id: str) -> dict[str, str] | None:
     """Return the properties of an instance; None if there is none."""
     try:
