@@ -24,7 +24,14 @@ from sleeper.storage.aws.jobs.dynamo_job_tables import (
 )
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 
-_READ_ITEMS: Final = ("BatchGetItem", "DescribeTable", "GetItem", "Query", "Scan")
+_READ_ITEMS: Final = (
+    "BatchGetItem",
+    "DescribeTable",
+    "DescribeTimeToLive",
+    "GetItem",
+    "Query",
+    "Scan",
+)
 _WRITE_ITEMS: Final = (
     "BatchWriteItem",
     "ConditionCheckItem",
@@ -96,6 +103,18 @@ def read_tables(names: DeployedNames) -> tuple[Grant, ...]:
     return (
         *open_instance(names),
         *read_bucket(names, names.buckets.data_bucket),
+        *read_items(names, *STATE_TABLES, *REVISION_TABLES),
+    )
+
+
+def read_states(names: DeployedNames) -> tuple[Grant, ...]:
+    """Allow to open the instance, and to read logs and states of tables, but no rows."""
+    bucket, _ = names.bucket_arns(names.buckets.data_bucket)
+    states = tuple(f"{bucket}/*/{folder}/*" for folder in ("statestore", "states"))
+    return (
+        *open_instance(names),
+        Grant(("s3:GetBucketLocation", "s3:ListBucket"), (bucket,)),
+        Grant(("s3:GetObject",), states),
         *read_items(names, *STATE_TABLES, *REVISION_TABLES),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from fnmatch import fnmatchcase
-from importlib import import_module
 
 import pytest
 from cfnlint.config import ConfigMixIn
@@ -141,14 +140,13 @@ def test_stacks_share_nothing_but_names(deployed):
 
 def test_stacks_come_after_those_that_they_need(deployed):
     """What they name exists when they are deployed."""
-    optional = import_module("sleeper.deploy.stacks.build").OPTIONAL
     kinds = list(deployed.stacks)
 
     for number, stack in enumerate(deployed.made.stacks):
         assert set(stack.needs) <= set(kinds[:number]), stack.kind
         if stack.kind not in ("InstanceStack", "QueuesStack"):
             assert {"InstanceStack", "QueuesStack"} <= set(stack.needs), stack.kind
-    assert set(deployed.settings.stacks) & set(optional) <= set(kinds)
+    assert set(deployed.settings.stacks) <= set(kinds)
 
 
 def test_every_name_is_the_instances_and_within_the_limits_of_aws(deployed):

@@ -57,7 +57,7 @@ def build(settings: DeploymentSettings, app: App) -> tuple[Stack, ...]:
     others = [add(app, settings) for add in (add_policies_stack, add_committer_stack)]
     if settings.has_tasks:
         others.append(add_workers_stack(app, settings))
-    others += [OPTIONAL[each](app, settings) for each in settings.stacks if each in OPTIONAL]
+    others += [OPTIONAL[each](app, settings) for each in settings.stacks]
     others.append(add_alarms_stack(app, settings))
     by_kind = {each.node.id: each for each in others}
     for kind, stack in by_kind.items():

@@ -17,13 +17,17 @@ def add_policies_stack(app: App, settings: DeploymentSettings) -> Stack:
     """Add the stack of policies."""
     stack = new_stack(app, settings, "PoliciesStack", "policies for users of the instance")
     names, buckets = settings.names, settings.names.buckets
-    to_jobs = grants.open_instance(names)
     ingest = (QueueName.INGEST, *BULK_IMPORT_QUEUES, QueueName.BATCHER)
     add_policy(
         stack,
         names.named("ingest-by-queue"),
         "Submits ingest jobs, bulk imports and files of the batcher, and sees what becomes of them",
-        (*to_jobs, *grants.send(names, *ingest), *grants.track(names, JobKind.INGEST)),
+        (
+            *grants.read_states(names),
+            *grants.read_sources(names, settings.properties.cloud.source_buckets or ()),
+            *grants.send(names, *ingest),
+            *grants.track(names, JobKind.INGEST),
+        ),
     )
     add_policy(
         stack,
