@@ -7,6 +7,7 @@ import os
 import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from shown_runs import ROOT
 
@@ -78,7 +79,7 @@ function with 4 GB for as long as it reads: ${query:.3f} for a thousand that tak
 """
 
 
-def default_templates() -> list[dict]:
+def default_templates() -> list[dict[str, Any]]:
     """The templates of an instance with default properties."""
     os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
     settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=prices.REGION)
