@@ -13,7 +13,26 @@ SOCKETS = ("tests/unit/interfaces/rest/test_request_limits.py", "-k", "TestAnswe
 REMOTE = ("tests/unit/interfaces/remote/test_remote_tables.py",)
 """The same calls on a table and by REST."""
 
+STATEMENTS = ("tests/unit/interfaces/rest/test_statements.py",)
+"""SQL in processes of its own."""
+
 BUGS = (
+    Bug(
+        name="statements-without-a-limit",
+        breaks="A statement may take all memory of the machine.",
+        module="interfaces/rest/statements/process.py",
+        right="        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))\n",
+        wrong="        assert limit\n",
+        tests=(*STATEMENTS, "-k", "sql-body0"),
+    ),
+    Bug(
+        name="statements-outlive-their-clients",
+        breaks="A statement goes on when nobody waits for it.",
+        module="interfaces/rest/statements/processes.py",
+        right='["type"] != "http.disconnect"',
+        wrong='["type"] != "never"',
+        tests=(*STATEMENTS, "-k", "client_leaves"),
+    ),
     Bug(
         name="expired-token-accepted",
         breaks="A token is accepted in the second in which it expires.",
