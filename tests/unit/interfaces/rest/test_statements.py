@@ -121,6 +121,7 @@ def sql(url: str, statement: str, **body: object) -> httpx.Response:
     ],
 )
 def test_sql_that_takes_too_much_memory_is_refused_and_the_next_is_answered(url, path, body):
+    """The server is as large as it was."""
     # given a server whose process has some memory
     assert sql(url, SHORT).status_code == 200
     before = resident()
@@ -156,12 +157,14 @@ def test_rows_longer_than_a_part_come_whole(url):
 def test_errors_of_the_other_process_are_answered_as_those_of_this_one(
     url, path, body, status, kind
 ):
+    """With class and status."""
     answer = httpx.post(f"{url}/sleeper/{path}", json=body, timeout=60)
 
     assert (answer.status_code, answer.json()["class"]) == (status, kind)
 
 
 def test_rows_that_were_just_added_are_found_by_sql(url, instance):
+    """The other process looks for newer commits."""
     table = instance.create_table("added", SCHEMA, row_keys=["id"])
     for number in range(3):
         table.ingest([{"id": number, "text": "a"}])
@@ -170,6 +173,7 @@ def test_rows_that_were_just_added_are_found_by_sql(url, instance):
 
 
 def test_a_page_runs_sql_in_such_a_process_too(url):
+    """Rows that are shown, and a file to download."""
     pages = f"{url}/page/tables/t"
     large = {"by": "sql", "sql": "SELECT repeat('x', 1000000000) AS x", "ask": "1"}
     small = {"by": "sql", "sql": SHORT, "ask": "1"}
@@ -195,6 +199,7 @@ def test_a_page_runs_sql_in_such_a_process_too(url):
 
 
 def test_a_statement_ends_when_its_client_leaves(url):
+    """Its process is killed."""
     # given a statement that never ends
     body = b'{"statement": "%s"}' % ENDLESS.encode()
     request = b"POST /sleeper/sql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -212,6 +217,7 @@ def test_a_statement_ends_when_its_client_leaves(url):
 
 
 def test_a_process_answers_one_statement_after_the_other(url):
+    """To start one takes a second."""
     sql(url, SHORT)
     before = {*processes()}
     for _ in range(3):
@@ -222,6 +228,7 @@ def test_a_process_answers_one_statement_after_the_other(url):
 
 
 def test_a_stream_that_is_not_read_on_ends_its_statement(url):
+    """Its process is killed."""
     sql(url, SHORT)
     before = {*processes()}
     body = {"statement": "SELECT a.id FROM t AS a, t AS b", "format": "csv"}
@@ -233,6 +240,7 @@ def test_a_stream_that_is_not_read_on_ends_its_statement(url):
 
 
 def test_a_statement_whose_process_is_killed_is_answered(url):
+    """By the kernel, for example."""
     answers: list[httpx.Response] = []
     sql(url, SHORT)
     asking = threading.Thread(target=lambda: answers.append(sql(url, ENDLESS)))
@@ -247,6 +255,7 @@ def test_a_statement_whose_process_is_killed_is_answered(url):
 
 
 def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(instance, temp_folder):
+    """Other requests are answered meanwhile."""
     # given a server with few requests, and little time for each
     limits, before = RequestLimits(requests=4, time_s=8), {*processes()}
     answers: list[httpx.Response] = []
@@ -273,6 +282,7 @@ def test_statements_are_bounded_in_time_and_number_and_end_with_the_server(insta
 
 
 def test_more_statements_than_processes_wait_for_their_turn(url):
+    """None is refused."""
     answers: list[int] = []
     ask = partial(sql, url, "SELECT count(*) AS n FROM t")
     asking = [

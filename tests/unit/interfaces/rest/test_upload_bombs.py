@@ -78,6 +78,7 @@ BOMBS = {
 
 @pytest.mark.parametrize(("kind", "made"), BOMBS.values(), ids=BOMBS)
 def test_an_upload_that_grows_beyond_its_memory_is_refused(url, kind, made):
+    """The server is as large as it was."""
     # given an upload of little more than a megabyte at most
     content = made()
     assert len(content) < 2 << 20
@@ -98,6 +99,7 @@ def test_an_upload_that_grows_beyond_its_memory_is_refused(url, kind, made):
 
 
 def test_compressed_and_encoded_uploads_of_usual_size_are_taken(url):
+    """Their rows are added."""
     ids = np.arange(5_000)
     tables = pa.table({"id": ids + 10_000, "text": ids.astype(str)}, SCHEMA)
     encoded = tables.set_column(1, "text", tables["text"].dictionary_encode())
@@ -143,6 +145,7 @@ def test_compressed_and_encoded_uploads_of_usual_size_are_taken(url):
 def test_only_arrow_that_takes_no_more_than_it_is_long_is_read_by_the_server_itself(
     tmp_path, content, expected
 ):
+    """All else is read in another process."""
     path = tmp_path / "upload.arrow"
     path.write_bytes(content)
 
