@@ -1,62 +1,60 @@
-"""Bugs in the stacks of a deployment, and in its settings."""
+"""Bugs in comparing, deploying and removing the stacks of an instance."""
 
 from __future__ import annotations
 
 from ..bug import Bug
 
+_CHANGES = ("tests/deploy/flow/test_stack_changes.py",)
+_REMOVAL = ("tests/deploy/flow/test_removal.py",)
+_CHECKS = ("tests/deploy/flow/test_checks.py",)
+
 BUGS = (
     Bug(
-        name="queries-write-tables",
-        breaks="A function that runs queries may write and delete the rows of tables.",
-        module="deploy/stacks/jobs/reading_stacks.py",
-        right=(
-            "            *grants.read_tables(names),\n"
-            "            *grants.track(names, JobKind.QUERY),\n"
-        ),
-        wrong=(
-            "            *grants.write_tables(names),\n"
-            "            *grants.track(names, JobKind.QUERY),\n"
-        ),
-        tests=("tests/deploy/stacks/test_roles.py",),
+        name="replacement-loses-nothing",
+        breaks="A table that CloudFormation may replace is not said to lose its items.",
+        module="deploy/flow/stack_changes.py",
+        right="(ChangeKind.REMOVED, ChangeKind.REPLACED) or self.may_be_replaced",
+        wrong="(ChangeKind.REMOVED, ChangeKind.REPLACED)",
+        tests=_CHANGES,
     ),
     Bug(
-        name="trackers-without-expiry",
-        breaks="Roles do not allow what a tracker asks of its tables, so that no job is tracked.",
-        module="deploy/grants.py",
-        right='    "DescribeTimeToLive",\n',
-        wrong="",
-        tests=("tests/deploy/stacks/test_enough.py",),
+        name="change-set-stays",
+        breaks="A look at a stack leaves its change set behind.",
+        module="deploy/flow/difference.py",
+        right="        finally:\n            _forget(client, name)",
+        wrong="        finally:\n            pass",
+        tests=_CHANGES,
     ),
     Bug(
-        name="two-starters",
-        breaks="Two starters at once start twice as many workers as are needed.",
-        module="deploy/stacks/instance/workers_stack.py",
-        right="        reserved=1,  # two at once would start twice as many\n",
-        wrong="",
-        tests=("tests/deploy/stacks/test_running.py",),
+        name="stacks-of-a-longer-id",
+        breaks="An instance takes the stacks of one whose id begins with its own for its own.",
+        module="deploy/flow/deployed_stacks.py",
+        right='(each.owner == mine or "-" not in each.name.removeprefix(self._prefix))',
+        wrong="(True)",
+        tests=_CHANGES,
     ),
     Bug(
-        name="data-goes-with-its-stack",
-        breaks="Tables in DynamoDB are deleted with their stack.",
-        module="deploy/stacks/parts/dynamo_tables.py",
-        right="        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n",
-        wrong="        removal_policy=RemovalPolicy.DESTROY,\n",
-        tests=("tests/deploy/stacks/test_templates.py",),
+        name="kept-data-in-a-deleting-stack",
+        breaks="A stack that deletes its tables is deleted though they are to be kept.",
+        module="deploy/flow/removal.py",
+        right="if keeps_data and losing:",
+        wrong="if keeps_data and losing and data:",
+        tests=_REMOVAL,
     ),
     Bug(
-        name="leases-shorter-than-calls",
-        breaks="AWS refuses a function that takes longer than its messages are hidden.",
-        module="deploy/settings.py",
-        right="        return max(1, min(timeout_s, int(self.queue(queue).visibility_s)))\n",
-        wrong="        return timeout_s\n",
-        tests=("tests/deploy/stacks/test_settings.py",),
+        name="kept-data-goes-the-second-time",
+        breaks="A second removal of an instance deletes the data that the first one kept.",
+        module="deploy/flow/removal.py",
+        right="if keeps_data and data is not None:",
+        wrong="if keeps_data and data is None:",
+        tests=_REMOVAL,
     ),
     Bug(
-        name="first-failure-alone",
-        breaks="A batcher without a stack for its jobs is found after it was deployed.",
-        module="deploy/setting_failures.py",
-        right='    if "IngestBatcherStack" in chosen and wanted not in (None, *chosen):\n',
-        wrong='    if "IngestBatcherStack" not in chosen and wanted not in (None, *chosen):\n',
-        tests=("tests/deploy/stacks/test_settings.py",),
+        name="processors-are-not-compared",
+        breaks="An image without the processor that a task needs is taken for good.",
+        module="deploy/flow/checks/images.py",
+        right="if found and missing:",
+        wrong="if found and not missing and not wanted:",
+        tests=_CHECKS,
     ),
 )
