@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         name="uploads-not-validated",
         breaks="Texts of an upload need not be UTF-8.",
-        module="interfaces/rest/routes/uploads.py",
+        module="interfaces/rest/statements/uploaded.py",
         right="validate(full=True)",
         wrong="validate()",
         tests=ROWS,
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         name="cut-off-arrow-accepted",
         breaks="An Arrow stream without its end is ingested.",
-        module="interfaces/rest/routes/uploads.py",
+        module="interfaces/rest/statements/uploaded.py",
         right="    if end != _END_OF_STREAM:\n",
         wrong="    if not end:\n",
         tests=ROWS,

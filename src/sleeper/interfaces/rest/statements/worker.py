@@ -11,7 +11,6 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from tempfile import mkdtemp
 from typing import Any, Final, NoReturn, Self
 
@@ -167,8 +166,10 @@ class StatementWorker:
         """Kill the process, if it has not ended."""
         self.is_idle = False
         if self._process.returncode is None:
-            with suppress(ProcessLookupError):
+            try:
                 self._process.kill()
+            except ProcessLookupError:
+                _log.debug("process %d ended before it was killed", self._process.pid)
 
     async def end(self) -> None:
         """Kill the process, and delete its temp files when it has ended. It may be called again."""
