@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, params
@@ -97,18 +98,31 @@ def check_origin(request: Request) -> None:
     """
     host = request.headers.get("host", "")
     origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2].lower() != host.lower():
+    scheme, _, name = (origin or "").lower().partition("://")
+    # A proxy with TLS may be before a server without, so its pages may have https.
+    is_weaker = request.url.scheme == "https" and scheme != "https"
+    if origin is not None and (name != host.lower() or is_weaker):
         raise AccessRefused(
             f"the request comes from a page of {origin[:_LONGEST]!r}, which this server does not "
             "serve",
             is_known=True,
         )
-    if served_by(request).tokens is None and _name_in(host) not in LOOPBACK:
+    if served_by(request).tokens is None and not _is_loopback(_name_in(host)):
         raise AccessRefused(
             f"a server without tokens answers at 127.0.0.1 or localhost, not as "
             f"{host[:_LONGEST]!r}; start it with --tokens FILE to serve others",
             is_known=True,
         )
+
+
+def _is_loopback(name: str) -> bool:
+    """Return whether a name is this machine's alone: localhost, ::1, or any of 127.0.0.0/8."""
+    if name in LOOPBACK:
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _name_in(host: str) -> str:

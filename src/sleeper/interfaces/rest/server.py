@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 _END_S: Final = 20
 _KEEP_ALIVE_S: Final = 15
+_THREADS_S: Final = 10
+_THREADS: Final = ("answer", "AnyIO worker thread")
 _HEADER_BYTES: Final = 32 << 10
 
 
@@ -88,7 +92,26 @@ def run_server(app: FastAPI, listening: Listening, limits: RequestLimits) -> Non
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
         _log.info("serving at %s://%s:%d", scheme, host, opened.getsockname()[1])
         _Server(config).run(sockets=[opened])
+    if not threads_end(_THREADS_S):
+        # They are in native code, and Python crashes if they come back while it ends.
+        _log.warning("ended, though requests are still under way")
+        logging.shutdown()
+        os._exit(0)
     _log.info("ended")
+
+
+def threads_end(seconds: float) -> bool:
+    """Wait until no thread works for a request; False if some still do after so long."""
+    working = [each for each in threading.enumerate() if each.name.startswith(_THREADS)]
+
+    def join_all() -> None:
+        for thread in working:
+            thread.join()
+
+    waiting = threading.Thread(target=join_all, daemon=True)
+    waiting.start()
+    waiting.join(seconds)
+    return not waiting.is_alive()
 
 
 def server_config(app: FastAPI, listening: Listening, limits: RequestLimits) -> uvicorn.Config:

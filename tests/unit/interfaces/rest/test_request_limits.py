@@ -21,7 +21,12 @@ from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.interfaces.rest.server import ImpatientProtocol, Listening, listening_socket
+from sleeper.interfaces.rest.server import (
+    ImpatientProtocol,
+    Listening,
+    listening_socket,
+    threads_end,
+)
 from tests.unit.interfaces.rest.running_server import running_server
 
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
@@ -327,6 +332,18 @@ def certificate(tmp_path_factory):
         capture_output=True,
     )
     return made
+
+
+def test_a_server_that_ends_waits_for_its_threads_but_not_for_ever():
+    """Python crashes if they come back from native code while it ends."""
+    go_on = threading.Event()
+    working = threading.Thread(target=go_on.wait, args=(20,), name="answer", daemon=True)
+    working.start()
+
+    assert not threads_end(0.1)
+    threading.Timer(0.1, go_on.set).start()
+    assert threads_end(10)
+    assert not working.is_alive()
 
 
 class TestCertificates:

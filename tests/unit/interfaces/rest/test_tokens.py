@@ -223,7 +223,10 @@ class TestPagesOfOtherSites:
 
         assert status(client, "GET", "/sleeper/tables") == 403
 
-    @pytest.mark.parametrize("host", ["localhost:8750", "127.0.0.1:1", "[::1]:8750", "LOCALHOST"])
+    @pytest.mark.parametrize(
+        "host",
+        ["localhost:8750", "127.0.0.1:1", "127.0.0.2:8750", "[::1]:8750", "LOCALHOST"],
+    )
     def test_loopback_names_are_served(self, host):
         """With any port."""
         client = client_of(None)
@@ -242,6 +245,13 @@ class TestPagesOfOtherSites:
         assert (sent.status_code, sent.json()["class"]) == (403, "AccessRefused")
         own = {"Origin": "http://localhost:8750"}
         assert status(client, "GET", "/sleeper/tables", headers=own) == 200
+
+    def test_a_page_without_tls_cannot_use_a_server_with_it(self):
+        """Who changes what travels in the clear could write such a page."""
+        client = client_of(None, "https://localhost:8750")
+
+        for origin, expected in (("http://localhost:8750", 403), ("https://localhost:8750", 200)):
+            assert status(client, "GET", "/sleeper/tables", headers={"Origin": origin}) == expected
 
     def test_forms_are_no_requests(self):
         """A form of another site cannot send JSON."""
