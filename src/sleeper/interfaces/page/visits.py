@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from sleeper.errors import AccessRefused, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
-from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller
+from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller, check_role
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements.processes import StatementProcesses
@@ -134,9 +134,12 @@ class PageRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, with errors made pages."""
         handle = super().get_route_handler()
+        changes = any(each.call is administering for each in self.dependant.dependencies)
 
         async def answered(request: Request) -> Response:
             try:
+                if changes:
+                    await check_role(request, Role.ADMIN)
                 return await handle(request)
             except SleeperError as error:
                 answer = _answer(request, error)

@@ -152,6 +152,15 @@ WRITE: Final = Depends(_RoleNeeded(Role.WRITE))
 ADMIN: Final = Depends(_RoleNeeded(Role.ADMIN))
 
 
+async def check_role(request: Request, role: Role) -> None:
+    """Check who sent a request, before its body is read.
+
+    Raises:
+        AccessRefused: there is no token, or its role is too small.
+    """
+    await _RoleNeeded(role)(await caller_of(request, await _bearer(request)))
+
+
 def role_of(dependencies: Iterable[params.Depends]) -> Role | None:
     """Return the role that a route with these dependencies needs; None for none."""
     for each in dependencies:
@@ -173,7 +182,7 @@ class CheckedRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             if role is not None:
-                await _RoleNeeded(role)(await caller_of(request, await _bearer(request)))
+                await check_role(request, role)
             return await handle(request)
 
         return checked

@@ -236,6 +236,7 @@ def test_a_stream_that_is_not_read_on_ends_its_statement(url):
         next(answer.iter_raw())
 
     assert becomes_true(lambda: bool(before - {*processes()}))
+    assert becomes_true(lambda: not SERVED[0]._ending)
     assert sql(url, SHORT).status_code == 200
 
 

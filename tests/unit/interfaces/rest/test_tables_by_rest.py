@@ -134,6 +134,19 @@ def test_properties_are_changed_and_shown(client, instance):
     assert codec not in client.get(path).json()["properties"]
 
 
+def test_properties_of_the_instance_are_changed_and_shown(client):
+    """As those of a table."""
+    name = "sleeper.default.table.parquet.compression.codec"
+    path = "/sleeper/instance/properties"
+
+    changed = client.patch(path, json={"properties": {name: "snappy"}})
+    wrong = client.patch(path, json={"properties": {name: "none such"}})
+
+    assert changed.status_code == 204
+    assert client.get(path).json()["properties"][name] == "snappy"
+    assert (wrong.status_code, wrong.json()["class"]) == (400, "PropertiesInvalid")
+
+
 def test_partitions_and_files_are_listed(client, instance):
     """As `sleeper report` shows them."""
     table = instance.create_table("t", SCHEMA, split_points=["g"])

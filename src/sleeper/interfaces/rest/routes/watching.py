@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from sleeper.interfaces.rest.authorization import READ, CheckedRoute
+from sleeper.interfaces.rest.authorization import ADMIN, READ, CheckedRoute
+from sleeper.interfaces.rest.bodies import ChangedProperties
 from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
@@ -31,6 +32,23 @@ def show_instance(request: Request) -> Response:
             "paused_since": instance.pause_switch.paused_since(),
         }
     )
+
+
+@router.get(
+    "/instance/properties",
+    dependencies=[READ],
+    responses=answers({"properties": {"sleeper.id": "demo"}}),
+)
+def show_properties(request: Request) -> Response:
+    """Show the properties of the instance that are set, as this server uses them."""
+    return json_answer({"properties": dict(served_by(request).instance.properties.values)})
+
+
+@router.patch("/instance/properties", status_code=204, dependencies=[ADMIN])
+def change_properties(body: ChangedProperties, request: Request) -> Response:
+    """Set properties of the instance; they are in force for tables that are opened from now on."""
+    served_by(request).instance.set_properties(body.properties)
+    return Response(status_code=204)
 
 
 @router.get(

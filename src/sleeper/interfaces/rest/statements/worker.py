@@ -174,11 +174,22 @@ class StatementWorker:
     async def end(self) -> None:
         """Kill the process, and delete its temp files when it has ended. It may be called again."""
         self.kill()
+        await self._drained()
         await self._process.wait()
         await self._logged
         if self._process.stdin is not None:
             self._process.stdin.close()
         await to_thread.run_sync(lambda: shutil.rmtree(self._folder, ignore_errors=True))
+
+    async def _drained(self) -> None:
+        """Read what nobody wanted: asyncio waits for the end of a pipe before that of a process."""
+        pipe = self._process.stdout
+        assert pipe is not None
+        try:
+            while await pipe.read(_BUFFER):
+                pass
+        except RuntimeError:
+            _log.debug("the answer of process %d is still read", self._process.pid)
 
     def _send(self, content: bytes) -> None:
         assert self._process.stdin is not None
