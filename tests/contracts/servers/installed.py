@@ -22,6 +22,7 @@ DYNAMODB_LOCAL_SHA512 = (
     "a19b2d28168ebec9428d0b5f7be65143ab14a8245f193a48f67fb8271bc61d79"
 )
 VERSITYGW_SOURCE = HERE / "versitygw"
+HELM_SOURCE = HERE / "helm"
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,8 @@ def left_out(name: str, why: str) -> NoReturn:
     leave(f"LEFT OUT: {name}: {why}")
 
 
-def _digest_of_source() -> str:
-    files = sorted(VERSITYGW_SOURCE.iterdir())
+def _digest_of(source: Path) -> str:
+    files = sorted(path for path in source.rglob("*") if path.is_file())
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
@@ -83,5 +84,7 @@ DYNAMODB = Server(
     note="Amazon's licence is beside it, and asks for an AWS account; without one, "
     "set SLEEPER_TEST_WITHOUT=dynamodb-local.",
 )
-VERSITYGW = Server("versitygw", "go", "Go", _digest_of_source())
-SERVERS = (DYNAMODB, VERSITYGW)
+VERSITYGW = Server("versitygw", "go", "Go", _digest_of(VERSITYGW_SOURCE))
+HELM = Server("helm", "go", "Go", _digest_of(HELM_SOURCE))
+"""No server, but a program that tests need, and that comes as they do."""
+SERVERS = (DYNAMODB, VERSITYGW, HELM)
