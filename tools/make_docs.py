@@ -2,6 +2,7 @@
 
     python tools/make_docs.py            writes what has changed
     python tools/make_docs.py --check    writes nothing; shows what is stale and exits with 1
+    python tools/make_docs.py README.md  only these pages
 
 The CLI's page comes from its commands, that of REST from its routes (rest_page.py), those of
 properties and Spark's options from their definitions, that of Python from docstrings
@@ -15,8 +16,11 @@ above them (shown_runs.py).
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import click
@@ -54,14 +58,19 @@ have no effect here are on [a page of their own](properties-without-effect.md).
 
 def main() -> int:
     """Bring every page up to date, or only say which are not. Return the exit code."""
-    check = "--check" in sys.argv[1:]
+    arguments = sys.argv[1:]
+    check = "--check" in arguments
+    known = {str(path.relative_to(ROOT)): path for path, _ in pages()}
+    named = [name for name in arguments if name != "--check"]
+    if unknown := [name for name in named if name not in known]:
+        print(
+            f"no page {', '.join(unknown)} is written by this tool; these are: {', '.join(known)}"
+        )
+        return 2
     stale = 0
-    for path, make in pages():
-        old = path.read_text() if path.exists() else ""
-        try:
-            new = make(old)
-        except RunFailed as failure:
-            print(f"{path.relative_to(ROOT)}: what it shows does not run\n{failure}")
+    for path, old, new in made_anew([known[name] for name in named or known]):
+        if isinstance(new, RunFailed):
+            print(f"{path.relative_to(ROOT)}: what it shows does not run\n{new}")
             return 1
         if new == old:
             continue
@@ -75,6 +84,29 @@ def main() -> int:
     if check and stale:
         print("These pages are stale. Run 'make docs' and commit what it writes.")
     return 1 if check and stale else 0
+
+
+def made_anew(paths: list[Path]) -> Iterator[tuple[Path, str, str | RunFailed]]:
+    """Make pages; each with its old text, and the new one or why there is none.
+
+    Pages that show runs wait for programs most of the time: other processes make them meanwhile,
+    the longest first.
+    """
+    runs = [path for path, make in pages() if make is run_page and path in paths]
+    runs.sort(key=lambda path: -path.read_text().count("\n$ "))
+    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=get_context("spawn")) as processes:
+        waiting = {path: processes.submit(made, path) for path in runs}
+        for path in paths:
+            yield path, *(waiting[path].result() if path in waiting else made(path))
+
+
+def made(path: Path) -> tuple[str, str | RunFailed]:
+    """Make one page: its old text, and the new one or why there is none."""
+    old = path.read_text() if path.exists() else ""
+    try:
+        return old, dict(pages())[path](old)
+    except RunFailed as failure:
+        return old, failure
 
 
 def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:

@@ -10,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,6 +43,7 @@ def citations() -> dict[str, set[str]]:
     return found
 
 
+@cache
 def proofs() -> dict[str, list[str]]:
     """The tests that cite each rule, by the names that pytest gives them."""
     found: dict[str, list[str]] = defaultdict(list)

@@ -33,11 +33,11 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 # What differs from run to run and from machine to machine. It is left out of comparisons,
-# so a page changes only when something that a reader would notice has changed.
+# so a page changes only when something that a reader would notice has changed: of a time its form,
+# of ids which of them are the same.
+ID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|\b(?=[a-f]*\d)[0-9a-f]{8,}\b")
 VARYING = [
-    (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?UTC|Z|[+-]\d\d:\d\d)?", "TIME"),
-    (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "ID"),
-    (r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b", "ID"),
+    (r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d(?::\d\d(?:\.\d+)?)?( ?UTC|Z|[+-]\d\d:\d\d)?", r"TIME\1\2"),
     (r"\d[\d.,]*( ?[kM])? (rows|keys)( a second|/s)", "RATE"),
     (r"\d[\d.,]* ?(ns|µs|us|ms|s|seconds|min|minutes)\b", "DURATION"),
     (r"\d[\d.,]* ?([kKMG]i?B|B|bytes)\b", "SIZE"),
@@ -97,7 +97,9 @@ def terminal() -> dict[str, str]:
 
 
 def run_page(text: str) -> str:
-    """The page with fresh outputs. An output that says the same as before stays as it was.
+    """The page with fresh outputs; as it was, if all of them say the same as before.
+
+    All are of one run, so that an id which several blocks show is the same in each of them.
 
     Raises:
         RunFailed: A command exited with an error.
@@ -109,7 +111,8 @@ def run_page(text: str) -> str:
         state = folder.parent / "shell-state"
         state.touch()
         session = Session(folder, state)
-        return BLOCK.sub(lambda block: run_block(block, session), text)
+        fresh = BLOCK.sub(lambda block: run_block(block, session), text)
+    return text if steady(fresh) == steady(text) else fresh
 
 
 def run_block(block: re.Match[str], session: Session) -> str:
@@ -118,11 +121,9 @@ def run_block(block: re.Match[str], session: Session) -> str:
     if block["how"] == " python":
         printed = session.run_python(block["body"])
         fresh = f"\n```text\n{tidy(printed)}```\n" if printed.strip() else ""
-        after = head + block["body"] + block["close"] + fresh
-    else:
-        may_fail = block["how"] == " may-fail"
-        after = head + run_console(block["body"], session, may_fail=may_fail) + block["close"]
-    return block[0] if steady(after) == steady(block[0]) else after
+        return head + block["body"] + block["close"] + fresh
+    may_fail = block["how"] == " may-fail"
+    return head + run_console(block["body"], session, may_fail=may_fail) + block["close"]
 
 
 def run_console(body: str, session: Session, *, may_fail: bool) -> str:
@@ -142,6 +143,8 @@ def tidy(output: str) -> str:
 
 def steady(text: str) -> str:
     """The text without what differs from run to run."""
+    ids: dict[str, str] = {}
+    text = ID.sub(lambda found: ids.setdefault(found[0], f"ID{len(ids)}"), text)
     for pattern, name in VARYING:
         text = re.sub(pattern, name, text)
     return text

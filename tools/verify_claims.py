@@ -405,7 +405,14 @@ def report(tier: str, results: Sequence[tuple[Claim, Outcome]]) -> str:
     lines += ["", "not proven"]
     lines += [f"  {claim.name}: {claim.missing}" for claim, _ in results if claim.missing]
     lines += [f"  {claim.name}: {o.result}" for claim, o in results if o.result.startswith("not")]
-    lines += ["", *of_other_tools(), "", *words("faults", FAULTS), *words("invariants", INVARIANTS)]
+    lines += [
+        "",
+        *of_other_tools(),
+        "",
+        *words("faults", FAULTS),
+        "",
+        *words("invariants", INVARIANTS),
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -428,7 +435,7 @@ def bug_files() -> list[Path]:
 
 def words(title: str, meanings: Mapping[str, str]) -> list[str]:
     """Return lines that say what short names mean."""
-    return [f"{title}: {'; '.join(f'{name} {text}' for name, text in meanings.items())}"]
+    return [title, *(f"  {name.ljust(3)} {text}" for name, text in meanings.items())]
 
 
 if __name__ == "__main__":

@@ -28,11 +28,12 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── DataDamaged                    stored data is wrong or missing: restore it
     ├── ResultsIncomplete              ask the query again, under another id
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
+    ├── DeploymentFailed               correct what CloudFormation says, and deploy again
     ├── FormatTooNew                   upgrade Sleeper
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
-        └── StorageFull · StorageReadOnly · ObjectNotFound
+        └── StorageFull · StorageReadOnly · ObjectNotFound · ObjectTooShort
 """
 
 from __future__ import annotations
@@ -285,8 +286,7 @@ class SplitAttemptsExceeded(CommitContended):
     """Other writers changed the partition tree in every attempt to extend it (rule BLK-10).
 
     Attributes:
-        min_leaves: The wanted number of leaves.
-        leaves: The tree's number of leaves.
+        min_leaves, leaves: The wanted number of leaves, and the tree's.
         attempts: The number of attempts.
     """
 
@@ -301,10 +301,7 @@ class SplitAttemptsExceeded(CommitContended):
 
 
 class CommitUnknown(SleeperError):
-    """Storage did not confirm whether the commit happened.
-
-    Delete no data files. Run the same job id again: if it was committed, nothing is added.
-    """
+    """Storage did not confirm a commit. Delete no data files; run the same job id again."""
 
     retryable = True
 
@@ -319,10 +316,7 @@ class CommitOverwritten(CommitUnknown):
 
 
 class TableFunctionFailed(SleeperError):
-    """The table's function is not allowed here, missing, raised an error, or broke its contract.
-
-    If rows were being written, nothing was added or replaced.
-    """
+    """The table's function is not allowed, missing, or failed. Nothing was added or replaced."""
 
 
 class DataDamaged(SleeperError):
@@ -330,9 +324,7 @@ class DataDamaged(SleeperError):
 
 
 class ResultsIncomplete(SleeperError):
-    """Some rows of a query were sent to a queue of results, and the others were not.
-
-    Ask again, under another query id.
+    """Some rows of a query were sent to a queue of results, others not. Ask under another id.
 
     Attributes:
         rows_sent: How many rows were sent.
@@ -347,12 +339,16 @@ class SubmissionFailed(SleeperError):
     """A cluster did not take a job, or the driver that was started for it failed.
 
     Attributes:
-        retryable: True if the cluster's service was busy or not reachable.
+        retryable: True if the service was busy or not reachable, or the cluster is full: `is_full`.
     """
 
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, message: str, *, retryable: bool = False, is_full: bool = False) -> None:
         super().__init__(message)
-        self.retryable = retryable
+        self.retryable, self.is_full = retryable, is_full
+
+
+class DeploymentFailed(SleeperError):
+    """CloudFormation could not deploy or remove a stack. What it did before stays as it is."""
 
 
 class FormatTooNew(SleeperError):
@@ -393,5 +389,11 @@ class StorageReadOnly(StorageFailed):
 
 class ObjectNotFound(StorageFailed):
     """A requested object does not exist."""
+
+    retryable = False
+
+
+class ObjectTooShort(StorageFailed):
+    """An object ends before bytes that were requested: it was truncated, or replaced."""
 
     retryable = False

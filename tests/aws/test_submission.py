@@ -10,14 +10,19 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
+import kubernetes_validate
 import pytest
 
 from sleeper.errors import MissingExtra, SubmissionFailed
-from sleeper.spark.submit.emr import EbsVolumes, Emr
-from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.aws_calls import count_steps
+from sleeper.spark.submit.eks.cluster import Eks, execution_name
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.emr.machines import EbsVolumes
+from sleeper.spark.submit.emr.serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall
 from sleeper.spark.submit.send import send
 from tests.contracts.s3_server import s3_server
+from tests.unit.spark.test_eks import MACHINE
 
 __all__ = ["s3_server"]
 
@@ -38,6 +43,12 @@ MACHINES = {
     "release.label": "emr-spark-8.0.0",
 }
 STARTED = {"applicationId": "00abc", "jobRunId": "00run", "arn": "arn:aws:x"}
+
+
+MACHINE_ARN = "arn:aws:states:eu-west-2:123456789012:stateMachine:eks"
+EXECUTION = "arn:aws:states:eu-west-2:123456789012:execution:eks"
+NAME = execution_name("t1", "june")
+TAKEN = {"__type": "ExecutionAlreadyExists", "message": "Execution Already Exists"}
 
 
 class Service:
@@ -112,6 +123,12 @@ def emr(url: str, **more):
     """The call that makes a cluster, or adds a step."""
     cluster = Emr(region="eu-west-2", endpoint_url=url, **more)
     return cluster.request(CALL, MACHINES.__getitem__)
+
+
+def eks(url: str, machine: str = MACHINE_ARN):
+    """The call that starts an execution."""
+    cluster = Eks(state_machine_arn=machine, region="eu-west-2", endpoint_url=url)
+    return cluster.request(CALL, table_id="t1", job_id="june", run_id="run")
 
 
 class TestEmrServerless:
@@ -245,6 +262,114 @@ class TestEmr:
             send(emr(service.url, cluster_name="kept"))
 
         assert len(service.requests) == 1
+
+    def test_steps_are_counted_that_wait_or_run(self, service):
+        """On a cluster that is known by its name."""
+        service.answer(200, {"Clusters": [{"Id": "j-1", "Name": "kept"}]})
+        states = ("PENDING", "RUNNING", "COMPLETED")
+        service.answer(200, {"Steps": [{"Status": {"State": state}} for state in states]})
+
+        assert count_steps("kept", region="eu-west-2", endpoint_url=service.url) == 2
+        assert service.requests[1][2]["ClusterId"] == "j-1"
+        assert set(service.requests[1][2]["StepStates"]) == {"PENDING", "RUNNING", "CANCEL_PENDING"}
+
+    def test_a_cluster_that_takes_no_more_steps_is_full(self, service):
+        """EMR's own limit, in its words: the job only waits."""
+        told = "Maximum number of active steps(State = 'Running') for cluster exceeded."
+        service.answer(400, {"__type": "ValidationException", "message": told})
+
+        with pytest.raises(SubmissionFailed, match="Maximum number") as caught:
+            send(emr(service.url, cluster_id="j-1"))
+
+        assert caught.value.is_full
+        assert caught.value.retryable
+
+
+class TestEks:
+    """StartExecution: a job that goes on already is not started again."""
+
+    def test_a_job_is_started_once_while_it_goes_on(self, service):
+        """The name is taken, by an execution that runs: that one is what was started."""
+        service.answer(400, TAKEN)
+        service.answer(200, {"status": "RUNNING"})
+
+        assert send(eks(service.url)) == f"{EXECUTION}:{NAME}"
+        assert [body.get("name") for _, _, body in service.requests] == [NAME, None]
+        assert service.requests[1][2]["executionArn"] == f"{EXECUTION}:{NAME}"
+
+    def test_a_job_whose_execution_failed_is_started_again(self, service):
+        """Under the next name, as AWS keeps the first one for 90 days."""
+        service.answer(400, TAKEN)
+        service.answer(200, {"status": "FAILED"})
+        service.answer(200, {"executionArn": "second"})
+
+        assert send(eks(service.url)) == "second"
+        assert service.requests[2][2]["name"] == f"{NAME}-2"
+
+    def test_a_job_that_ended_too_often_is_refused(self, service):
+        """Its name has a largest number."""
+        for _ in range(99):
+            service.answer(400, TAKEN)
+            service.answer(200, {"status": "ABORTED"})
+
+        with pytest.raises(SubmissionFailed, match=r"99 times in 90 days: .* another job id"):
+            send(eks(service.url))
+
+    def test_an_emulator_takes_the_state_machine_and_a_job(self, ministack):
+        """Given the state machine, then a job is an execution, and its input is what was sent."""
+        import boto3  # noqa: PLC0415 - an extra
+
+        client = boto3.client("stepfunctions", region_name="eu-west-2", endpoint_url=ministack)
+        definition = json.dumps(MACHINE.definition())
+        found = client.validate_state_machine_definition(definition=definition)
+        assert found["result"] == "OK"
+        made = client.create_state_machine(name="eks", definition=definition, roleArn=ROLE)
+        request = eks(ministack, made["stateMachineArn"])
+
+        started = send(request)
+
+        execution = client.describe_execution(executionArn=started)
+        assert execution["name"] == NAME
+        assert json.loads(execution["input"]) == json.loads(request.parameters["input"])
+
+    @pytest.mark.parametrize(
+        ("state", "answer", "following"),
+        [
+            ("MakeAccount", {"result": "{}"}, "MakeRole"),
+            ("MakeAccount", {"errorOutput": {"error": "EKS.409"}}, "MakeRole"),
+            ("MakeBinding", {"errorOutput": {"error": "EKS.409"}}, "RunDriver"),
+            ("RunDriver", {"result": "{}"}, "DeleteJob"),
+            ("RunDriver", {"errorOutput": {"error": "States.TaskFailed"}}, "DeleteFailedJob"),
+            ("RunDriver", {"errorOutput": {"error": "States.Timeout"}}, "DeleteFailedJob"),
+            ("DeleteJob", {"errorOutput": {"error": "EKS.404"}}, "Done"),
+            ("DeleteFailedJob", {"result": "{}"}, "Failed"),
+        ],
+    )
+    def test_each_state_goes_on_as_it_should(self, ministack, state, answer, following):
+        """Given what Kubernetes answers, by an emulator's own engine of states."""
+        import boto3  # noqa: PLC0415 - an extra
+        from botocore.config import Config  # noqa: PLC0415 - the same
+
+        plain = Config(inject_host_prefix=False)  # the emulator has one name
+        client = boto3.client(
+            "stepfunctions", region_name="eu-west-2", endpoint_url=ministack, config=plain
+        )
+
+        tried = client.test_state(
+            definition=json.dumps(MACHINE.definition()),
+            stateName=state,
+            input=eks(ministack).parameters["input"],
+            mock=answer,
+            inspectionLevel="DEBUG",
+        )
+
+        assert tried["nextState"] == following
+        asked = json.loads(tried["inspectionData"]["afterParameters"])
+        if state == "RunDriver":
+            kubernetes_validate.validate(asked["Job"], "1.35", strict=True)
+            assert asked["Job"]["metadata"]["name"] == json.loads(tried["output"])["pod"]
+        if state == "DeleteJob":
+            assert asked["Path"].startswith("/apis/batch/v1/namespaces/sleeper/jobs/job-june-")
 
 
 class TestSurroundings:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.errors import BadRequest, ObjectNotFound, ObjectTooShort, StorageFailed
 
 if TYPE_CHECKING:
     from sleeper.ports.objects import Objects
@@ -174,7 +174,7 @@ class ObjectsContract:
         """An object shorter than its reader believes is damage: it must not go unnoticed."""
         objects.put("some/file", bytes(100))
 
-        with pytest.raises(StorageFailed, match="some/file"):
+        with pytest.raises(ObjectTooShort, match="some/file"):
             objects.read_ranges("some/file", [(0, 10), asked])
 
     @pytest.mark.parametrize(

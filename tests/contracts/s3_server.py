@@ -1,4 +1,4 @@
-"""A server that speaks S3, SQS, DynamoDB, STS and EMR, one for a test run: ministack, an emulator."""
+"""A server that speaks S3, SQS, DynamoDB, STS, EMR, ECS and Step Functions: ministack."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OFF = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",
     "LOG_LEVEL": "ERROR",
-    "SERVICES": "s3,sqs,dynamodb,sts,elasticmapreduce",
+    "SERVICES": "s3,sqs,dynamodb,sts,elasticmapreduce,states,ecs",
     "SFTP_ENABLED": "0",
 }
 _clients: dict[str, dict] = {}

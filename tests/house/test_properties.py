@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "sleeper"
 DECLARATIONS = {
     *(
         SOURCE / "model" / "known_properties" / f"{name}.py"
-        for name in ("instance", "jobs", "kinds")
+        for name in ("cloud", "clusters", "instance", "jobs", "kinds")
     ),
     *(SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("maintenance", "table")),
     SOURCE / "model" / "known_properties" / "upstream.py",

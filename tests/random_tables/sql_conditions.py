@@ -139,8 +139,8 @@ def literal(value: Any, field: Field) -> Written:
             text = value.isoformat()
             kind = "TIMESTAMPTZ" if field.type is Primitive.TIMESTAMP else "TIMESTAMP"
             # DataFusion reads text alone as nanoseconds first, which end in the year 2262.
-            zone = 'Some("UTC")' if field.type is Primitive.TIMESTAMP else "None"
-            ours = f"arrow_cast('{text}', 'Timestamp(Microsecond, {zone})')"
+            zone = " WITH TIME ZONE" if field.type is Primitive.TIMESTAMP else ""
+            ours = f"CAST('{text}' AS TIMESTAMP(6){zone})"
             return Written(ours, f"'{text}'::{kind}")
         case date():
             return Written(f"'{value.isoformat()}'", f"'{value.isoformat()}'::DATE")

@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import sleeper
+from sleeper.errors import SubmissionFailed
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.services.job_kinds.bulk_import_place import where_jobs_run
+from sleeper.services.job_reader import Interrupted
+from sleeper.spark.submit.driver_process import run_driver
+from sleeper.spark.submit.request import CommandRequest
+from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
+from tests.stories.test_serving import until
 
 __all__ = ["instance"]
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_a_job_runs_on_the_worker_s_machine(instance, tmp_path):
@@ -54,8 +71,8 @@ def test_a_platform_that_is_not_set_up_is_the_worker_s_machine(instance, tmp_pat
             "bulk-import-eks",
             {"local.spark.master": "local[2]"},
             (
-                "on Spark at local[2], by a driver beside a worker of bulk imports, as no queue leads "
-                "to Kubernetes: use sleeper bulk-import --submit kubernetes"
+                "on Spark at local[2], by a driver beside a worker of bulk imports, as eks is not set "
+                "up: sleeper.bulk.import.eks.statemachine.arn is not set"
             ),
         ),
         ("bulk-import-persistent-emr", {"persistent.emr.cluster.name": "c"}, "on persistent-emr"),
@@ -117,6 +134,160 @@ def test_what_a_job_asks_for_in_vain_is_logged(instance, tmp_path, caplog):
     assert "job june ran without Spark: its sparkConf was not used" in caplog.text
 
 
+class TestAFullCluster:
+    """The kept cluster of EMR takes two jobs at once; others wait in their queue."""
+
+    QUEUE = "bulk-import-persistent-emr"
+
+    @pytest.fixture
+    def instance(self, tmp_path, monkeypatch):
+        """An instance with a kept cluster, which takes what it is sent; jobs wait 0 s."""
+        url = tmp_path / "kept"
+        sleeper.create_instance(
+            url,
+            {
+                "sleeper.bulk.import.persistent.emr.cluster.name": "kept",
+                "sleeper.bulk.import.persistent.emr.cluster.full.requeue.delay": "600",
+                "sleeper.bulk.import.environment": "s3://jars/environment",
+                "sleeper.jobs.receives.max": 1,
+            },
+        ).close()
+        # A cluster reaches buckets alone; here it is none that has to.
+        monkeypatch.setattr(SubmittedJobs, "failures", lambda *_, **__: [])
+        opened = sleeper.connect(url)
+        opened.create_table("numbers", SCHEMA, row_keys=["id"])
+        return opened
+
+    @pytest.fixture
+    def emr(self, monkeypatch):
+        """The steps of the cluster, and what becomes of the next one."""
+        cluster = Cluster()
+        monkeypatch.setattr(SubmittedJobs, "steps_under_way", cluster.count)
+        monkeypatch.setattr(SubmittedJobs, "submit", cluster.add)
+        return cluster
+
+    def submitted(self, instance, tmp_path) -> None:
+        """Send a job for the cluster, and let a worker look."""
+        path = written(tmp_path / "one.parquet", 1)
+        instance.jobs.submit_bulk_import("numbers", path, "june", queue=self.QUEUE)
+        work(instance, "bulk-import")
+
+    def test_a_job_waits_in_the_queue(self, instance, emr, tmp_path, caplog):
+        """Given two steps that wait or run, then the job comes again, and nothing failed (BLK-12)."""
+        caplog.set_level("INFO", "sleeper")
+        emr.steps = 2
+
+        self.submitted(instance, tmp_path)
+
+        depth = instance.jobs.queue_depths()[QueueName(self.QUEUE)]
+        assert (depth.ready + depth.hidden, depth.dead) == (1, 0)
+        assert emr.taken == []
+        assert "waits for 600 s: kept is full: 2 steps wait or run" in caplog.text
+        assert instance.jobs.job("june").runs == ()
+
+    def test_a_job_that_has_waited_is_given_to_the_cluster(self, instance, emr, tmp_path):
+        """Given room after a while, then the job is taken, though it may be received only once."""
+        delay = "sleeper.bulk.import.persistent.emr.cluster.full.requeue.delay"
+        instance.set_properties({delay: "1"})
+        emr.steps = 2
+        self.submitted(instance, tmp_path)
+        emr.steps = 0
+
+        until(lambda: work(instance, "bulk-import") == 1)
+
+        assert emr.taken == ["june"]
+        assert instance.jobs.dead_letters(self.QUEUE) == []
+
+    def test_a_cluster_with_room_is_given_the_job(self, instance, emr, tmp_path):
+        """Given one step, then another one is added."""
+        emr.steps = 1
+
+        self.submitted(instance, tmp_path)
+
+        assert emr.taken == ["june"]
+        assert instance.jobs.job("june").state is JobState.ACCEPTED
+
+    def test_a_cluster_that_is_full_by_its_own_limit_has_the_job_wait_too(
+        self, instance, emr, tmp_path
+    ):
+        """Given a refusal, then the run failed, and the job comes again, uncounted."""
+        emr.refusal = SubmissionFailed("Maximum number of active steps", is_full=True)
+
+        self.submitted(instance, tmp_path)
+
+        depth = instance.jobs.queue_depths()[QueueName(self.QUEUE)]
+        assert (depth.ready + depth.hidden, depth.dead) == (1, 0)
+        assert not instance.jobs.job("june").is_over
+
+    def test_a_cluster_that_cannot_be_asked_is_given_the_job(self, instance, emr, tmp_path, caplog):
+        """Given no answer, then the run reports what is wrong."""
+        caplog.set_level("INFO", "sleeper")
+        emr.unasked = SubmissionFailed("no running cluster of EMR is named 'kept'")
+
+        self.submitted(instance, tmp_path)
+
+        assert emr.taken == ["june"]
+        assert "the steps of persistent-emr cannot be counted: no running" in caplog.text
+
+
+class Cluster:
+    """A kept cluster of EMR."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.taken: list[str] = []
+        self.refusal: SubmissionFailed | None = None
+        self.unasked: SubmissionFailed | None = None
+
+    def count(self, _) -> int:
+        """Return how many steps wait or run."""
+        if self.unasked:
+            raise self.unasked
+        return self.steps
+
+    def add(self, submission):
+        """Take a job."""
+        if self.refusal:
+            raise self.refusal
+        self.taken.append(submission.job.id)
+        return replace(submission, started="s-1")
+
+
+def test_what_a_cluster_could_not_do_is_rejected_with_the_rest(tmp_path):
+    """Given a job that names files of this machine for EMR, then it is rejected, all told (F1)."""
+    sleeper.create_instance(
+        tmp_path / "one",
+        {
+            "sleeper.bulk.import.emr.serverless.application.id": "00abc",
+            "sleeper.bulk.import.emr.serverless.role.arn": "arn:aws:iam::1:role/jobs",
+        },
+    ).close()
+    instance = sleeper.connect(tmp_path / "one")
+    instance.create_table("numbers", SCHEMA, row_keys=["id"])
+    job = {
+        "id": "june",
+        "tableName": "numbers",
+        "files": ["none"],
+        "sparkConf": {"spark.driver.cores": "3"},
+    }
+    instance.jobs.send(QueueName.BULK_IMPORT_EMR_SERVERLESS, json.dumps(job))
+
+    assert work(instance, "bulk-import") == 0
+
+    status = instance.jobs.job("june")
+    told = "\n".join(status.reasons)
+    assert status.state is JobState.REJECTED
+    for reason in (
+        "Could not find one or more paths: none",
+        "cannot reach the instance",
+        "cannot reach the input 'none'",
+        "sleeper.bulk.import.environment",
+        "spark.driver.cores is 3",
+    ):
+        assert reason in told
+    assert not [*(tmp_path / "one" / "bulk_import").glob("*")]
+
+
 class TestDrivers:
     """A driver beside the worker, whose program is a script here: Spark's are in tests/spark."""
 
@@ -170,6 +341,36 @@ class TestDrivers:
         assert status.is_over
         (letter,) = instance.jobs.dead_letters("bulk-import")
         assert "failed 2 times, at last: the Spark driver" in letter.reason
+
+    def test_what_a_killed_driver_leaves_is_killed(self, instance, driver, tmp_path, monkeypatch):
+        """Given a killed driver whose Java does not end, then Java is killed, and the job fails."""
+        monkeypatch.setattr("sleeper.spark.submit.driver_process._JAVA_PATIENCE_S", 0.4)
+        driver(f"sleep 600 & echo $! >> {tmp_path}/java; kill -9 $$")
+        path = written(tmp_path / "one.parquet", 1)
+        instance.jobs.submit_bulk_import("numbers", path, "june")
+
+        assert work(instance, "bulk-import") == 2
+
+        assert "was killed by signal 9" in instance.jobs.job("june").reasons[0]
+        left = (tmp_path / "java").read_text().split()
+        assert len(left) == 2
+        until(lambda: not any(is_running(int(process)) for process in left))
+
+    def test_what_a_driver_started_ends_with_it(self, instance, driver, tmp_path, monkeypatch):
+        """Given a driver that is asked to end and does not, then its Java is killed with it."""
+        monkeypatch.setattr("sleeper.spark.submit.driver_process._PATIENCE_S", 0.4)
+        java = tmp_path / "java"
+        driver(f"trap '' TERM; sleep 600 & echo $! > {java}; wait; sleep 600")
+        call = CommandRequest((str(tmp_path / "driver"),))
+
+        def check() -> None:
+            if java.exists() and java.read_text():
+                raise Interrupted
+
+        with pytest.raises(Interrupted):
+            run_driver(call, check)
+
+        until(lambda: not is_running(int(java.read_text())))
 
     def test_a_driver_says_whether_the_job_may_run_again(self, instance, driver, tmp_path):
         """Given a driver that says that it cannot help, then its job is not tried again."""

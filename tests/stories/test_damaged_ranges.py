@@ -177,3 +177,36 @@ def flip(file, chunk):
     body = bytearray(file.read_bytes())
     body[chunk.data_page_offset + chunk.total_compressed_size - 3] ^= 0x04
     file.write_bytes(body)
+
+
+class TestTruncatedFiles:
+    """A file that is shorter than when it was written is damaged, however it is read."""
+
+    WAYS = {  # noqa: RUF012 - it is not changed
+        "key": lambda table, _: table.query(key="k00002").to_arrow(),
+        "few rows": lambda table, _: table.query(range={"key": ("k0001", "k00012")}).to_arrow(),
+        "range": lambda table, _: table.query(range={"key": ("k01", None)}).to_arrow(),
+        "all": lambda table, _: table.query().to_arrow(),
+        "in any order": lambda table, _: table.query(ordered=False).to_arrow(),
+        "where": lambda table, _: table.query(where="n > 5").to_arrow(),
+        "statement": lambda table, _: table.sql("SELECT sum(n) FROM t").to_arrow(),
+        "polars": lambda table, _: table.scan_polars().collect(),
+        "export": lambda table, path: table.export(path / "out"),
+    }
+
+    @pytest.mark.parametrize("length", [0, 10, 5_000])
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("opened", ["by whom it was written", "anew"])
+    def test_are_reported_as_damaged(self, tmp_path, length, way, opened):
+        """Given two files of a leaf, then the error names it and says what to do."""
+        instance = sleeper.connect(tmp_path / "i", create=True)
+        table = instance.create_table("t", SCHEMA, row_keys=["key"])
+        table.ingest(ROWS[::2])
+        table.ingest(ROWS[1::2])
+        for file in (tmp_path / "i").glob("*/data/*/*.parquet"):
+            file.write_bytes(file.read_bytes()[:length])
+        if opened == "anew":
+            table = sleeper.connect(tmp_path / "i").table("t")
+
+        with pytest.raises(DataDamaged, match=r"data file '?\S+\.parquet'? .*[Rr]estore"):
+            self.WAYS[way](table, tmp_path)

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.errors import QueryInvalid, TableNotFound, VersionNotFound
+from sleeper.errors import DataDamaged, QueryInvalid, TableNotFound, VersionNotFound
 from sleeper.operations.history import history as log_history
+from sleeper.operations.history import removed_rows
 from sleeper.state.table_state import Transaction
+from sleeper.state.transactions.files import ReplaceFiles
 
 SCHEMA = pa.schema([("id", pa.string()), pa.field("n", pa.int64(), nullable=False)])
 
@@ -61,9 +63,9 @@ class TestHistory:
     def test_reads_only_the_last_ones(self, table, limit, monkeypatch):
         """Given 150 entries with a snapshot among them, then those after `limit` are decoded."""
         decoded = []
-        decode = log_history.decode_entry
+        decode = removed_rows.decode_entry
         monkeypatch.setattr(
-            log_history, "decode_entry", lambda *args: decoded.append(args[2]) or decode(*args)
+            removed_rows, "decode_entry", lambda *args: decoded.append(args[2]) or decode(*args)
         )
         for n in range(149):
             table.ingest(rows(f"k{n}"), f"job {n}")
@@ -73,6 +75,63 @@ class TestHistory:
         assert [each.number for each in found] == list(range(150, 0, -1))[:limit]
         assert len(decoded) == len(found) == min(limit, 150)
         assert table.history(limit)[: len(found)] == found
+
+    def test_of_ingests_and_compactions_replays_nothing(self, table, monkeypatch):
+        """Given compactions of files that the same entries added, then the entries tell all."""
+        for n in range(5):
+            table.ingest(rows(f"a{n}", f"x{n}", f"y{n}"))
+            table.compact(all_files=True)
+        monkeypatch.setattr(removed_rows, "replay", lambda *_: pytest.fail("replayed"))
+
+        removed = [each.rows_removed for each in table.history() if each.rows_removed]
+
+        assert sum(removed) == 3 * (2 + 3 + 4 + 5)
+
+    @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+    @pytest.mark.parametrize("limit", [1, 4, 7, None])
+    def test_counts_removed_rows_as_the_states_before_do(
+        self, tmp_path, limit, at_once, monkeypatch
+    ):
+        """Given compactions of older files, moved references, merges and an emptied table."""
+        monkeypatch.setattr(log_history, "_READ_AT_ONCE", at_once)
+        made = sleeper.connect(tmp_path / "other", create=True)
+        table = made.create_table(
+            "t",
+            SCHEMA,
+            row_keys=["id"],
+            properties={"sleeper.table.partition.splitting.threshold": 40},
+        )
+        table.ingest(rows(*(f"k{n:02}" for n in range(50))))
+        table.split_partitions()
+        table.ingest(rows("k01", "k49"))
+        table.compact(all_files=True)
+        table.ingest(rows("k02"))
+        table.compact(all_files=True)
+        store = table._current().store
+
+        for entry in table.history(limit):
+            body = store.log.read(entry.number)
+            transactions = removed_rows.decode_entry(body, table.schema, "").transactions
+            inputs = [
+                (name, each.output.partition_id)
+                for each in transactions
+                if isinstance(each, ReplaceFiles)
+                for name in each.inputs
+            ]
+            before = store.state_after(entry.number - 1)
+            counts = [before.files.reference(*key).row_count for key in inputs]
+            assert entry.rows_removed == sum(counts)
+        assert sum(entry.rows_removed for entry in table.history()) > 50
+
+    def test_of_a_log_with_a_gap_names_the_missing_entry(self, table):
+        """Also where nothing is replayed."""
+        for n in range(3):
+            table.ingest(rows(f"a{n}"))
+        opened = table._current()
+        opened.files.delete([f"statestore/transactions/{3:020d}.json"])
+
+        with pytest.raises(DataDamaged, match="has no entry 3"):
+            table.history(3)
 
     @pytest.mark.parametrize("limit", [-1, "3", 1.5, True])
     def test_refuses_what_is_no_number(self, table, limit):

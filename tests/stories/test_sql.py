@@ -172,7 +172,7 @@ def test_a_bad_condition_is_refused_when_it_is_asked(flights):
     for where, message in (
         ("Dest = 'MIA'", "no column 'Dest'; did you mean 'dest'"),
         ("delays > 1", "did you mean 'delay'"),
-        ("nothing = 1", "there are tail, day, dest, delay"),
+        ("nothing = 1", "there are tail, day, dest, delay. Names"),
         ("delay", "non-boolean"),
         ("delay > 'late'", "Cannot cast string 'late'"),
         ("tail = 'N001' garbage", "found: garbage"),

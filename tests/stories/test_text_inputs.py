@@ -10,6 +10,7 @@ import json
 import uuid
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.inputs import text_files
+from sleeper.engine.inputs import json_maps, text_files
 from sleeper.errors import InputRefused, InputSchemaMismatch, InputUnreadable, NullKeys
 from tests.contracts.s3_server import aws_endpoint, bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
@@ -227,6 +228,8 @@ class TestColumns:
             ("x.csv", "id,n,n\n1,2,3\n", "more than one column named"),
             ("x.csv", "id,N,nn\n1,2,3\n", "N"),
             ("x.csv", "1,2\n3,4\n", "id"),
+            ("x.csv", "id;n\n1;2\n", "separated by ';', not by commas"),
+            ("x.csv", '"n"\t"id"\n1\t2\n', r"separated by '.t', not by commas"),
             ("x.jsonl", '{"n": 1}\n', "id"),
         ],
     )
@@ -334,7 +337,8 @@ class TestMisfits:
                 gzip.compress(b"id,n\n" + b"1,2\n" * 9_999, mtime=0)[:-20],
                 "cannot be read as CSV",
             ),
-            ("x.jsonl", b"[1]\n", "cannot be read as JSON lines"),
+            ("x.jsonl", b"[1]\n", "line 1: each line must be one object; here is: array"),
+            ("x.txt", b"id,n\n1,2\n", "cannot be read as Parquet.*names that end in .csv"),
             ("x.jsonl", b'{"id": 1, "id": 2}\n', "line 1.*specified twice"),
             ("x.jsonl", b'{"id": 1}\n{"id": \n', "line 2"),
         ],
@@ -375,17 +379,6 @@ class TestMisfits:
 
         with pytest.raises(sleeper.BadRequest, match="two ingests"):
             small.ingest([tmp_path / "x.csv", tmp_path / "y.parquet"])
-
-    def test_maps_are_not_read_from_json_lines(self, instance, tmp_path):
-        """The message says what to do instead."""
-        schema = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.int64()))])
-        maps = instance.create_table("maps", schema, row_keys=["id"])
-        (tmp_path / "x.jsonl").write_text('{"id": 1, "m": {"a": 1}}\n')
-
-        with pytest.raises(
-            InputSchemaMismatch, match=r"cannot fill the map 'm'.*as dicts in Python"
-        ):
-            maps.ingest(tmp_path / "x.jsonl")
 
     def test_no_rows_are_no_error(self, small, tmp_path):
         """A header alone, and an empty file of JSON lines, which a query without rows writes."""
@@ -473,3 +466,71 @@ class TestFrames:
         with pytest.raises(error, match=says):
             small.ingest(columns)
         assert ask(small) == []
+
+
+class TestMapsOfJsonLines:
+    """A map is an object, whose names are the keys as text."""
+
+    SCHEMA = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("text", pa.map_(pa.string(), pa.int64())),
+            ("days", pa.map_(pa.date32(), pa.string())),
+            ("raws", pa.map_(pa.binary(), pa.timestamp("us", "UTC"))),
+            ("numbers", pa.map_(pa.int32(), pa.float64())),
+            ("ü", pa.map_(pa.string(), pa.decimal128(9, 2))),
+        ]
+    )
+    ROWS: ClassVar = [
+        {
+            "id": n,
+            "text": {'a"\\b{,:}': n, "": 2, "ü😀": -(2**53) - 1} if n % 3 else None,
+            "days": {date(2026, 1, 1 + n % 28): 'quo"te, ]}'} if n % 2 else {},
+            "raws": {b"\x00\xff": datetime(2026, 1, 1, tzinfo=UTC)},
+            "numbers": {-1: 0.1, n: float("inf") if n == 5 else 1.0},
+            "ü": {"x": Decimal(n) / 4, "y": Decimal(-1)},
+        }
+        for n in range(100)
+    ]
+
+    @pytest.fixture
+    def table(self, instance):
+        return instance.create_table("maps", self.SCHEMA, row_keys=["id"])
+
+    @pytest.mark.parametrize("piece", [1, 100, 1 << 20])
+    def test_are_read_as_they_are_written(self, table, tmp_path, monkeypatch, piece):
+        """Given what a query writes as JSON lines, then another table has the same rows."""
+        monkeypatch.setattr(json_maps, "_PIECE_BYTES", piece)
+        table.ingest([row for row in self.ROWS if row["id"] != 5])
+        copy = sleeper.connect(table._context.url).create_table("b", self.SCHEMA, row_keys=["id"])
+        shown = command("query", "maps", "--json", "--instance", table._context.url)
+        (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(shown.stdout.encode()))
+
+        assert copy.ingest(tmp_path / "x.jsonl.gz").rows_written == 99
+        assert copy.query().to_arrow().equals(table.query().to_arrow())
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ('{"id": 1, "text": {"a": "x"}}', r"line 3: the map 'text' must be an object whose"),
+            ('{"id": 1, "text": 5}', r"line 3: the map 'text' must be an object, not a number"),
+            ('{"id": 1, "text": {"a": null}}', r"row 3, column 'text': a map has a null"),
+            ('{"id": 1, "numbers": {"1.5": 1}}', r"row 3, column 'numbers'.*1\.5"),
+            ('{"id": 1, "days": {"1": "x"}}', r"row 3, column 'days'.*ISO 8601"),
+            ('{"id": 1, "text": {"a"}}', "line 3"),
+            ('{"id": 1, "text": {"a": 1,}}', "line 3"),
+            ('{"id": 1, "text": {"a": 1', "line 3"),
+            ('{"id": 1, "text": {"a: 1}}', "line 3"),
+            ('{"id": 1, "text": {"a": 1]}', "line 3"),
+            ('{"id": 1, "other": {"a": 1}}', "'other'"),
+        ],
+    )
+    def test_that_do_not_fit_are_refused_by_line(self, table, tmp_path, line, says):
+        """Given lines before and after that are right, then the error names the wrong one."""
+        right = '{"id": 7, "text": {"a": 1, "b": 2}, "numbers": {"1": 2.5}}'
+        (tmp_path / "x.jsonl").write_text(f"{right}\n{right}\n{line}\n{right}\n")
+
+        with pytest.raises(InputRefused, match=says):
+            table.ingest(tmp_path / "x.jsonl")
+
+        assert table.query().count() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import threading
@@ -433,9 +434,37 @@ def test_orphans_and_garbage_are_counted_and_are_no_faults(instance, table, fold
 
     (found,) = summary.tables
     assert summary.clean
-    assert (found.rest.orphans, found.rest.orphans_due) == (1, 0)
+    assert (found.rest.orphans, found.rest.orphans_due, found.rest.orphans_newer) == (1, 0, 1)
     assert found.rest.examples[0].endswith("orphan.parquet")
     assert summary.unknown_folders == ("0badf00d",)
+
+
+def test_the_files_of_a_deleted_last_entry_are_newer_than_the_last_transaction(
+    instance, table, folder
+):
+    """Given no snapshot of it, then nothing else tells that there was an entry (verify.md)."""
+    data_files(folder)[-1].with_name("old.parquet").write_bytes(b"")
+    os.utime(data_files(folder)[-1], (0, 0))
+    entry(folder, 3).unlink()
+
+    (found,) = sleeper.connect(instance.url).verify().tables
+    done = command("verify", instance.url)
+
+    assert (found.findings, found.transaction) == ((), 2)
+    assert (found.rest.orphans, found.rest.orphans_newer) == (3, 2)
+    assert "t: 2 orphans newer than transaction 2: " in done.stdout
+
+
+def test_a_last_entry_that_a_snapshot_knows_is_found_missing(instance, often):
+    """Given a snapshot of the newest transaction, then its entry cannot be gone unseen."""
+    table, parts = with_snapshots(instance)
+    last = max(int(path.name.partition("-")[0]) for path in parts)
+    for number in range(last, table.refresh() + 1):
+        entry(Path(instance.url) / table.table_id, number).unlink()
+
+    (found,) = sleeper.connect(instance.url).verify().tables
+
+    assert [(str(each.kind), each.entry) for each in found.findings] == [("log", last)]
 
 
 def test_writers_and_compactions_beside_it_cause_no_finding(instance, table):

@@ -45,7 +45,7 @@ with late_imports():
     from sleeper.instance import sql as _sql
     from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
-    from sleeper.operations import destroy_instance, pause_switch
+    from sleeper.operations import destroy_instance, pause_switch, service_notes
     from sleeper.spark.submit import submitted_jobs
     from sleeper.storage import memory
     from sleeper.table import backup
@@ -62,6 +62,11 @@ def environment_token() -> str | None:
     return os.environ.get("SLEEPER_TOKEN") or None
 
 
+def process_environment() -> Mapping[str, str]:
+    """Return the variables of the environment, for entry points that are configured by them."""
+    return os.environ
+
+
 def current_time() -> datetime:
     """Return the clock of this machine (aware, UTC), for use without an instance."""
     return _now()
@@ -69,6 +74,11 @@ def current_time() -> datetime:
 
 def _new_id() -> str:
     return str(uuid.uuid4())
+
+
+def between_attempts(attempt: int) -> None:
+    """Wait before another attempt, given how many there were, for use without an instance."""
+    _pause(attempt)
 
 
 def new_secret() -> str:
@@ -290,6 +300,11 @@ class Instance(InstanceHandle):
     def pause_switch(self) -> pause_switch.PauseSwitch:
         """Stops all services and workers of the instance for a while."""
         return pause_switch.PauseSwitch(self._context.objects, self._context.now)
+
+    @property
+    def service_notes(self) -> service_notes.ServiceNotes:
+        """What services that live for one call note for the next."""
+        return service_notes.ServiceNotes(self._context.objects)
 
     @property
     def submitted_jobs(self) -> submitted_jobs.SubmittedJobs:

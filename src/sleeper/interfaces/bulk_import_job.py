@@ -64,7 +64,7 @@ def run_job(
 ) -> None:
     """Run the bulk import job JOB."""
     if parent is not None:
-        stop_with_parent(threading.Event(), parent)
+        stop_with_parent(threading.Event(), parent, with_children=True)
     with _told_to_the_worker() if parent is not None else nullcontext():
         opened = connect(instance)
         is_saved = job[:1] != "{"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -26,6 +26,9 @@ from sleeper.table.table import Table
 _TABLES_OPEN_MAX = 10
 
 _AnyJob = TypeVar("_AnyJob", IngestJob, BulkImportJob, BatcherSubmission)
+
+
+LastNumbers = Callable[[Sequence[TableRecord], Mapping[str, int]], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class JobTables:
         open_table: Opens a table by its record.
         names_buckets: Whether a relative path in a message is a bucket and a key, as upstream's
             clients write it.
+        last_numbers: Returns the number of each table's last commit, given those known before.
     """
 
     def __init__(
@@ -68,11 +72,13 @@ class JobTables:
         open_table: Callable[[TableRecord], Table],
         *,
         names_buckets: bool = False,
+        last_numbers: LastNumbers = lambda records, known: {},
     ) -> None:
         self._index = index
         self._inputs = inputs
         self._open_table = open_table
         self._names_buckets = names_buckets
+        self.last_numbers = last_numbers
         self._lock = Lock()
         self._open: OrderedDict[str, Table] = OrderedDict()
 

@@ -12,6 +12,7 @@ from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
 from sleeper.storage.places import job_stores_of, jobs_url_of, results_queue
 from sleeper.table.instance_context import InstanceContext
+from sleeper.table.state_stores import last_numbers
 from sleeper.table.table import Table
 
 
@@ -46,6 +47,7 @@ def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> In
         context.inputs,
         lambda record: Table(record, context),
         names_buckets=url == "sqs",
+        last_numbers=lambda records, known: last_numbers(records, known, context),
     )
     return InstanceJobs(
         stores,

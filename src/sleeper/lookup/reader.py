@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from sleeper.errors import DataDamaged, ObjectNotFound, SleeperError
+from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.fetching.index_cache import IndexCache
@@ -241,6 +241,12 @@ class LookupReader:
                 f"data file {filename!r} is missing. If this reader is older than the garbage "
                 "collector's delay, the file was replaced: try again. If that fails too, "
                 "restore the file from a copy, or ingest its rows again."
+            ) from error
+        except ObjectTooShort as error:
+            self._cache.drop(filename)
+            raise DataDamaged(
+                f"data file {filename!r} is damaged, because it is shorter than when it was "
+                f"written: {error} Restore the file from a copy, or ingest its rows again."
             ) from error
         except SleeperError:
             raise

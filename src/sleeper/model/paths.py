@@ -9,6 +9,7 @@
     tables/                                                     the table index
     services/jobs.sqlite                                        queues, tracker, batcher
     services/paused                                             exists while services are paused
+    services/notes/<service>.json                               what was last done with each table
 
 References name a data file by its path inside the table's folder, so an instance can be moved.
 """
@@ -34,6 +35,11 @@ JOBS = "services/jobs.sqlite"
 PAUSED = "services/paused"
 STATE_MOVES = "statestore/moves/"
 MOVED_STATES = "states/"
+
+
+def service_notes(service: str) -> str:
+    """Return the key of what a service of an instance in AWS notes between two calls."""
+    return f"{SERVICES}notes/{service}.json"
 
 
 def data_file(partition_id: str, name: str) -> str:

@@ -62,6 +62,7 @@ class Removal:
         belongings: What belongs to it, in the order in which it is removed.
         others: How many other objects are in its folder; they stay.
         other_keys: Some of them.
+        values: The instance's properties; None where an interrupted removal took them already.
         finish: Called when all is removed.
     """
 
@@ -69,7 +70,13 @@ class Removal:
     belongings: tuple[Belonging, ...]
     others: int
     other_keys: tuple[str, ...]
+    values: Mapping[str, str] | None
     finish: Callable[[], object]
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The instance's tables."""
+        return tuple(each.name for each in self.belongings if each.kind == "table")
 
     def carry_out(self, told: Callable[[Belonging], object] = lambda each: None) -> None:
         """Remove everything that was listed. It can be repeated after any failure.
@@ -138,6 +145,7 @@ def _in_aws(
         belongings=(*tables, *found),
         others=0,
         other_keys=(),
+        values=values,
         finish=lambda: None,
     )
 
@@ -196,6 +204,7 @@ def _in_objects(
         belongings=(*tables, *_elsewhere(place, values, records, pause), *rest),
         others=counts[""],
         other_keys=tuple(others),
+        values=values,
         finish=lambda: remove_empty_folder(objects),
     )
 

@@ -120,7 +120,7 @@ class Objects(Protocol):
 
         Raises:
             ObjectNotFound: there is no such object.
-            StorageFailed: a range is beyond the object's end.
+            ObjectTooShort: a range is beyond the object's end.
         """
         ...
 

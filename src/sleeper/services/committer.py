@@ -17,6 +17,7 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.operations.commit_requests import CommitAnswer
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
+from sleeper.ports.job_queue import JobQueue
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
 
@@ -43,6 +44,7 @@ class Committer:
         settings: How requests are taken.
         stopped: Asked before each look.
         rest: Waits for so many seconds, or until it is stopped.
+        queue: Where requests come from; None for the instance's commit queue.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Committer:
         *,
         stopped: Callable[[], bool],
         rest: Callable[[float], object],
+        queue: JobQueue | None = None,
     ) -> None:
         self._jobs = jobs
-        self._queue = jobs.stores.queue(QueueName.COMMIT)
+        self._queue = queue or jobs.stores.queue(QueueName.COMMIT)
         self._settings = settings
         self._stopped = stopped
         self._rest = rest

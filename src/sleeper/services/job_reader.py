@@ -15,6 +15,18 @@ class Interrupted(Exception):
     """The worker was asked to end while a job ran. The job goes back to its queue."""
 
 
+class JobDeferred(Exception):
+    """A job cannot be run now, though nothing failed. Its message waits, uncounted.
+
+    Attributes:
+        delay_s: Seconds after which it comes again.
+    """
+
+    def __init__(self, reason: str, delay_s: float) -> None:
+        super().__init__(reason)
+        self.delay_s = delay_s
+
+
 class MessageRejected(Exception):
     """A message is no job that can be run.
 
@@ -138,6 +150,7 @@ class Job(Protocol):
 
         Raises:
             Interrupted: the worker is to end; nothing was committed.
+            JobDeferred: there is no room for it now; nothing was started.
             SleeperError: it failed; `retryable` says whether the same job may succeed later.
         """
         ...
@@ -156,6 +169,7 @@ class JobReader(Protocol):
 
         Raises:
             MessageRejected: it is none, or cannot be run.
+            JobDeferred: there is no room for it now.
             StorageFailed: the instance cannot be read now.
         """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -13,8 +13,9 @@ from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.ports.job_queue import JobQueue
 from sleeper.services.committer import Committer
-from sleeper.services.compaction_worker import CompactionWorker
+from sleeper.services.compaction.worker import CompactionWorker
 from sleeper.services.job_kinds.batcher_submission import SubmissionReader
 from sleeper.services.job_kinds.bulk_import import BulkImportReader
 from sleeper.services.job_kinds.export import ExportReader
@@ -24,6 +25,7 @@ from sleeper.services.job_reader import JobReader
 from sleeper.services.online_tables import OnlineTables
 from sleeper.services.serving.pause_look import GO_ON_PAUSED, PauseLook
 from sleeper.services.worker import Worker, WorkerSettings, WorkQueue
+from sleeper.table.table import Table
 
 _OpenReader = Callable[[Instance, QueueName], JobReader]
 _READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
@@ -76,6 +78,7 @@ def open_worker(
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
     outdated: Callable[[], bool] = lambda: False,
+    delivered: Mapping[QueueName, JobQueue] | None = None,
 ) -> Worker | Committer | CompactionWorker:
     """Return a worker that runs jobs of one kind when its `run` is called.
 
@@ -88,25 +91,26 @@ def open_worker(
         stopped: Asked before each message and while a job runs.
         rest: Waits for so many seconds, or until the worker is stopped.
         outdated: Asked before each message; the worker ends when it is true.
+        delivered: The queues to take messages from, where others have received them; None for
+            all of the instance's that have jobs of the kind.
     """
     if kind == COMPACTION:
-        return _compaction_worker(
+        return open_compaction_worker(
             instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
         )
     jobs = instance.jobs
     if kind == _COMMIT:
-        return Committer(jobs, settings, stopped=lambda: stopped() or outdated(), rest=rest)
-    open_reader, names = _READERS[kind]
-    properties = instance.properties
-    settings = with_handling(settings, properties, names[0])
-    queues = [
-        WorkQueue(
-            open_reader(instance, name), jobs.stores.queue(name), queue_settings(properties, name)
+        return Committer(
+            jobs,
+            settings,
+            stopped=lambda: stopped() or outdated(),
+            rest=rest,
+            queue=(delivered or {}).get(QueueName.COMMIT),
         )
-        for name in names
-    ]
+    queues = _queues(instance, kind, delivered)
+    name = next(iter(queues))
     task = TaskEvent(
-        kind=queues[0].reader.kind,
+        kind=queues[name].reader.kind,
         task_id=jobs.new_id(),
         at=jobs.recorder.now(),
         is_finished=False,
@@ -114,21 +118,38 @@ def open_worker(
         pid=pid,
     )
     return Worker(
-        queues,
+        [*queues.values()],
         recorder=jobs.recorder,
         task=task,
-        settings=settings,
+        settings=with_handling(settings, instance.properties, name),
         stopped=stopped,
-        paused=(lambda: False)
-        if kind in GO_ON_PAUSED
-        else PauseLook(instance.pause_switch, instance.ticks_s),
+        paused=_paused_of(instance, kind),
         outdated=outdated,
         rest=rest,
         new_id=jobs.new_id,
     )
 
 
-def _compaction_worker(
+def _paused_of(instance: Instance, kind: str) -> Callable[[], bool]:
+    if kind in GO_ON_PAUSED:
+        return lambda: False
+    return PauseLook(instance.pause_switch, instance.ticks_s)
+
+
+def _queues(
+    instance: Instance, kind: str, delivered: Mapping[QueueName, JobQueue] | None
+) -> dict[QueueName, WorkQueue]:
+    open_reader, names = _READERS[kind]
+    found = delivered or {name: instance.jobs.stores.queue(name) for name in names}
+    return {
+        name: WorkQueue(
+            open_reader(instance, name), queue, queue_settings(instance.properties, name)
+        )
+        for name, queue in found.items()
+    }
+
+
+def open_compaction_worker(
     instance: Instance,
     settings: WorkerSettings,
     *,
@@ -136,9 +157,16 @@ def _compaction_worker(
     pid: int,
     stopped: Callable[[], bool],
     rest: Callable[[float], object],
-    outdated: Callable[[], bool],
+    outdated: Callable[[], bool] = lambda: False,
+    tables: Callable[[], Iterable[Table]] | None = None,
 ) -> CompactionWorker:
-    """Return a compaction worker, also for an instance that has no place for jobs."""
+    """Return a compaction worker, also for an instance that has no place for jobs.
+
+    Args:
+        instance: Whose tables it compacts.
+        settings, host, pid, stopped, rest, outdated: As for `open_worker`.
+        tables: Returns the tables to compact; None for all that are online.
+    """
     record: Callable[..., None]
     try:
         jobs = instance.jobs
@@ -152,7 +180,7 @@ def _compaction_worker(
         lambda: instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
     )
     return CompactionWorker(
-        lambda: (each.table for each in online()),
+        tables or (lambda: (each.table for each in online())),
         record=record,
         task=TaskEvent(
             kind=JobKind.COMPACTION,

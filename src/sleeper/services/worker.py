@@ -24,6 +24,7 @@ from sleeper.ports.job_queue import JobQueue
 from sleeper.services.job_reader import (
     Interrupted,
     Job,
+    JobDeferred,
     JobOutcome,
     JobReader,
     MessageRejected,
@@ -51,6 +52,7 @@ class WorkerSettings:
         jobs_max: The worker ends after so many jobs; None for no end.
         until_empty: Whether it ends when a look finds no message.
         idle_max_s: The worker ends when it found no message for so long; None for no end.
+        is_reported: Whether the tracker shows the worker itself, beside its jobs.
     """
 
     wait_s: float = 1.0
@@ -60,6 +62,7 @@ class WorkerSettings:
     jobs_max: int | None = None
     until_empty: bool = False
     idle_max_s: float | None = None
+    is_reported: bool = True
 
     def is_enough(self, idle_s: float) -> bool:
         """Return whether a worker that found no message for so long ends."""
@@ -118,7 +121,7 @@ class Worker:
 
     def run(self) -> TaskEvent:
         """Take messages until the worker is stopped; return what it did in all."""
-        self._recorder.record(self._task)
+        self._report(self._task)
         idle_s = 0.0
         try:
             while not self._stopped() and self._totals.jobs != self._settings.jobs_max:
@@ -132,8 +135,12 @@ class Worker:
                     break
         finally:
             self._totals = replace(self._totals, at=self._recorder.now())
-            self._recorder.record(self._totals)
+            self._report(self._totals)
         return self._totals
+
+    def _report(self, event: TaskEvent) -> None:
+        if self._settings.is_reported:
+            self._recorder.record(event)
 
     def _run_next(self) -> bool:
         """Take a message from any queue and handle it; False where there was none.
@@ -178,6 +185,9 @@ class Worker:
         except MessageRejected as rejection:
             self._reject(source, message, rejection)
             return
+        except JobDeferred as deferral:
+            self._defer(source, message, deferral)
+            return
         except SleeperError as failure:
             self._give_back(source, message, failure)
             return
@@ -202,6 +212,11 @@ class Worker:
         self._recorder.record(event)
         source.queue.delete([message.receipt])
 
+    def _defer(self, source: WorkQueue, message: ReceivedMessage, deferral: JobDeferred) -> None:
+        about = f"{source.reader.kind} message {message.message_id}"
+        _log.info("%s waits for %.0f s: %s", about, deferral.delay_s, deferral)
+        source.queue.release(message.receipt, deferral.delay_s, counted=False)
+
     def _run_job(self, source: WorkQueue, message: ReceivedMessage, job: Job) -> None:
         events = _run_events(source.reader.kind, job, self._new_id(), self._task.task_id)
         started = self._recorder.now()
@@ -212,6 +227,10 @@ class Worker:
             why = ("the worker was asked to end; the job went back to its queue",)
             self._record(job, events.failed(self._recorder.now(), why))
             source.queue.release(message.receipt, counted=False)
+            return
+        except JobDeferred as deferral:
+            self._record(job, events.failed(self._recorder.now(), (str(deferral),)))
+            self._defer(source, message, deferral)
             return
         except Exception as failure:  # noqa: BLE001 - a job must not end the worker
             if not isinstance(failure, SleeperError):

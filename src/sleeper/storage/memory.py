@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import RLock
 from typing import NoReturn, TypeVar
 
-from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
+from sleeper.errors import BadRequest, ObjectNotFound, ObjectTooShort
 from sleeper.ports.objects import ObjectInfo, Output
 from sleeper.storage.keys import TEMPORARY, check_key, check_prefix, check_ranges, folder_prefix
 
@@ -67,7 +67,7 @@ class MemoryObjects:
         body = self._get(key)
         for offset, length in ranges:
             if offset + length > len(body):
-                raise StorageFailed(
+                raise ObjectTooShort(
                     f"object {self._prefix + key} ends before byte {offset + length}, up to which "
                     "it should be read. It is shorter than expected: truncated, or replaced."
                 )

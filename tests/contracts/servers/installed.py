@@ -21,6 +21,12 @@ DYNAMODB_LOCAL_SHA512 = (
     "c63c43e7910157c900f5d318ae2f9af605e641259a9f34ce19fe0ed3039bb036"
     "a19b2d28168ebec9428d0b5f7be65143ab14a8245f193a48f67fb8271bc61d79"
 )
+AWS_CDK = "aws-cdk@2.1148.1"
+"""The command line of the CDK, which needs no other package. Never 3.x: its library is ours at 2."""
+AWS_CDK_SHA512 = (
+    "2b7774d8bd7b230980ba205636e5f50f3621294b3d1ab29823b6d99c625f2756"
+    "cacfdca65c5c5fb9d04e2f7ad46fc240bac0cd4942e2414d9fb091fb9326365c"
+)
 VERSITYGW_SOURCE = HERE / "versitygw"
 HELM_SOURCE = HERE / "helm"
 
@@ -85,6 +91,7 @@ DYNAMODB = Server(
     "set SLEEPER_TEST_WITHOUT=dynamodb-local.",
 )
 VERSITYGW = Server("versitygw", "go", "Go", _digest_of(VERSITYGW_SOURCE))
+CDK = Server("aws-cdk", "npm", "Node.js with npm", AWS_CDK_SHA512[:12])
 HELM = Server("helm", "go", "Go", _digest_of(HELM_SOURCE))
-"""No server, but a program that tests need, and that comes as they do."""
-SERVERS = (DYNAMODB, VERSITYGW, HELM)
+"""This and the last are no servers, but are installed as they are: tests deploy by them."""
+SERVERS = (DYNAMODB, VERSITYGW)

@@ -160,7 +160,18 @@ class TestExitCodes:
             done = sleeper("table", "list", env=env)
 
             assert done.exit_code == 2
-            assert "Missing option '--instance'" in done.stderr
+            assert (
+                "Missing option '--instance' (or the environment variable SLEEPER_" in done.stderr
+            )
+
+    def test_a_misspelt_command_is_named(self):
+        """Like a misspelt command of a group."""
+        for wrong, near in (("querry", "query"), ("ingst", "ingest")):
+            done = sleeper(wrong, "trips")
+
+            assert done.exit_code == 2
+            assert f"No such command '{wrong}'. Did you mean '{near}'?" in done.stderr
+        assert "Did you mean" not in sleeper("fetch").stderr
 
     def test_no_instance_at_all(self, tmp_path):
         """The message says how to make one, and none is made."""

@@ -47,6 +47,16 @@ def test_files_are_merged(url):
     assert count(url) == 5 * len(ROWS)
 
 
+def test_that_no_files_are_to_be_merged_is_said(url):
+    """With the options that say why, and that merge them all the same."""
+    sleeper("compact", "trips", "--instance", url)
+
+    done = sleeper("compact", "trips", "--instance", url)
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("no files of trips are to be merged by its strategy: --explain ")
+
+
 def test_a_job_that_fails_names_its_leaf_and_the_function(url):
     """Each line on stderr says which leaf; the exit code says that not all was done."""
     table = sleeper_package.connect(url).table("trips")

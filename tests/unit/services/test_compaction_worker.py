@@ -239,7 +239,7 @@ def test_an_idle_worker_looks_more_and_more_rarely(world):
 
 def test_tables_take_turns(world, caplog):
     """Given a large table, then others do not wait until it is done."""
-    caplog.set_level("INFO", "sleeper.services.compaction_worker")
+    caplog.set_level("INFO", "sleeper.services.compaction.worker")
     world.table("large", [*range(100, 1000, 100)])
     world.table("small")
     world.look_takes_s = 10

@@ -35,6 +35,7 @@ class TestSparkSettings:
         family = {
             "spark-submit": "",
             "kubernetes": "eks.",
+            "eks": "eks.",
             "emr": "emr.",
             "emr-serverless": "emr.serverless.",
         }[platform]

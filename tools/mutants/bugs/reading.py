@@ -197,4 +197,12 @@ BUGS = (
         wrong="        self._shifts: Ints = np.full(len(before), starts[0])\n",
         tests=("tests/unit/lookup/test_delta.py",),
     ),
+    Bug(
+        name="removed-rows-without-moved-references",
+        breaks="History counts no rows of compacted files whose references were moved to leaves.",
+        module="operations/history/removed_rows.py",
+        right="all(isinstance(each, _MOVE_NOTHING) for each in transactions)",
+        wrong="True",
+        tests=("tests/stories/test_history.py",),
+    ),
 )

@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         name="stopped-worker-runs-on",
         breaks="A compaction worker that is stopped finishes its job first.",
-        module="services/compaction_turn.py",
+        module="services/compaction/turn.py",
         right="        if self._stopped():\n            raise Interrupted\n",
         wrong="        if self._stopped():\n            return\n",
         tests=("tests/unit/services/test_compaction_worker.py",),
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         name="failed-compactions-at-once",
         breaks="A table whose compactions fail is compacted again without a pause.",
-        module="services/compaction_worker.py",
+        module="services/compaction/worker.py",
         right="        self._note(table, failed=failed and not turn.done)\n",
         wrong="        self._note(table, failed=False)\n",
         tests=("tests/unit/services/test_compaction_worker.py",),

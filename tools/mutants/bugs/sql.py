@@ -54,8 +54,8 @@ BUGS = (
         name="sort-of-all-rows-in-memory",
         breaks="A sort of all rows is kept in memory, and refused if that is short.",
         module="engine/sql/statements.py",
-        right="if _SORT_IN_MEMORY in self._physical.display_indent():",
-        wrong="if not self._text:",
+        right="is not None and _SORT_IN_MEMORY in self._physical.display_indent():",
+        wrong="is not None and not self._text:",
         tests=STATEMENTS,
     ),
     Bug(
@@ -113,5 +113,13 @@ BUGS = (
         right="if _COMPARED_BY_BITS.search(plan.display_indent()):",
         wrong="if _COMPARED_BY_BITS.fullmatch(plan.display_indent()):",
         tests=NUMBERS,
+    ),
+    Bug(
+        name="lists-joined-without-nulls",
+        breaks="x NOT IN (1, 2) OR x NOT IN (3, 4) returns rows where x is null.",
+        module="engine/sql/joined_lists.py",
+        right="return any(len(after.get(column, ())) < len(before[column]) for column in several)",
+        wrong="return len(after) < 0",
+        tests=("tests/stories/test_lists_in_sql.py",),
     ),
 )

@@ -367,8 +367,9 @@ def _batch_rows(metadata: Any) -> int:
 def _translate(error: Exception, path: str) -> NoReturn:
     if isinstance(error, FileNotFoundError):
         raise InputNotFound(f"file {shown(path)} no longer exists") from None
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     raise InputUnreadable(
         f"{shown(path)} cannot be read as Parquet: {reason}. Nothing was ingested; replace the "
-        "file, or leave it out"
+        "file, or leave it out. Files of CSV and JSON lines are known by names that end in .csv, "
+        ".jsonl, .ndjson or .json, and one of .gz, .zst, .bz2 and .lz4 if they are compressed"
     ) from None

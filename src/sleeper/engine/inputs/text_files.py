@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
@@ -20,6 +20,8 @@ from pyarrow import json as arrow_json
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.engine.inputs.batch_sizes import small_batches
 from sleeper.engine.inputs.input_files import is_remote, shown
+from sleeper.engine.inputs.json_maps import MapsAsLists, maps_as_lists
+from sleeper.engine.inputs.text_source import TextSource
 from sleeper.engine.inputs.text_values import MisfitText, csv_type, exact_values, json_type
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
 from sleeper.ports.input_store import InputStore
@@ -77,6 +79,8 @@ class TextFiles:
         """Read the beginning of every file, and compare its columns with the table's."""
         for path in self.files:
             names = self._names[path] = self._columns_of(path)
+            if kind_of(path) == "csv":
+                self._refuse_other_separator(path, names)
             if names or kind_of(path) == "csv":
                 check_columns(
                     _as_schema(names, self._arrow_schema),
@@ -85,6 +89,16 @@ class TextFiles:
                     origin=shown(path),
                 )
         self._ignores_extra = ignore_extra_columns
+
+    def _refuse_other_separator(self, path: str, names: Sequence[str]) -> None:
+        """Refuse CSV whose header has the table's names, but not between commas."""
+        if len(names) != 1 or names[0] in self._arrow_schema.names:
+            return
+        known = set(self._arrow_schema.names)
+        for separator in (";", "\t", "|"):
+            if known & {name.strip('"') for name in names[0].split(separator)}:
+                reason = f"its columns are separated by {separator!r}, not by commas"
+                _refuse(path, reason, misfit=True)
 
     def batches(
         self, columns: Sequence[str] | None = None, rows_per_file_max: int | None = None
@@ -115,7 +129,8 @@ class TextFiles:
 
     def _columns_of(self, path: str) -> list[str]:
         """Return the names of a file's columns; of JSON lines, those of the first rows."""
-        with _opened(path, self._remote) as file:
+        maps = _maps(self._arrow_schema) if kind_of(path) == "json" else []
+        with _opened(path, self._remote, maps) as file:
             try:
                 if kind_of(path) == "csv":
                     return list(_open_csv(file, {}).schema.names)
@@ -126,20 +141,24 @@ class TextFiles:
                 return []  # it has no rows, or reading them finds the line that is wrong
 
 
+def _maps(fields: Iterable[pa.Field]) -> list[str]:
+    """Return the names of the fields that are maps."""
+    return [field.name for field in fields if pa.types.is_map(field.type)]
+
+
 def _csv_rows(
     path: str, remote: InputStore | None, fields: Sequence[pa.Field], names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     types = {field.name: csv_type(field.type) for field in fields}
     rows = 0
     with _opened(path, remote) as file:
-        quotes = _CountedQuotes(file)
         try:
-            for batch in _open_csv(quotes, types):
+            for batch in _open_csv(file, types):
                 yield _typed(batch, fields, path, rows + 2)
                 rows += batch.num_rows
         except pa.ArrowException as error:
             _refuse_csv(path, str(error), names)
-        if quotes.count % 2:
+        if file.quotes % 2:
             _refuse(
                 path,
                 'it has an odd number of quotes ("): a quoted value does not end, or the file was '
@@ -147,10 +166,10 @@ def _csv_rows(
             )
 
 
-def _open_csv(file: Any, types: dict[str, pa.DataType]) -> Any:
+def _open_csv(file: TextSource, types: dict[str, pa.DataType]) -> Any:
     """Open CSV for columns of some types; without types to learn the names of its columns."""
     return arrow_csv.open_csv(
-        file,
+        file.lend(),
         # One thread: then errors say which row it is.
         read_options=arrow_csv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=arrow_csv.ParseOptions(newlines_in_values=True),
@@ -167,16 +186,11 @@ def _open_csv(file: Any, types: dict[str, pa.DataType]) -> Any:
 def _json_rows(
     path: str, remote: InputStore | None, fields: Sequence[pa.Field], *, ignores_extra: bool
 ) -> Iterator[pa.RecordBatch]:
-    maps = [field.name for field in fields if pa.types.is_map(field.type)]
-    if maps:
-        raise InputSchemaMismatch(
-            f"{shown(path)}: JSON lines cannot fill the map {maps[0]!r} of this table. Write the "
-            "rows as Parquet, or give them as dicts in Python. Nothing was ingested."
-        )
+    maps = _maps(fields)
     schema = pa.schema([pa.field(field.name, json_type(field.type)) for field in fields])
     unexpected = "ignore" if ignores_extra else "error"
     rows, reason = 0, ""
-    with _opened(path, remote) as file:
+    with _opened(path, remote, maps) as file:
         try:
             for batch in _open_json(file, schema, unexpected):
                 yield _typed(batch, fields, path, rows + 1)
@@ -185,14 +199,16 @@ def _json_rows(
             reason = str(error)
     if not reason or "Empty JSON" in reason:
         return
-    line, found = _first_bad_line(path, remote, schema, unexpected) or (None, reason)
+    line, found = _first_bad_line(path, remote, schema, unexpected, maps) or (None, reason)
     where = "" if line is None else f"line {line:,}: "
-    _refuse(path, where + _json_reason(found), misfit=_MISFIT.search(found) is not None)
+    _refuse(path, where + _json_reason(found, maps), misfit=_MISFIT.search(found) is not None)
 
 
-def _open_json(file: Any, schema: pa.Schema | None, unexpected: str) -> Any:
+def _open_json(
+    file: TextSource | pa.BufferReader, schema: pa.Schema | None, unexpected: str
+) -> Any:
     return arrow_json.open_json(
-        file,
+        file.lend() if isinstance(file, TextSource) else file,
         read_options=arrow_json.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
         parse_options=arrow_json.ParseOptions(
             explicit_schema=schema, newlines_in_values=False, unexpected_field_behavior=unexpected
@@ -201,7 +217,11 @@ def _open_json(file: Any, schema: pa.Schema | None, unexpected: str) -> Any:
 
 
 def _first_bad_line(
-    path: str, remote: InputStore | None, schema: pa.Schema, unexpected: str
+    path: str,
+    remote: InputStore | None,
+    schema: pa.Schema,
+    unexpected: str,
+    maps: Sequence[str],
 ) -> tuple[int, str] | None:
     """Return the number of the first line that cannot be read, and why. Reads the file again."""
     begun, waiting = 0, b""
@@ -210,15 +230,15 @@ def _first_bad_line(
             body = waiting + body
             whole, _, waiting = body.rpartition(_NEWLINE)
             lines = whole.split(_NEWLINE)
-            if (bad := _bad_among(lines, schema, unexpected)) is not None:
+            if (bad := _bad_among(lines, schema, unexpected, maps)) is not None:
                 return begun + bad[0] + 1, bad[1]
             begun += len(lines) if whole else 0
-    bad = _bad_among([waiting], schema, unexpected)
+    bad = _bad_among([waiting], schema, unexpected, maps)
     return None if bad is None else (begun + 1, bad[1])
 
 
 def _bad_among(
-    lines: Sequence[bytes], schema: pa.Schema, unexpected: str
+    lines: Sequence[bytes], schema: pa.Schema, unexpected: str, maps: Sequence[str]
 ) -> tuple[int, str] | None:
     """Return the place of the first of some lines that cannot be read, and why, by halving."""
 
@@ -226,6 +246,7 @@ def _bad_among(
         body = _NEWLINE.join(lines[low:high])
         if not body.strip():
             return None
+        body = maps_as_lists(body, maps) if maps else body
         try:
             _open_json(pa.BufferReader(body), schema, unexpected).read_all()
         except pa.ArrowException as error:
@@ -255,11 +276,17 @@ def _unexpected(line: bytes, schema: pa.Schema) -> str:
     return f"{', '.join(map(repr, names))}; the table has {', '.join(schema.names)}"
 
 
-def _json_reason(reason: str) -> str:
+def _json_reason(reason: str, maps: Sequence[str]) -> str:
     """Return the reason of an error in one line, in the words of JSON."""
     plain = re.sub(r" in row \d+$", "", reason.removeprefix("JSON parse error: "))
-    changed = re.fullmatch(r"Column\(/(.*)\) changed from (\w+) to (\w+)", plain)
+    changed = re.fullmatch(r"Column\((?:/(.*))?\) changed from (\w+) to (\w+)", plain)
+    if changed and changed[1] is None:
+        return f"each line must be one {changed[2]}; here is: {changed[3]}"
     if changed:
+        name, _, part = changed[1].partition("/[]")
+        if name in maps:
+            what = "an object" if not part else f"an object whose values are of type {changed[2]}"
+            return f"the map {name!r} must be {what}, not a {changed[3]}"
         return f"field {changed[1]!r} must be a {changed[2]}, not a {changed[3]}"
     return plain.removesuffix(".")
 
@@ -289,8 +316,8 @@ def _as_schema(names: Sequence[str], arrow_schema: pa.Schema) -> pa.Schema:
 
 
 @contextmanager
-def _opened(path: str, remote: InputStore | None) -> Iterator[Any]:
-    """Open a file for reading, decompressed by the end of its name."""
+def _opened(path: str, remote: InputStore | None, maps: Sequence[str] = ()) -> Iterator[TextSource]:
+    """Open a file for reading, decompressed by the end of its name; maps of JSON as lists."""
     found = _NAME.search(path)
     ending = found[2] if found else None
     with ExitStack() as opened:
@@ -301,7 +328,9 @@ def _opened(path: str, remote: InputStore | None) -> Iterator[Any]:
                 file = opened.enter_context(
                     pa.CompressedInputStream(plain, _CODECS[ending.lower()])
                 )
-            yield file
+            source = TextSource(MapsAsLists(file, maps) if maps else file)
+            opened.callback(source.wait_for_readers)
+            yield source
         except FileNotFoundError:
             raise InputNotFound(f"file {shown(path)} no longer exists") from None
         except OSError as error:
@@ -314,32 +343,6 @@ def _raw(path: str, remote: InputStore | None) -> AbstractContextManager[Any]:
             raise InputNotFound(f"{shown(path)} is not on this machine, and no store was given")
         return remote.open(path)
     return Path(path).open("rb")
-
-
-class _CountedQuotes:
-    """A file that counts the quotes in what is read of it."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self.count = 0
-        self.closed = False
-
-    def read(self, size: int | None = None) -> bytes:
-        body = bytes(self._file.read(size))
-        self.count += body.count(b'"')
-        return body
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def _refuse_csv(path: str, reason: str, names: Sequence[str]) -> NoReturn:

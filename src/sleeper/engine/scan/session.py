@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -33,6 +33,7 @@ _SETTINGS = {
     "datafusion.execution.collect_statistics": "false",
     # Strings have the types of the schema.
     "datafusion.execution.parquet.schema_force_view_types": "false",
+    "datafusion.optimizer.repartition_file_scans": "false",
 }
 
 _HUGE_PAGES = "MIMALLOC_ALLOW_THP"
@@ -85,6 +86,29 @@ def column(name: str) -> Any:
     return datafusion().col('"' + name.replace('"', '""') + '"')
 
 
+def new_context(
+    settings: Mapping[str, str], *, partitions: int, memory_bytes: int, temp_folder: Path | None
+) -> Any:
+    """Return a context of DataFusion.
+
+    Args:
+        settings: What differs from DataFusion's defaults.
+        partitions: How many parts of the rows are computed at once.
+        memory_bytes: Memory for merging, sorting and grouping; more is spilled.
+        temp_folder: Where it is spilled; None for the system's temp folder.
+    """
+    module = datafusion()
+    config = module.SessionConfig().with_target_partitions(partitions)
+    for name, value in settings.items():
+        config = config.set(name, value)
+    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(memory_bytes)
+    if temp_folder is None:
+        runtime = runtime.with_disk_manager_os()
+    else:
+        runtime = runtime.with_disk_manager_specified(str(temp_folder))
+    return module.SessionContext(config, runtime)
+
+
 class FileMissing(Exception):
     """A file of a plan is missing or empty; the plan does not say which."""
 
@@ -119,7 +143,12 @@ class Session:
         files_max: int = 1000,
         stores: ObjectStoreSettings | None = None,
     ) -> None:
-        self._context = _new_context(memory_bytes, batch_rows, temp_folder)
+        self._context = new_context(
+            {**_SETTINGS, "datafusion.execution.batch_size": str(batch_rows)},
+            partitions=1,
+            memory_bytes=memory_bytes,
+            temp_folder=temp_folder,
+        )
         self._arrow_schema = arrow_schema
         self.order = [column(name).sort(ascending=True, nulls_first=False) for name in key_names]
         self._files_max = files_max
@@ -187,24 +216,6 @@ class Session:
     def run(self, plan: Any) -> Any:
         """Return the stream of a physical plan's only partition."""
         return self._context.execute(plan, 0)
-
-
-def _new_context(memory_bytes: int, batch_rows: int, temp_folder: Path | None) -> Any:
-    module = datafusion()
-    settings = (
-        module.SessionConfig()
-        .with_target_partitions(1)
-        .with_repartition_file_scans(False)
-        .with_batch_size(batch_rows)
-    )
-    for name, value in _SETTINGS.items():
-        settings = settings.set(name, value)
-    surroundings = module.RuntimeEnvBuilder().with_fair_spill_pool(memory_bytes)
-    if temp_folder is None:
-        surroundings = surroundings.with_disk_manager_os()
-    else:
-        surroundings = surroundings.with_disk_manager_specified(str(temp_folder))
-    return module.SessionContext(settings, surroundings)
 
 
 def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> Any:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
+from sleeper.engine.sql.joined_lists import joins_lists
 from sleeper.engine.sql.plans import check_constants
 from sleeper.engine.sql.scans.comparable_floats import ComparableRead, comparable_and_stored
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
@@ -46,14 +47,13 @@ def rows_where(
         raise QueryInvalid(f"where must be a condition in SQL, such as 'n > 1', not {where!r}")
     check_operators(where)
     scanned, stored = comparable_and_stored(table)
-    session = SqlSession({table.name: scanned}, in_order=True, temp_folder=temp_folder)
     names = [*(table.arrow_schema.names if columns is None else columns)]
-    try:
-        with translated(what, table.arrow_schema.names):
-            frame = session.view(table.name).filter(where)
-            _refuse_subqueries(frame, what)
-            plan = session.plan(frame)
-            check_constants(plan, what)
+    with translated(what, table.arrow_schema.names):
+        session, frame, plan = _planned(where, scanned, what, temp_folder)
+        if joins_lists(where, frame, plan):
+            session.close()
+            session, frame, plan = _planned(where, scanned, what, temp_folder, joins_lists=False)
+        try:
             direct = session.direct(plan)
             if direct is not None:
                 session.close()
@@ -61,11 +61,33 @@ def rows_where(
                 return as_stored.rows(columns)
             frame = frame.select(*[column(stored.get(name, name)) for name in names])
             physical = frame.execution_plan()
+        except BaseException:
+            session.close()
+            raise
+    schema = pa.schema([table.arrow_schema.field(name) for name in names])
+    return Rows(session.batches(frame, physical, schema, what), schema, transaction)
+
+
+def _planned(
+    where: str,
+    table: ScannedTable,
+    what: str,
+    temp_folder: Path | None,
+    *,
+    joins_lists: bool = True,
+) -> tuple[SqlSession, Any, Any]:
+    """Return a session, the rows of a table that meet a condition as a frame, and its plan."""
+    tables = {table.name: table}
+    session = SqlSession(tables, in_order=True, temp_folder=temp_folder, joins_lists=joins_lists)
+    try:
+        frame = session.view(table.name).filter(where)
+        _refuse_subqueries(frame, what)
+        plan = session.plan(frame)
+        check_constants(plan, what)
     except BaseException:
         session.close()
         raise
-    schema = pa.schema([table.arrow_schema.field(name) for name in names])
-    return Rows(session.batches(frame, physical, schema, what), schema, transaction)
+    return session, frame, plan
 
 
 def _refuse_subqueries(frame: Any, what: str) -> None:

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sleeper.engine.scan.session import datafusion
+from sleeper.engine.scan.session import datafusion, new_context
+from sleeper.engine.sql.joined_lists import SIMPLIFY
 from sleeper.engine.sql.plans import ROWS_MAX, STORED
 from sleeper.engine.sql.scans.table_dataset import OpenScan, TableDataset
 
@@ -30,6 +31,9 @@ _SETTINGS: Final = {
     # Names are written as they are in the table; functions and key words in either case.
     "datafusion.sql_parser.enable_ident_normalization": "false",
     "datafusion.catalog.information_schema": "false",
+    "datafusion.catalog.create_default_catalog_and_schema": "true",
+    "datafusion.catalog.default_catalog": _CATALOG,
+    "datafusion.catalog.default_schema": _SCHEMA,
 }
 
 
@@ -42,6 +46,8 @@ class SqlContext:
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
         keep_limits: True to keep the LIMIT above each table where it is, by a condition above it
             that is true of every row. It costs a little for each row.
+        joins_lists: False to plan without the rule that joins lists (`joined_lists`), which also
+            computes constants and puts conditions into the forms that narrow what is read.
 
     Attributes:
         context: The context of DataFusion.
@@ -56,9 +62,15 @@ class SqlContext:
         temp_folder: Path | None,
         *,
         keep_limits: bool = False,
+        joins_lists: bool = True,
     ) -> None:
         module = datafusion()
-        self.context = _new_context(partitions, temp_folder)
+        self.context = new_context(
+            _SETTINGS, partitions=partitions, memory_bytes=MEMORY_BYTES, temp_folder=temp_folder
+        )
+        if not joins_lists:
+            was_there = self.context.remove_optimizer_rule(SIMPLIFY)
+            assert was_there, f"DataFusion has no rule {SIMPLIFY}"
         self.views: dict[str, Any] = {}
         self.datasets: dict[str, TableDataset] = {}
         catalog = self.context.catalog(_CATALOG)
@@ -106,21 +118,3 @@ class IdleContexts:
 
 
 IDLE: Final = IdleContexts()
-
-
-def _new_context(partitions: int, temp_folder: Path | None) -> Any:
-    module = datafusion()
-    settings = (
-        module.SessionConfig()
-        .with_target_partitions(partitions)
-        .with_create_default_catalog_and_schema(enabled=True)
-        .with_default_catalog_and_schema(_CATALOG, _SCHEMA)
-    )
-    for name, value in _SETTINGS.items():
-        settings = settings.set(name, value)
-    runtime = module.RuntimeEnvBuilder().with_fair_spill_pool(MEMORY_BYTES)
-    if temp_folder is None:
-        runtime = runtime.with_disk_manager_os()
-    else:
-        runtime = runtime.with_disk_manager_specified(str(temp_folder))
-    return module.SessionContext(settings, runtime)

@@ -51,9 +51,23 @@ def translated(what: str, columns: Iterable[str], scans: OpenScans | None = None
                 f"conditions on row keys, select fewer columns, or set TMPDIR to a folder with "
                 f"more room ({_shortened(text)})"
             ) from error
-        raise QueryInvalid(f"{what}: {_reason(text, [*columns])}") from error
+        reason = _panic(text) if _is_panic(error) else _reason(text, [*columns])
+        raise QueryInvalid(f"{what}: {reason}") from error
 
 
+def _is_panic(error: BaseException) -> bool:
+    """Return whether code of DataFusion failed that should not: its own error, or of a task."""
+    return type(error).__name__ == "PanicException" or "panicked" in str(error)
+
+
+def _panic(text: str) -> str:
+    return (
+        f"DataFusion has an error here, and cannot compute it ({_shortened(text)}). Write it in "
+        "another way, or leave that part out and compute it from the rows in Python"
+    )
+
+
+_ONLY_REWRITTEN: Final = re.compile(r"should have been simplified|on a simplified")
 _AGGREGATE: Final = re.compile(
     r"Physical plan does not support logical expression (?:Aggregate|Window)Function"
 )
@@ -69,6 +83,12 @@ def _reason(text: str, columns: Sequence[str]) -> str:
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]
         return no_such_column(name, columns)
+    if _ONLY_REWRITTEN.search(text):
+        return (
+            "it has several lists (IN) of one column, which are compared as they are written, and "
+            "then coalesce, nvl, nvl2, now, current_date and arrow_cast are not known: use CASE "
+            "and CAST, or one list"
+        )
     if "Cast error: Cannot cast string" in text:
         return (
             f"{_shortened(text)}. Compare a column with values of its type: text is in single "
@@ -84,7 +104,7 @@ def no_such_column(name: str, columns: Sequence[str]) -> str:
     if near:
         advice = f"did you mean {' or '.join(map(repr, near))}?"
     else:
-        advice = f"there are {', '.join(columns[:20])}"
+        advice = f"there are {', '.join(columns[:20])}."
     quoted = any(not each.isidentifier() for each in near)
     quotes = ' Quote names with signs, as in "a.b".' if quoted else ""
     return (

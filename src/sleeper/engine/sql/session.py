@@ -29,7 +29,7 @@ class SqlSession:
         tables: The tables, by name.
         in_order: True if rows must stay in the order in which they are read.
         temp_folder: Where sorting and grouping spill; None for the system's temp folder.
-        keep_limits: As for `SqlContext`.
+        keep_limits, joins_lists: As for `SqlContext`.
 
     Attributes:
         scans: The reads of the statement.
@@ -43,6 +43,7 @@ class SqlSession:
         in_order: bool,
         temp_folder: Path | None,
         keep_limits: bool = False,
+        joins_lists: bool = True,
     ) -> None:
         self.scans = OpenScans()
         self.reads: dict[str, NarrowedRead] = {}
@@ -51,8 +52,9 @@ class SqlSession:
         self._columns_read: dict[str, set[str]] = {name: set() for name in tables}
         one_partition = in_order or any(table.may_merge for table in tables.values())
         partitions = 1 if one_partition else min(_PARTITIONS_MAX, os.cpu_count() or 1)
-        self._kind = (tuple(self._schemas.items()), partitions, temp_folder, keep_limits)
-        make = partial(SqlContext, self._schemas, partitions, temp_folder, keep_limits=keep_limits)
+        options = {"keep_limits": keep_limits, "joins_lists": joins_lists}
+        self._kind = (tuple(self._schemas.items()), partitions, temp_folder, *options.values())
+        make = partial(SqlContext, self._schemas, partitions, temp_folder, **options)
         self._context: SqlContext | None = IDLE.take(self._kind, make)
         self._context.use(self._open_scan)
 

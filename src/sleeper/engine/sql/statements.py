@@ -14,6 +14,7 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
+from sleeper.engine.sql.joined_lists import joins_lists
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, check_constants
 from sleeper.engine.sql.scans.comparable_floats import comparable_table
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
@@ -77,14 +78,15 @@ class Statement:
         self._tables = {name: comparable_table(table) for name, table in tables.items()}
         _check_reads(text)
         self._no_such_table = no_such_table
+        self._joins_lists = True
         self._plan_it()
-        with self._translated():
-            self._physical = self._frame.execution_plan()
-        if _SORT_IN_MEMORY in self._physical.display_indent():
+        if joins_lists(text, self._frame, self._plan):
+            self._joins_lists = False
+            self._session.close()
+            self._plan_it()
+        if self._physical is not None and _SORT_IN_MEMORY in self._physical.display_indent():
             self._session.close()
             self._plan_it(keep_limits=True)
-            with self._translated():
-                self._physical = self._frame.execution_plan()
 
     def _plan_it(self, *, keep_limits: bool = False) -> None:
         self._session = SqlSession(
@@ -92,6 +94,7 @@ class Statement:
             in_order=False,
             temp_folder=self._temp_folder,
             keep_limits=keep_limits,
+            joins_lists=self._joins_lists,
         )
         options = datafusion().SQLOptions()
         options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
@@ -107,6 +110,8 @@ class Statement:
                 raise
             self._plan = self._session.plan(self._frame)
             check_constants(self._plan, self._what)
+            is_direct = self._session.direct(self._plan) is not None
+            self._physical = None if is_direct else self._frame.execution_plan()
 
     @property
     def _what(self) -> str:
@@ -133,21 +138,21 @@ class Statement:
             if direct is not None and given.names == schema.names:
                 session.close()
                 return direct.rows(schema.names)
+            physical = self._physical or self._frame.execution_plan()
         numbers = [read.transaction for read in session.reads.values()]
         number = numbers[0] if len(numbers) == 1 else 0
-        return Rows(self._batches(self._physical, schema), schema, number)
+        return Rows(self._batches(physical, schema), schema, number)
 
     def explain(self) -> str:
         """Return DataFusion's plan, and what is read of each table. It is called once."""
         session = self._session
         with self._translated():
-            is_direct = session.direct(self._plan) is not None
-            steps = self._physical.display_indent()
+            steps = None if self._physical is None else self._physical.display_indent()
         session.close()
         shown = "none: the table's reader returns exactly these rows"
         parts = [
             f"plan:\n{_without_barriers(self._plan.display_indent())}",
-            f"steps:\n{shown if is_direct else _without_barriers(steps)}",
+            f"steps:\n{shown if steps is None else _without_barriers(steps)}",
         ]
         reads = [f"  {name}: {read.explain()}" for name, read in session.reads.items()]
         return "\n\n".join([*parts, "\n".join(["read:", *(reads or ["  nothing"])])])

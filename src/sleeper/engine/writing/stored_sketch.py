@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.writing.sketch import Sketches
 from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder, read_sketches
-from sleeper.errors import DataDamaged, ObjectNotFound
+from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort
 from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges, range_reader, read_file_end
 from sleeper.model import paths
 from sleeper.model.files import FileReference
@@ -62,7 +62,7 @@ def read_stored_sketch(files: Objects, reference: FileReference, schema: Schema)
         data = _in_file(end, read)
     except ObjectNotFound:
         return None
-    except ValueError as error:
+    except (ValueError, ObjectTooShort) as error:
         data = files.read(paths.sketch_file(filename))
         if data is None:
             raise DataDamaged(f"the sketch of {filename!r} cannot be found: {error}") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -49,6 +50,7 @@ _COMMANDS = {
     "pause": ("services.operating", "Stop services from beginning anything."),
     "resume": ("services.operating", "Let services go on."),
     "backup": ("services.operating", "Copy an instance while it is written to."),
+    "deploy": ("services.deploy", "Deploy an instance to AWS."),
     "destroy": ("services.operating", "Remove an instance with all its data."),
     "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
     "server": ("services.server", "Serve an instance by REST, and make tokens for it."),
@@ -71,6 +73,20 @@ class LazyCommands(click.Group):
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed, or name a similar one."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(
+                f"No such command {args[0]!r}. Did you mean {near[0]!r}?", ctx
+            ) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands whose names begin so, without importing them, and options."""

@@ -127,6 +127,12 @@ def _say_compacted(table: str, run: CompactionSummary) -> None:
         say(f"moved {counted(run.pushed_down, 'reference')} down to leaf partitions")
     done = [job for job in run.jobs if job.failure is None]
     files = sum(len(job.job.inputs) for job in done)
+    if not run.jobs and not run.pushed_down:
+        say(
+            f"no files of {table} are to be merged by its strategy: --explain shows why, "
+            "--all-files merges all"
+        )
+        return
     say(
         f"compacted {table}: {counted(files, 'file')} became {len(done):,}, "
         f"transaction {run.transaction}"

@@ -120,7 +120,14 @@ class HttpClient:
 
 def unreachable(url: str, error: Exception) -> StorageFailed:
     """Return the error for a server that cannot be reached, or breaks off."""
-    return StorageFailed(f"the server {url} did not answer: {str(error) or type(error).__name__}")
+    reason = str(error) or type(error).__name__
+    advice = ""
+    if "CERTIFICATE_VERIFY_FAILED" in reason:
+        advice = (
+            ". Set SSL_CERT_FILE to a file with the certificate of the authority that issued the "
+            "server's, or with the server's own"
+        )
+    return StorageFailed(f"the server {url} did not answer: {reason}{advice}")
 
 
 def _no_server_of_ours(answer: httpx.Response) -> StorageFailed:

@@ -43,6 +43,7 @@ STATUSES: Final[Mapping[type[SleeperError], HTTPStatus]] = {
     errors.DataDamaged: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.ResultsIncomplete: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.SubmissionFailed: HTTPStatus.BAD_GATEWAY,
+    errors.DeploymentFailed: HTTPStatus.BAD_GATEWAY,
     errors.FormatTooNew: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,
     errors.AccessRefused: HTTPStatus.UNAUTHORIZED,
@@ -50,6 +51,7 @@ STATUSES: Final[Mapping[type[SleeperError], HTTPStatus]] = {
     errors.StorageFull: HTTPStatus.INSUFFICIENT_STORAGE,
     errors.StorageReadOnly: HTTPStatus.FORBIDDEN,
     errors.ObjectNotFound: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.ObjectTooShort: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 """The status of each class; a class that is not listed has that of its base class."""
 

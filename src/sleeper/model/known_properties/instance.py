@@ -9,6 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.cloud import (
+    CloudProperties,
+    LambdaProperties,
+    TaskProperties,
+)
+from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
@@ -107,7 +113,6 @@ class SplittingRunProperties:
         "30",
         POSITIVE,
         "How often leaves are looked at.",
-        used=False,
     )
     sketch_files_max: int = setting(
         "partition.splitting.files.maximum", "50", POSITIVE, "Files whose sketches are read."
@@ -119,7 +124,7 @@ class GarbageRunProperties:
     """Limits of one run of the garbage collector."""
 
     period_minutes: int = setting(
-        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected.", used=False
+        "gc.period.minutes", "15", POSITIVE, "How often garbage is collected."
     )
     batch_files: int = setting("gc.batch.size", "10000", POSITIVE, "Files forgotten in a commit.")
     files_max: int = setting("gc.files.maximum", "750000", POSITIVE, "Files deleted in a run.")
@@ -143,6 +148,10 @@ INSTANCE_PROPERTIES: Final[tuple[Property, ...]] = gathered(
         *properties_of("Queries", QueryQueueProperties),
         *properties_of("Bulk export", ExportQueueProperties),
         *properties_of("Trackers", TrackerProperties),
+        *properties_of("Deployment", CloudProperties),
+        *properties_of("Workers on Fargate", TaskProperties),
+        *properties_of("Lambda functions", LambdaProperties),
+        *properties_of("Clusters of a deployment", ClusterProperties),
         *DEPLOYMENT_PROPERTIES,
         *UPSTREAM_INSTANCE_PROPERTIES,
     )

@@ -77,7 +77,7 @@ class IngestQueueProperties:
     """Workers of ingest and bulk import jobs, and their queues."""
 
     workers_max: int = setting(
-        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most.", used=False
+        "ingest.max.concurrent.tasks", "200", POSITIVE, "Tasks at once, at most."
     )
     keepalive_s: int = setting(
         "ingest.keepalive.period.seconds",
@@ -125,7 +125,7 @@ class CompactionWorkerProperties:
         "How often an idle worker looks for jobs; more and more rarely while there are none.",
     )
     workers_max: int = setting(
-        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
+        "compaction.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
     )
     failures_max: int = setting(
         "compaction.task.max.consecutive.failures",
@@ -175,7 +175,7 @@ class ExportQueueProperties:
     """Workers of exports, and their queue."""
 
     workers_max: int = setting(
-        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most.", used=False
+        "bulk.export.max.concurrent.tasks", "300", POSITIVE, "Tasks at once, at most."
     )
     results_days: int = setting(
         "bulk.export.results.bucket.expiry.days",
@@ -240,5 +240,4 @@ class CommitterProperties:
         "10",
         QUEUE_BATCH,
         "Requests the committer takes at once.",
-        used=False,
     )

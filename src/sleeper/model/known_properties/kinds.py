@@ -218,6 +218,18 @@ def one_of(*allowed: str) -> Kind[str]:
     return Kind(f"one of {', '.join(allowed)}", parse)
 
 
+def matching(pattern: str, wanted: str) -> Kind[str]:
+    """Return the kind of texts that match a regular expression as a whole."""
+    compiled = re.compile(pattern)
+
+    def parse(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(text)
+        return text
+
+    return Kind(wanted, parse)
+
+
 def class_of(*allowed: str) -> Kind[str]:
     """Return the kind of a class name among `allowed`; a package before it is ignored."""
     simple = one_of(*allowed)

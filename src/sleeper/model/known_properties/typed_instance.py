@@ -8,6 +8,12 @@ from functools import cached_property
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.cloud import (
+    CloudProperties,
+    LambdaProperties,
+    TaskProperties,
+)
+from sleeper.model.known_properties.clusters import ClusterProperties
 from sleeper.model.known_properties.instance import (
     INSTANCE_PROPERTIES,
     ClockProperties,
@@ -176,3 +182,23 @@ class InstanceProperties:
     def committer(self) -> CommitterProperties:
         """The committer."""
         return read_group(CommitterProperties, self._found)
+
+    @cached_property
+    def cloud(self) -> CloudProperties:
+        """What all stacks of a deployment share."""
+        return read_group(CloudProperties, self._found)
+
+    @cached_property
+    def tasks(self) -> TaskProperties:
+        """Workers on Fargate."""
+        return read_group(TaskProperties, self._found)
+
+    @cached_property
+    def lambdas(self) -> LambdaProperties:
+        """Lambda functions of a deployment."""
+        return read_group(LambdaProperties, self._found)
+
+    @cached_property
+    def clusters(self) -> ClusterProperties:
+        """Clusters of bulk imports that a deployment makes."""
+        return read_group(ClusterProperties, self._found)

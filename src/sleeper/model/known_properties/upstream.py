@@ -12,16 +12,13 @@ from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,
     INTEGER,
-    LAMBDA_TIMEOUT,
     LIST,
-    LOG_DAYS,
     NOT_NEGATIVE,
     NUMBER,
     POSITIVE,
     POSITIVE_LONG,
     QUEUE_BATCH,
     QUEUE_WAIT,
-    TAGS,
     TEXT,
     Property,
     family,
@@ -40,33 +37,6 @@ OPEN_FAMILIES: Final = (
 
 _ENGINE = one_of("JAVA", "DATAFUSION", "DATAFUSION_EXPERIMENTAL")
 _ARCHITECTURES = list_of(one_of("x86_64", "arm64"), "a list of x86_64 and arm64")
-_STACKS = list_of(
-    one_of(
-        "IngestStack",
-        "IngestBatcherStack",
-        "EmrServerlessBulkImportStack",
-        "EmrBulkImportStack",
-        "PersistentEmrBulkImportStack",
-        "EksBulkImportStack",
-        "EmrStudioStack",
-        "BulkExportStack",
-        "QueryStack",
-        "WebSocketQueryStack",
-        "AthenaStack",
-        "KeepLambdaWarmStack",
-        "CompactionStack",
-        "GarbageCollectorStack",
-        "PartitionSplittingStack",
-        "RestApiStack",
-        "DashboardStack",
-        "TableMetricsStack",
-    ),
-    "a list of optional stacks, such as IngestStack,CompactionStack",
-)
-_DEFAULT_STACKS = (
-    "IngestStack,IngestBatcherStack,EmrServerlessBulkImportStack,EmrStudioStack,QueryStack,"
-    "CompactionStack,GarbageCollectorStack,PartitionSplittingStack,DashboardStack,TableMetricsStack"
-)
 
 _TABLE = (
     ("data.engine", "DATAFUSION", _ENGINE, "There is one engine here."),
@@ -129,12 +99,9 @@ _GENERAL = (
     ("cache.table.properties.provider.timeout.minutes", "60", POSITIVE, "How old they may be."),
     ("fs.s3a.max-connections", "100", POSITIVE, "Connections to S3."),
     ("fs.s3a.upload.block.size", "32M", BYTE_SIZE, "Bytes of one part of an upload."),
-    ("tags", None, TAGS, "Tags of all AWS resources."),
-    ("optional.stacks", _DEFAULT_STACKS, _STACKS, "Parts that are deployed."),
-    ("log.retention.days", "30", LOG_DAYS, "How long AWS keeps logs; -1 is without limit."),
     ("metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."),
+    ("fargate.version", "1.4.0", TEXT, "Version of Fargate; the newest is used."),
     ("run.table.metrics.offline", "false", BOOLEAN, "Metrics of offline tables too."),
-    ("dashboard.time.window.minutes", "5", POSITIVE, "Window of the dashboard."),
 )
 _STATE = (
     ("statestore.provider.cache.size", "10", INTEGER, "Tables kept open; negative: any number."),
@@ -145,9 +112,7 @@ _STATE = (
     ("tables.index.dynamo.consistent.reads", "true", BOOLEAN, "Reads of the index are consistent."),
 )
 _INGEST = (
-    ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
     ("partition.refresh.period", "120", POSITIVE, "Seconds a partition tree stays good."),
-    ("source.bucket", None, LIST, "Buckets to read from."),
     ("max.local.rows", "100000000", POSITIVE_LONG, "Rows on local disk (arraylist)."),
     ("memory.max.batch.size", "1000000", POSITIVE_LONG, "Rows in memory (arraylist)."),
     ("arrow.working.buffer.bytes", "268435456", BYTE_SIZE, "Memory for sorting (arrow)."),
@@ -157,7 +122,6 @@ _INGEST = (
     ("async.client.type", "crt", one_of("crt", "java"), "Upstream's S3 client."),
     ("async.crt.part.size.bytes", "134217728", BYTE_SIZE, "Bytes of one part of an upload."),
     ("async.crt.target.throughput.gbps", "10", NUMBER, "Speed of uploads to aim at."),
-    ("batcher.job.creation.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for making them."),
 )
 _COMPACTION = (
     ("job.creation.batch.size", "1", QUEUE_BATCH, "Tables in one run of it."),
@@ -170,14 +134,9 @@ _COMPACTION = (
     ("task.delay.before.retry.seconds", "10", NOT_NEGATIVE, "Wait before the next look."),
     ("task.max.idle.time.seconds", "60", NOT_NEGATIVE, "A task that is idle so long ends."),
     ("task.wait.for.input.file.assignment", "false", BOOLEAN, "Tasks wait for their locks."),
-    ("task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."),
     ("job.max.retries", "3", POSITIVE, "Deliveries of a job, at most."),
     ("job.dispatch.max.retries", "3", POSITIVE, "Deliveries of a batch, at most."),
     ("job.commit.max.retries", "3", POSITIVE, "Deliveries of a commit, at most."),
-    ("task.x86.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
-    ("task.x86.memory.mb", "8192", POSITIVE, "Memory of a task."),
-    ("task.arm.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."),
-    ("task.arm.memory.mb", "8192", POSITIVE, "Memory of a task."),
     ("tracker.async.commit.updates.enabled", "true", BOOLEAN, "So are commits by the committer."),
 )
 _SPLITTING = (("reserved.concurrency", "10", POSITIVE, "Splits at once, at most."),)
@@ -193,7 +152,6 @@ _BULK_IMPORT = (
         TEXT,
         "Which of upstream's algorithms; there is one here.",
     ),
-    ("emr.serverless.autostop.timeout", "15", POSITIVE, "Minutes idle before it stops."),
 )
 _EBS_SIZE = whole(10, 1024, "a number of gibibytes from 10 to 1024")
 _EBS_TYPE = one_of("gp2", "gp3", "io1", "io2")

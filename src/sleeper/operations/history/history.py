@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import chain
 from typing import Final
 
-from sleeper.errors import BadRequest, VersionNotFound
+from sleeper.errors import BadRequest
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
+from sleeper.operations.history.removed_rows import RemovedRows, StatesBefore, read_entries
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.commit import apply_entry
-from sleeper.state.table_state import TableState, Transaction
-from sleeper.state.transaction_json import decode_entry
+from sleeper.state.table_state import Transaction
+from sleeper.state.transaction_json import LogEntry
 from sleeper.state.transactions import (
     claims,
     files,
@@ -24,6 +23,9 @@ from sleeper.state.transactions import (
     schemas,
     sweeps,
 )
+
+_READ_AT_ONCE: Final = 100
+"""So many entries are held in memory at once."""
 
 _KINDS: Final[dict[type[Transaction], str]] = {
     files.AddFiles: "rows added",
@@ -74,20 +76,26 @@ def read_history(store: StateStore, schema: Schema, limit: int | None) -> tuple[
     """Return what the last transactions did, the newest first.
 
     Entries of the log are read one after the other, from the last `limit` on; all without a limit.
+    They are not replayed, unless one of them removed rows that nothing else tells the number of.
 
     Raises:
         BadRequest: the state store keeps no log.
-        DataDamaged: an entry cannot be read.
+        VersionNotFound: the state before a transaction is needed, and no longer kept.
+        DataDamaged: an entry is missing, or cannot be read.
     """
     newest = store.refresh()
     log = log_of(store)
     first = 1 if newest.moved is None else newest.moved.number
     if limit is not None:
         first = max(first, newest.number - limit + 1)
-    before = store.state_after(first - 1) if first <= newest.number else newest
-    if before is None:
-        raise VersionNotFound(f"the table's state before transaction {first} is no longer kept")
-    return tuple(reversed([*_entries(before, log, schema, newest.number)]))
+    states = StatesBefore(store, log, schema)
+    found: list[HistoryEntry] = []
+    for start in range(first, newest.number + 1, _READ_AT_ONCE):
+        last = min(start + _READ_AT_ONCE - 1, newest.number)
+        entries = read_entries(log, schema, start, last)
+        removed = RemovedRows(entries, states)
+        found += [_described(number, entry, removed) for number, entry in entries]
+    return tuple(reversed(found))
 
 
 def log_of(store: StateStore) -> TransactionLog:
@@ -105,28 +113,12 @@ def log_of(store: StateStore) -> TransactionLog:
     return store.log
 
 
-def _entries(
-    before: TableState, log: TransactionLog, schema: Schema, last: int
-) -> Iterator[HistoryEntry]:
-    if before.number == last:
-        return
-    state = before
-    for number, body in log.read_after(before.number):
-        entry = decode_entry(body, schema, f"entry {number} of the transaction log")
-        yield _described(number, entry.at, entry.transactions, state)
-        if number == last:
-            return
-        state = apply_entry(state, number, entry)
-
-
-def _described(
-    number: int, time: datetime, transactions: tuple[Transaction, ...], before: TableState
-) -> HistoryEntry:
-    changes = [_changes(each, before) for each in transactions]
-    kinds = dict.fromkeys(_KINDS[type(each)] for each in transactions)
+def _described(number: int, entry: LogEntry, removed: RemovedRows) -> HistoryEntry:
+    changes = [_changes(each, number, removed) for each in entry.transactions]
+    kinds = dict.fromkeys(_KINDS[type(each)] for each in entry.transactions)
     return HistoryEntry(
         number=number,
-        time=time,
+        time=entry.at,
         kinds=tuple(kinds),
         rows_added=sum(each.rows_added for each in changes),
         rows_removed=sum(each.rows_removed for each in changes),
@@ -147,7 +139,7 @@ class _Changes:
     job_ids: tuple[str, ...] = ()
 
 
-def _changes(transaction: Transaction, before: TableState) -> _Changes:
+def _changes(transaction: Transaction, number: int, removed: RemovedRows) -> _Changes:
     match transaction:
         case files.AddFiles(references=references, unreferenced=unreferenced, job=job):
             names = {reference.filename for reference in references}
@@ -158,10 +150,9 @@ def _changes(transaction: Transaction, before: TableState) -> _Changes:
             )
         case files.ReplaceFiles(job_id=job_id, inputs=inputs, output=output):
             names = {*inputs}
-            read = (before.files.reference(name, output.partition_id) for name in names)
             return _Changes(
                 rows_added=output.row_count,
-                rows_removed=sum(reference.row_count for reference in read if reference),
+                rows_removed=removed.of_files(names, output.partition_id, number),
                 files_added=1,
                 files_removed=len(names),
                 job_ids=(job_id,),
@@ -169,6 +160,6 @@ def _changes(transaction: Transaction, before: TableState) -> _Changes:
         case files.DeleteFiles(filenames=filenames):
             return _Changes(files_removed=len(filenames))
         case files.ClearFiles():
-            rows = sum(totals.rows for totals in before.files.totals().values())
-            return _Changes(rows_removed=rows, files_removed=before.files.file_count)
+            rows, file_count = removed.of_all(number)
+            return _Changes(rows_removed=rows, files_removed=file_count)
     return _Changes()

@@ -24,6 +24,8 @@ class StoredRest:
             run now.
         orphan_bytes: Their size.
         orphans_due: How many of them a sweep would delete: those that are old enough.
+        orphans_newer: How many of them were stored after the last transaction. If the last entry
+            of the log was deleted, its files are among them.
         examples: The names of some orphans.
         garbage: How many files have lost their last reference, and are not yet deleted.
         garbage_due: How many of them the garbage collector would delete now.
@@ -32,6 +34,7 @@ class StoredRest:
     orphans: int
     orphan_bytes: int
     orphans_due: int
+    orphans_newer: int
     examples: tuple[str, ...]
     garbage: int
     garbage_due: int
@@ -51,7 +54,7 @@ def verify_folder(
     Raises:
         StorageFailed: the storage cannot be listed.
     """
-    orphans = size = due = 0
+    orphans = size = due = newer = 0
     examples: list[str] = []
     listing = files.listing("data/")
     while batch := {info.key: info for info in islice(listing, _BATCH)}:
@@ -62,6 +65,7 @@ def verify_folder(
             orphans += 1
             size += batch[name].size_bytes
             due += batch[name].modified < orphans_before
+            newer += state.at is not None and batch[name].modified > state.at
             if len(examples) < _EXAMPLES_MAX:
                 examples.append(name)
     state = store.refresh()
@@ -69,6 +73,7 @@ def verify_folder(
         orphans=orphans,
         orphan_bytes=size,
         orphans_due=due,
+        orphans_newer=newer,
         examples=(*examples,),
         garbage=sum(1 for _ in state.files.unreferenced()),
         garbage_due=sum(1 for _ in state.unreferenced_before(garbage_before)),

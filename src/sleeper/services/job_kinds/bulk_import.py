@@ -9,7 +9,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 
-from sleeper.errors import JobInvalid
+from sleeper.errors import JobInvalid, SubmissionFailed
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.value_classes import dataclass
@@ -21,9 +21,15 @@ from sleeper.model.formats.bulk_import_job import (
 from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.ports.ids import given_job_id
-from sleeper.services.job_kinds.bulk_import_place import HERE, bulk_import_place
-from sleeper.services.job_reader import JobOutcome, MessageRejected, RunContext
+from sleeper.services.job_kinds.bulk_import_place import (
+    HERE,
+    BulkImportPlace,
+    bulk_import_place,
+)
+from sleeper.services.job_reader import JobDeferred, JobOutcome, MessageRejected, RunContext
+from sleeper.spark.submit.configured_clusters import STEPS_AT_ONCE, full_delay_s
 from sleeper.spark.submit.driver_process import DriverProcess, run_driver
+from sleeper.spark.submit.emr.cluster import Emr
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import Cluster
 from sleeper.state.committed_jobs import JobRecord
@@ -119,7 +125,13 @@ class BulkImportWork:
             jobs.save(planned)
             run_driver(planned.request, run.check)
             return
-        submitted = jobs.submit(planned)
+        try:
+            submitted = jobs.submit(planned)
+        except SubmissionFailed as failure:
+            if failure.is_full:
+                delay_s = full_delay_s(self.instance.properties)
+                raise JobDeferred(str(failure), delay_s) from None
+            raise
         _log.info("job %s runs on %s as %s", self.job_id, self.platform, submitted.started)
 
 
@@ -142,6 +154,7 @@ class BulkImportReader:
 
         Raises:
             MessageRejected: it is none, or cannot be run, for all the reasons that it names.
+            JobDeferred: its cluster has no room for it now.
             StorageFailed: the instance or the input cannot be looked at now.
         """
         try:
@@ -154,17 +167,45 @@ class BulkImportReader:
     def _checked(self, job: BulkImportJob) -> BulkImportWork:
         jobs: InstanceJobs = self._instance.jobs
         checked = jobs.tables.checked(job, bulk_import_job_failures, job_id=job.id)
-        if checked.failures:
-            raise MessageRejected(job.id or "", checked.failures, table_id=checked.table_id)
+        place = bulk_import_place(self._queue, self._instance.properties)
+        failures = checked.failures
+        if checked.before is None and place.is_elsewhere:
+            failures += self._cluster_failures(job, place)
+        if failures:
+            raise MessageRejected(job.id or "", failures, table_id=checked.table_id)
         if job.class_name:
             _log.info(
                 "job %s asks for %s: there is one algorithm here, which does the same",
                 job.id,
                 job.class_name,
             )
-        place = bulk_import_place(self._queue, self._instance.properties)
         if checked.before is None:
+            self._await_room(place)
             _log.info("job %s of the %s queue runs %s", job.id, self._queue, place.told)
         return BulkImportWork(
             self._instance, checked.table_id, job, place.cluster, place.platform, checked.before
         )
+
+    def _cluster_failures(self, job: BulkImportJob, place: BulkImportPlace) -> tuple[str, ...]:
+        """Return why the place's cluster could not run a job (BLK-2)."""
+        assert place.cluster is not None
+        environment = self._instance.properties.jobs.environment
+        return tuple(
+            self._instance.submitted_jobs.failures(job, place.cluster, environment=environment)
+        )
+
+    def _await_room(self, place: BulkImportPlace) -> None:
+        """Defer a job whose cluster is full (BLK-12). What cannot be asked, the run reports."""
+        if not isinstance(place.cluster, Emr) or place.cluster.steps_max is None:
+            return
+        try:
+            under_way = self._instance.submitted_jobs.steps_under_way(place.cluster)
+        except SubmissionFailed as failure:
+            _log.info("the steps of %s cannot be counted: %s", place.platform, failure)
+            return
+        if under_way >= place.cluster.steps_max:
+            raise JobDeferred(
+                f"{place.cluster.cluster_name} is full: {under_way} steps wait or run, and "
+                f"{STEPS_AT_ONCE} is {place.cluster.steps_max}",
+                full_delay_s(self._instance.properties),
+            )

@@ -9,7 +9,7 @@ from typing import Final
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.spark.submit.configured_clusters import configured_cluster
+from sleeper.spark.submit.configured_clusters import NEEDED, configured_cluster
 from sleeper.spark.submit.driver_process import DriverProcess
 from sleeper.spark.submit.submitted_jobs import Cluster
 
@@ -21,12 +21,7 @@ _PLATFORMS: Final = {
     QueueName.BULK_IMPORT_EMR: "emr",
     QueueName.BULK_IMPORT_PERSISTENT_EMR: "persistent-emr",
     QueueName.BULK_IMPORT_EMR_SERVERLESS: "emr-serverless",
-}
-_NEEDS: Final = {
-    "emr": "sleeper.bulk.import.emr.role.name and sleeper.bulk.import.emr.ec2.role.name",
-    "persistent-emr": "sleeper.bulk.import.persistent.emr.cluster.name",
-    "emr-serverless": "sleeper.bulk.import.emr.serverless.application.id and "
-    "sleeper.bulk.import.emr.serverless.role.arn",
+    QueueName.BULK_IMPORT_EKS: "eks",
 }
 
 
@@ -44,6 +39,11 @@ class BulkImportPlace:
     platform: str
     told: str
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another machine than the worker's runs the driver."""
+        return self.cluster is not None and not isinstance(self.cluster, DriverProcess)
+
 
 def bulk_import_place(queue: QueueName, properties: InstanceProperties) -> BulkImportPlace:
     """Return where the bulk imports of a queue run.
@@ -57,15 +57,21 @@ def bulk_import_place(queue: QueueName, properties: InstanceProperties) -> BulkI
         cluster = configured_cluster(platform, properties)
         if cluster is not None:
             return BulkImportPlace(cluster, platform, f"on {platform}")
-        why = f", as {platform} is not set up: {_NEEDS[platform]} are not all set"
-    elif queue is QueueName.BULK_IMPORT_EKS:
-        why = ", as no queue leads to Kubernetes: use sleeper bulk-import --submit kubernetes"
+        why = f", as {platform} is not set up: {_unset(platform)}"
     master = properties.jobs.spark_master
     if master is None:
         return BulkImportPlace(None, HERE, f"in a worker of bulk imports{why}")
     driver = DriverProcess(master=master, python=sys.executable, parent_id=os.getpid())
     where = f"on Spark at {master}, by a driver beside a worker of bulk imports"
     return BulkImportPlace(driver, _SPARK_HERE, where + why)
+
+
+def _unset(platform: str) -> str:
+    """Say which properties would set up a platform."""
+    names = NEEDED[platform]
+    if len(names) == 1:
+        return f"{names[0]} is not set"
+    return f"{' and '.join(names)} are not all set"
 
 
 def where_jobs_run(queue: QueueName, properties: InstanceProperties) -> str:

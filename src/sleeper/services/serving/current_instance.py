@@ -59,12 +59,16 @@ class CurrentInstance:
     Args:
         instance: The instance as it was opened first.
         reopen: Opens it again.
+        every_s: Seconds between two looks at the storage.
     """
 
-    def __init__(self, instance: Instance, reopen: Callable[[], Instance]) -> None:
+    def __init__(
+        self, instance: Instance, reopen: Callable[[], Instance], *, every_s: float = 0.0
+    ) -> None:
         self._instance = instance
         self._reopen = reopen
-        self._look = PropertiesLook(instance, every_s=0)
+        self._every_s = every_s
+        self._look = PropertiesLook(instance, every_s)
 
     def __call__(self) -> Instance:
         """Return the instance with the newest properties that were seen."""
@@ -89,5 +93,5 @@ class CurrentInstance:
             _log.error("changed properties cannot be used; older ones stay in use: %s", failure)
             return False
         self._instance = opened
-        self._look = PropertiesLook(opened, every_s=0)
+        self._look = PropertiesLook(opened, self._every_s)
         return True

@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sleeper.errors import BadRequest
+from sleeper.model.known_properties.deployment import BULK_IMPORT_BUCKET, REGION
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.spark.submit.emr import EbsVolumes, Emr
-from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.eks.cluster import Eks
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.emr.machines import EbsVolumes
+from sleeper.spark.submit.emr.serverless import EmrServerless
 
-_PREFIX = "sleeper.bulk.import."
+NEEDED: Final = {
+    "emr": ("sleeper.bulk.import.emr.role.name", "sleeper.bulk.import.emr.ec2.role.name"),
+    "persistent-emr": ("sleeper.bulk.import.persistent.emr.cluster.name",),
+    "emr-serverless": (
+        "sleeper.bulk.import.emr.serverless.application.id",
+        "sleeper.bulk.import.emr.serverless.role.arn",
+    ),
+    "eks": ("sleeper.bulk.import.eks.statemachine.arn",),
+}
+"""The properties that describe each platform: without one of them it is not there."""
+
+STEPS_AT_ONCE: Final = "sleeper.bulk.import.persistent.emr.step.concurrency.level"
+FULL_DELAY: Final = "sleeper.bulk.import.persistent.emr.cluster.full.requeue.delay"
+SUBNETS: Final = "sleeper.subnets"
+
+_PREFIX: Final = "sleeper.bulk.import."
+_STEPS_AT_ONCE, _FULL_DELAY_S = 2, 60  # upstream's
 
 
-def configured_cluster(platform: str, properties: InstanceProperties) -> Emr | EmrServerless | None:
+def configured_cluster(
+    platform: str, properties: InstanceProperties
+) -> Emr | EmrServerless | Eks | None:
     """Return the cluster of a platform; None where the properties do not describe one.
 
     Args:
-        platform: `emr`, `persistent-emr` or `emr-serverless`.
+        platform: `emr`, `persistent-emr`, `emr-serverless` or `eks`.
         properties: The instance's.
 
     Raises:
         BadRequest: there is no such platform.
     """
-
-    def text(name: str) -> str | None:
-        return properties.text(f"{_PREFIX}{name}")
-
+    if platform not in NEEDED:
+        raise BadRequest(f"no platform {platform!r} can be set up by properties")
+    needed = [properties.text(name) or "" for name in NEEDED[platform]]
+    if not all(needed):
+        return None
+    region = properties.text(REGION)
     match platform:
         case "emr-serverless":
-            application, role = (
-                text("emr.serverless.application.id"),
-                text("emr.serverless.role.arn"),
+            application, role = needed
+            return EmrServerless(
+                application_id=application,
+                execution_role_arn=role,
+                release=properties.text(f"{_PREFIX}emr.serverless.release"),
+                log_uri=_log_uri(properties),
+                region=region,
             )
-            if application is None or role is None:
-                return None
-            return EmrServerless(application_id=application, execution_role_arn=role)
         case "persistent-emr":
-            name = text("persistent.emr.cluster.name")
-            return None if name is None else Emr(cluster_name=name)
-        case "emr":
-            service_role, profile = text("emr.role.name"), text("emr.ec2.role.name")
-            if service_role is None or profile is None:
-                return None
             return Emr(
-                service_role=service_role,
-                instance_profile=profile,
-                key_pair=text("emr.keypair.name"),
-                security_group=text("emr.master.additional.security.group"),
-                security_configuration=text("emr.security.conf.name"),
-                ebs=EbsVolumes(
-                    size_gb=int(text("emr.ebs.volume.size.gb") or 0),
-                    volume_type=text("emr.ebs.volume.type") or "",
-                    per_instance=int(text("emr.ebs.volumes.per.instance") or 0),
-                ),
+                cluster_name=needed[0],
+                steps_max=int(properties.text(STEPS_AT_ONCE) or _STEPS_AT_ONCE),
+                region=region,
+            )
+        case "eks":
+            storage = properties.text(f"{_PREFIX}eks.spark.executor.ephemeral.storage")
+            kind = properties.text(f"{_PREFIX}eks.cluster.type") or "fargate"
+            return Eks(
+                state_machine_arn=needed[0],
+                executor_storage=storage or "175Gi",
+                is_fargate=kind.lower() == "fargate",
+                region=region,
             )
         case _:
-            raise BadRequest(f"no platform {platform!r} can be set up by properties")
+            return _emr(properties, service_role=needed[0], profile=needed[1])
+
+
+def configured_disks(properties: InstanceProperties) -> EbsVolumes:
+    """Return the disks of executors of EMR."""
+    size, count = (
+        properties.text(f"{_PREFIX}emr.ebs.{name}") or ""
+        for name in ("volume.size.gb", "volumes.per.instance")
+    )
+    return EbsVolumes(
+        size_gb=int(size or 0),
+        volume_type=properties.text(f"{_PREFIX}emr.ebs.volume.type") or "",
+        per_instance=int(count or 0),
+    )
+
+
+def full_delay_s(properties: InstanceProperties) -> int:
+    """Return how long a job waits when the kept cluster of EMR is full."""
+    return int(properties.text(FULL_DELAY) or _FULL_DELAY_S)
+
+
+def _emr(properties: InstanceProperties, *, service_role: str, profile: str) -> Emr:
+    """The machines of a cluster for each job, but for what a job decides."""
+
+    def text(name: str) -> str | None:
+        return properties.text(f"{_PREFIX}emr.{name}")
+
+    subnets = (properties.text(SUBNETS) or "").split(",")
+    return Emr(
+        service_role=service_role,
+        instance_profile=profile,
+        subnet_ids=tuple(filter(None, map(str.strip, subnets))),
+        log_uri=_log_uri(properties),
+        key_pair=text("keypair.name"),
+        security_group=text("master.additional.security.group"),
+        security_configuration=text("security.conf.name"),
+        ebs=configured_disks(properties),
+        region=properties.text(REGION),
+    )
+
+
+def _log_uri(properties: InstanceProperties) -> str | None:
+    """Where clusters' logs go: where upstream has them."""
+    bucket = properties.text(BULK_IMPORT_BUCKET)
+    return f"s3://{bucket}/logs/" if bucket else None

@@ -1,15 +1,20 @@
 """A driver in a process of its own on this machine, for jobs that a worker takes from a queue.
 
 The worker may be asked to end, and the driver may be killed: neither takes the other with it
-unnoticed. The driver starts Spark by the installed pyspark, so no spark-submit is needed.
+unnoticed. The driver starts Spark by the installed pyspark, so no spark-submit is needed. Spark's
+Java process is a child of the driver, in its process group. It ends when the driver has ended; one
+that does not is killed with the group, so that none stays.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from sleeper.errors import SubmissionFailed
@@ -24,6 +29,7 @@ MODULE: Final = "sleeper.interfaces.bulk_import_job"
 
 _LOOK_S = 0.2
 _PATIENCE_S = 10.0  # of a driver that was asked to end: Spark cancels its jobs
+_JAVA_PATIENCE_S = 30.0  # of a Java process whose driver has ended
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +71,11 @@ def run_driver(request: CommandRequest, check: Callable[[], None]) -> None:
     """
     try:
         process = subprocess.Popen(  # noqa: S603 - a command line of our own
-            request.argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            request.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
         )
     except OSError as error:
         raise SubmissionFailed(
@@ -93,12 +103,19 @@ def driver_report(reasons: Sequence[str], *, may_pass: bool) -> str:
 
 
 def _output(process: subprocess.Popen[str], check: Callable[[], None]) -> str:
+    """Return what a driver printed: all of it, when no process that could print more is left."""
+    waited_s = 0.0
     while True:
         check()
         try:
             return process.communicate(timeout=_LOOK_S)[0]
         except subprocess.TimeoutExpired:
-            continue
+            if process.poll() is None:
+                continue
+        waited_s += _LOOK_S
+        if waited_s >= _JAVA_PATIENCE_S:
+            _log.warning("the Spark driver, process %d, left processes: killing them", process.pid)
+            _kill_group(process)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -108,7 +125,13 @@ def _end(process: subprocess.Popen[str]) -> None:
         process.communicate(timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         _log.warning("the Spark driver, process %d, does not end: killing it", process.pid)
-        process.kill()
+        _kill_group(process)
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """Kill a driver and what it has started."""
+    with suppress(ProcessLookupError):  # all have ended
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _failure(pid: int, code: int, said: str) -> SubmissionFailed:

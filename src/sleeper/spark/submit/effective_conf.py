@@ -7,14 +7,16 @@ container of the same size is divided the other way round.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
 from sleeper.model.formats.bulk_import_job import BulkImportJob
+from sleeper.model.known_properties.deployment import REGION
 from sleeper.model.known_properties.kinds import TABLE_DEFAULT_PREFIX, TABLE_PREFIX
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
 
-Platform = Literal["spark-submit", "kubernetes", "emr", "emr-serverless"]
+Platform = Literal["spark-submit", "kubernetes", "eks", "emr", "emr-serverless"]
 
 RELEASE_LABEL: Final = "sleeper.table.bulk.import.emr.release.label"
 
@@ -61,9 +63,17 @@ _SERVERLESS: Final = {
     "spark.executor.memoryOverhead": "10G",
     "spark.sql.shuffle.partitions": "288",
 }
+# Pods of 4 vCPU have 8 to 30 GB on Fargate. One of 5, upstream's, is billed as 8.
+_EKS: Final = {
+    **_EMR,
+    "spark.driver.cores": "4",
+    "spark.executor.cores": "4",
+    "spark.executor.memoryOverhead": "10g",
+}
 DEFAULTS: Final[Mapping[Platform, Mapping[str, str]]] = {
     "spark-submit": _EVERYWHERE,
     "kubernetes": _EMR,
+    "eks": _EKS,
     "emr": _EMR,
     "emr-serverless": _SERVERLESS,
 }
@@ -72,6 +82,7 @@ _SHARED: Final = "sleeper.bulk.import."
 _FAMILIES: Final[Mapping[Platform, tuple[str, ...]]] = {  # later ones win
     "spark-submit": (_SHARED,),
     "kubernetes": (_SHARED, "sleeper.bulk.import.eks."),
+    "eks": (_SHARED, "sleeper.bulk.import.eks."),
     "emr": (_SHARED, "sleeper.bulk.import.emr."),
     "emr-serverless": (_SHARED, "sleeper.bulk.import.emr.serverless."),
 }
@@ -84,8 +95,23 @@ _RENAMED: Final = {
     "spark.executor.heartbeat.interval": "spark.executor.heartbeatInterval",
     "spark.executor.memory.overhead": "spark.executor.memoryOverhead",
     "spark.memory.storage.fraction": "spark.memory.storageFraction",
+    "spark.yarn.scheduler.reporter.thread.max.failures": (
+        "spark.yarn.scheduler.reporterThread.maxFailures"
+    ),
+}
+# Settings of pods and of a cache, which begin like those of Spark.
+_NOT_SPARKS: Final = ("spark.executor.ephemeral.storage", "spark.storage.level")
+# How a platform sets an environment variable of drivers.
+_DRIVER_VARIABLES: Final[Mapping[Platform, str]] = {
+    "kubernetes": "spark.kubernetes.driverEnv.",
+    "eks": "spark.kubernetes.driverEnv.",
+    "emr": "spark.yarn.appMasterEnv.",
+    "emr-serverless": "spark.emr-serverless.driverEnv.",
 }
 _OURS: Final = {RELEASE_LABEL: "emr-spark-8.0.0"}  # Spark 4.0; emr-7 has 3.5, which is too old
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
+_MIB = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024 * 1024}
+_OVERHEAD_MIB_MIN, _OVERHEAD_SHARE = 384, 0.1  # Spark's own, where nothing is set
 
 
 def effective_spark_conf(
@@ -102,6 +128,18 @@ def effective_spark_conf(
     for family in _FAMILIES[platform]:
         chosen |= _of_family(family, instance.values)
     return dict(sorted({**chosen, **job.spark_conf}.items()))
+
+
+def region_conf(platform: Platform, instance: InstanceProperties) -> dict[str, str]:
+    """Return settings that tell a cluster's Python processes the region of an instance in AWS.
+
+    Machines of EC2 do not tell it, and clients of AWS do not start without it.
+    """
+    region = instance.text(REGION)
+    drivers = _DRIVER_VARIABLES.get(platform)
+    if region is None or drivers is None:
+        return {}
+    return {f"{start}AWS_REGION": region for start in (drivers, "spark.executorEnv.")}
 
 
 def platform_setting(name: str, table: TableProperties, job: BulkImportJob) -> str:
@@ -126,4 +164,34 @@ def _of_family(family: str, values: Mapping[str, str]) -> dict[str, str]:
         _RENAMED.get(own := name.removeprefix(family), own): value.strip()
         for name, value in values.items()
         if name.startswith(start) and value.strip()
+        if name.removeprefix(family) not in _NOT_SPARKS
     }
+
+
+def memory_mib(role: str, spark_conf: Mapping[str, str], default: str = "1g") -> float:
+    """Return the memory of a driver or an executor: heap and overhead together.
+
+    Args:
+        role: `driver` or `executor`.
+        spark_conf: Spark's settings.
+        default: The heap where no setting has one.
+
+    Raises:
+        ValueError: a setting is no size.
+    """
+    heap = mib_of(spark_conf.get(f"spark.{role}.memory", default))
+    overhead = spark_conf.get(f"spark.{role}.memoryOverhead")
+    own = max(_OVERHEAD_MIB_MIN, heap * _OVERHEAD_SHARE)
+    return heap + (own if overhead is None else mib_of(overhead))
+
+
+def mib_of(text: str) -> float:
+    """Return a size, such as `6g`, in MiB.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size, such as 6g")
+    return int(found[1]) * _MIB[found[2].lower()]

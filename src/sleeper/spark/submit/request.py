@@ -20,7 +20,8 @@ PYTHON = "./environment/bin/python"
 
 NO_ENVIRONMENT = (
     "the cluster needs Sleeper's packages: make them by `sleeper spark-environment FOLDER`, put "
-    "that folder where the cluster can read it, and name it by --environment"
+    "that folder where the cluster can read it, and name it by --environment, or for jobs of "
+    "queues by the instance's property sleeper.bulk.import.environment"
 )
 
 
@@ -84,6 +85,8 @@ class AwsRequest:
         answer_id: The key of the answer that holds the id of what was started.
         cluster_name: A running cluster of EMR, whose id is looked up before the call and becomes
             the parameter `JobFlowId`; None where no cluster is named.
+        is_once: Whether the parameter `name` may be used once: while that which has it goes on,
+            nothing is started; after its end a number is added.
         region: Where; None for that of the environment.
         endpoint_url: Another server than AWS's own.
     """
@@ -93,6 +96,7 @@ class AwsRequest:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     answer_id: str
     cluster_name: str | None = None
+    is_once: bool = False
     region: str | None = None
     endpoint_url: str | None = None
 

@@ -15,8 +15,10 @@ from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
 from sleeper.spark.submit.driver_process import SPARK_MASTER, DriverProcess
-from sleeper.spark.submit.emr import Emr, Setting, emr_setting_failures
-from sleeper.spark.submit.emr_serverless import EmrServerless, worker_failures
+from sleeper.spark.submit.eks.cluster import Eks
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.emr.machines import Setting
+from sleeper.spark.submit.emr.serverless import EmrServerless
 from sleeper.spark.submit.request import NO_ENVIRONMENT
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 
@@ -30,7 +32,9 @@ _ELSEWHERE: Final = {
     Emr: "EMR's machines",
     EmrServerless: "EMR Serverless's workers",
     Kubernetes: "a Kubernetes cluster's pods",
+    Eks: "a Kubernetes cluster's pods",
 }
+_IN_AWS: Final = "aws://"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +57,7 @@ class CheckedCall:
 
 
 def submission_failures(
-    cluster: SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless, call: CheckedCall
+    cluster: SparkSubmit | DriverProcess | Kubernetes | Eks | Emr | EmrServerless, call: CheckedCall
 ) -> list[str]:
     """Return why a cluster could not run a job; nothing if it could."""
     failures = [*_platform_spec_failures(call.job.platform_spec)]
@@ -66,17 +70,18 @@ def submission_failures(
             failures += _master_failures(f"{SPARK_MASTER} is", cluster.master)
         case Emr():
             failures += _bucket_failures(call.environment, cluster.log_uri)
-            if not cluster.is_kept:
-                failures += emr_setting_failures(call.setting)
+            failures += cluster.failures(call.setting)
         case EmrServerless():
             failures += _bucket_failures(call.environment, cluster.log_uri)
-            failures += worker_failures(call.spark_conf)
+            failures += cluster.failures(call.spark_conf)
+        case Eks():
+            failures += cluster.failures(call.spark_conf)
     return failures
 
 
 def _place_failures(who: str, call: CheckedCall) -> Iterable[str]:
     """Instance and input must be URLs of a bucket."""
-    if not is_bucket_url(call.url):
+    if not is_bucket_url(call.url) and not call.url.startswith(_IN_AWS):
         yield (
             f"{who} cannot reach the instance {call.url}: it must be in a bucket, s3://bucket/folder"
         )

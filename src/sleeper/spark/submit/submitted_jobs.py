@@ -21,16 +21,24 @@ from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
+from sleeper.spark.submit.aws_calls import count_steps
 from sleeper.spark.submit.driver_process import DriverProcess
-from sleeper.spark.submit.effective_conf import Platform, effective_spark_conf, platform_setting
-from sleeper.spark.submit.emr import Emr
-from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.effective_conf import (
+    Platform,
+    effective_spark_conf,
+    platform_setting,
+    region_conf,
+)
+from sleeper.spark.submit.eks.cluster import Eks
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.emr.machines import Setting
+from sleeper.spark.submit.emr.serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 from sleeper.spark.submit.submission_check import EMR_SETTINGS, CheckedCall, submission_failures
 
-Cluster = SparkSubmit | DriverProcess | Kubernetes | Emr | EmrServerless
+Cluster = SparkSubmit | DriverProcess | Kubernetes | Eks | Emr | EmrServerless
 
 _LOG = logging.getLogger(__name__)
 _FOLDER = "bulk_import/"
@@ -105,22 +113,10 @@ class SubmittedJobs:
         record = self.table_of(job)
         local = "://" not in self.url
         missing = _missing(job.paths) if local else []
-        platform = platform_of(cluster)
-        table = TableProperties(record.properties if record else {}, self.properties)
-        spark_conf = effective_spark_conf(platform, self.properties, job)
         failures = bulk_import_job_failures(
             job, table_found=record is not None, missing_paths=missing
         )
-        failures += submission_failures(
-            cluster,
-            CheckedCall(
-                job=job,
-                url=self.url,
-                environment=environment,
-                spark_conf=spark_conf,
-                setting=lambda name: platform_setting(EMR_SETTINGS + name, table, job),
-            ),
-        )
+        failures += self.failures(job, cluster, environment=environment)
         if failures:
             raise JobInvalid(tuple(failures))
         assert record is not None
@@ -131,11 +127,70 @@ class SubmittedJobs:
         call = DriverCall(
             name=f"sleeper-{self.properties.id}-{record.name}-{job.id}"[:_NAME_LENGTH_MAX],
             arguments=(place, "--instance", self.url, *options),
-            spark_conf=spark_conf,
+            spark_conf=self._spark_conf(platform_of(cluster), job),
             environment=environment,
         )
-        request = _request(cluster, call, run_id, table, job)
-        return Submission(platform=platform, job=job, job_place=place, request=request)
+        request = self._request(cluster, call, run_id, job, record)
+        return Submission(platform=platform_of(cluster), job=job, job_place=place, request=request)
+
+    def failures(
+        self, job: BulkImportJob, cluster: Cluster, *, environment: str | None = None
+    ) -> list[str]:
+        """Return every reason why a cluster could not run a job, by values alone.
+
+        What is wrong with the job itself, wherever it would run, is not among them.
+        """
+        return submission_failures(
+            cluster,
+            CheckedCall(
+                job=job,
+                url=self.url,
+                environment=environment,
+                spark_conf=self._spark_conf(platform_of(cluster), job),
+                setting=self._settings(job, self.table_of(job)),
+            ),
+        )
+
+    def steps_under_way(self, cluster: Emr) -> int:
+        """Return how many steps wait or run on a running cluster that is known by its name.
+
+        Raises:
+            SubmissionFailed: there is no such cluster, or it could not be asked.
+            MissingExtra: boto3 is not installed.
+        """
+        return count_steps(
+            cluster.cluster_name or "", region=cluster.region, endpoint_url=cluster.endpoint_url
+        )
+
+    def _spark_conf(self, platform: Platform, job: BulkImportJob) -> dict[str, str]:
+        return {
+            **region_conf(platform, self.properties),
+            **effective_spark_conf(platform, self.properties, job),
+        }
+
+    def _settings(self, job: BulkImportJob, record: TableRecord | None) -> Setting:
+        table = TableProperties(record.properties if record else {}, self.properties)
+        return lambda name: platform_setting(EMR_SETTINGS + name, table, job)
+
+    def _request(
+        self,
+        cluster: Cluster,
+        call: DriverCall,
+        run_id: str,
+        job: BulkImportJob,
+        record: TableRecord,
+    ) -> Request:
+        match cluster:
+            case Emr():
+                return cluster.request(call, self._settings(job, record))
+            case EmrServerless():
+                return cluster.request(call, run_id)
+            case Eks():
+                return cluster.request(
+                    call, table_id=record.table_id, job_id=job.id or "", run_id=run_id
+                )
+            case _:
+                return cluster.request(call)
 
     def submit(self, submission: Submission) -> Submission:
         """Save a job where its driver finds it, then ask the cluster for the run (rule BLK-3).
@@ -218,21 +273,9 @@ def platform_of(cluster: Cluster) -> Platform:
             return "spark-submit"
         case Kubernetes():
             return "kubernetes"
+        case Eks():
+            return "eks"
         case Emr():
             return "emr"
         case EmrServerless():
             return "emr-serverless"
-
-
-def _request(
-    cluster: Cluster, call: DriverCall, run_id: str, table: TableProperties, job: BulkImportJob
-) -> Request:
-    match cluster:
-        case Emr():
-            return cluster.request(
-                call, lambda name: platform_setting(EMR_SETTINGS + name, table, job)
-            )
-        case EmrServerless():
-            return cluster.request(call, run_id)
-        case _:
-            return cluster.request(call)

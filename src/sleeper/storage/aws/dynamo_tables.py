@@ -29,8 +29,8 @@ Item = dict[str, Any]
 WRITES_MAX: Final = 100
 """How many items a transaction may write or check: Amazon's limit."""
 
-_DELETED_TOGETHER = 25
-"""Amazon's limit."""
+_DELETED_TOGETHER, _READ_TOGETHER = 25, 100
+"""Amazon's limits."""
 _ATTEMPTS_MAX = 20
 _ATTEMPTS_AFTER_RETRIES_MAX = 3
 """Attempts of a write that boto3 has tried several times already, for up to ten seconds."""
@@ -96,6 +96,23 @@ class DynamoTables:
             if table.required:
                 raise
             return None
+        return found
+
+    def get_many(self, table: DynamoTable, keys: Iterable[Item], names: str) -> list[Item]:
+        """Return attributes of the items with some keys, maybe as they were a moment ago."""
+        ahead, found = iter(keys), list[Item]()
+        while batch := list(islice(ahead, _READ_TOGETHER)):
+            left: Item = {self.name(table): {"Keys": batch, "ProjectionExpression": names}}
+            for attempt in range(_ATTEMPTS_MAX):
+                if attempt:
+                    self._pause(attempt)
+                answer = self._call("batch_get_item", "read", table, RequestItems=left)
+                found += answer["Responses"].get(self.name(table), ())
+                left = answer.get("UnprocessedKeys", {})
+                if not left:
+                    break
+            else:
+                raise self._contended()
         return found
 
     def query(

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from sleeper.errors import StorageFailed, StorageFull, StorageReadOnly
+from sleeper.errors import ObjectTooShort, StorageFailed, StorageFull, StorageReadOnly
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -77,11 +77,11 @@ def check_lengths(path: str, ranges: Sequence[tuple[int, int]], bodies: list[byt
     """Check that the bytes of each (offset, length) were all there.
 
     Raises:
-        StorageFailed: the file ends before one of them does.
+        ObjectTooShort: the file ends before one of them does.
     """
     for (offset, length), body in zip(ranges, bodies, strict=True):
         if len(body) < length:
-            raise StorageFailed(
+            raise ObjectTooShort(
                 f"{path} ends before byte {offset + length}, up to which it should be read. It is "
                 "shorter than expected: truncated, or replaced."
             )

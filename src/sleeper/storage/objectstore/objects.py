@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sleeper.errors import StorageFailed
+from sleeper.errors import ObjectTooShort, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
@@ -273,7 +273,9 @@ class BucketObjects:
         return write_failure(error, self.client.bucket, self.prefix + key)
 
     def _too_short(self, key: str, ranges: Sequence[tuple[int, int]]) -> StorageFailed:
-        return StorageFailed(
+        """Return the error of bytes that are missing: of the object, or of an answer alone."""
+        is_object = self.size(key) < _end(ranges)
+        return (ObjectTooShort if is_object else StorageFailed)(
             f"{self.client.bucket.named(self.prefix + key)} ends before byte {_end(ranges)}, up to "
             "which it should be read. It is shorter than expected: truncated, or replaced."
         )

@@ -21,7 +21,7 @@ _THREADS_LOCAL: Final = 2
 _THREADS_REMOTE: Final = 8
 _NOTHING = VerifiedFiles(files=0, rows=0, size_bytes=0, replaced=0, findings=())
 _NO_REST = StoredRest(
-    orphans=0, orphan_bytes=0, orphans_due=0, examples=(), garbage=0, garbage_due=0
+    orphans=0, orphan_bytes=0, orphans_due=0, orphans_newer=0, examples=(), garbage=0, garbage_due=0
 )
 
 

@@ -339,7 +339,7 @@ class TestCertificates:
         with running_server(make_app(instance), **options) as url:
             with (
                 sleeper.connect(url, token=None) as distrusting,
-                pytest.raises(StorageFailed, match="certificate"),
+                pytest.raises(StorageFailed, match=r"certificate.*Set SSL_CERT_FILE to"),
             ):
                 distrusting.tables()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))

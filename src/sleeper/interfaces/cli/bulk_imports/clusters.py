@@ -17,8 +17,9 @@ import click
 
 from sleeper.interfaces import bulk_import_job
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.spark.submit.emr import EbsVolumes, Emr
-from sleeper.spark.submit.emr_serverless import EmrServerless
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.emr.machines import EbsVolumes
+from sleeper.spark.submit.emr.serverless import EmrServerless
 from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
 from sleeper.spark.submit.submitted_jobs import Cluster
 

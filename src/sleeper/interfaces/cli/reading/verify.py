@@ -82,6 +82,12 @@ def _say_verified(found: InstanceVerifySummary) -> None:
     for table in found.tables:
         for fault in table.findings:
             warn(f"{table.table}: {fault.kind}: {fault.what}. {fault.next_step}")
+        if table.rest.orphans_newer:
+            say(
+                f"{table.table}: {counted(table.rest.orphans_newer, 'orphan')} newer than "
+                f"transaction {table.transaction}: of a job that runs or was killed, or of later "
+                "transactions whose entries at the end of the log are gone"
+            )
         if table.rest.orphans_due:
             say(
                 f"{table.table}: `sleeper sweep {table.table}` would delete "

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event
+
 import click
 
-from sleeper.instance.instance import connect, removal_of
-from sleeper.interfaces.cli.terminal.options import ask, instance_option, json_option
+from sleeper.errors import InstanceNotFound
+from sleeper.instance.instance import connect, process_environment, removal_of
+from sleeper.interfaces.cli.terminal.options import (
+    ask,
+    ask_for_name,
+    instance_option,
+    json_option,
+)
 from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
+from sleeper.language.late_imports import late_imports
+from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.ports.belongings import Belonging
+
+with late_imports():
+    from sleeper.deploy.flow import deployed_stacks, removal
+    from sleeper.storage.aws.deployment import identity, instance_names
 
 
 @click.command()
@@ -80,23 +97,77 @@ def destroy(url: str, *, yes: bool) -> None:
     What will be removed is listed first: tables, buckets, queues, and how much
     they hold. Only what belongs to the instance is removed: in a folder or a
     bucket the files that Sleeper made; of aws://ID its buckets with all objects,
-    and queues and tables in DynamoDB that have its tag. After an interruption the
-    same command goes on where it stopped. Stop sleeper serve before.
+    and queues and tables in DynamoDB that have its tag. One that sleeper deploy made
+    loses its stacks too, and keeps its buckets and tables while
+    sleeper.retain.infra.after.destroy is true. The id must be typed where tables are
+    lost; --yes stands for that. After an interruption the same command goes on where
+    it stopped. Stop sleeper serve before.
 
     \b
     Examples:
         sleeper destroy /data/demo
         sleeper destroy aws://demo --yes
     """
-    removal = removal_of(url)
+    deployed = _deployed(url)
+    if deployed is not None:
+        _destroy_deployed(*deployed, yes=yes)
+        return
+    listed = removal_of(url)
+    _show(listed.belongings)
+    if listed.others:
+        some = ", ".join(listed.other_keys)
+        say(f"{counted(listed.others, 'other file')} in {listed.url} will stay: {some}")
+    if not yes:
+        _confirm(listed.url, listed.table_names, (listed.values or {}).get("sleeper.id"))
+    listed.carry_out(lambda each: say(f"removing {each.kind} {each.name}"))
+    say(f"removed the instance at {listed.url}")
+
+
+def _deployed(url: str) -> tuple[removal.DeployedRemoval, deployed_stacks.DeployedStacks] | None:
+    """Return the stacks of an instance, and how they are removed; None for one without stacks."""
+    if not url.startswith("aws://"):
+        return None
+    data = None
+    with suppress(InstanceNotFound):
+        data = removal_of(url)
+    stores = ObjectStoreSettings.of(process_environment())
+    region = identity.aws_identity(stores.region).region
+    name = instance_names.instance_id_of(url)
+    stacks = deployed_stacks.DeployedStacks(name, region, rest=Event().wait)
+    found = removal.plan_deployed_removal(url, stacks, None if data is None else data.values, data)
+    return None if found is None else (found, stacks)
+
+
+def _destroy_deployed(
+    found: removal.DeployedRemoval, stacks: deployed_stacks.DeployedStacks, *, yes: bool
+) -> None:
+    for name in found.stacks:
+        say(f"stack {name}")
+    _show(() if found.keeps_data else found.belongings)
+    if found.keeps_data:
+        say(f"buckets and tables stay with all they hold: {removal.RETAIN} is true")
+    if not yes:
+        tables = () if found.keeps_data else found.table_names
+        _confirm(found.url, tables, instance_names.instance_id_of(found.url))
+    pause = None
+    if found.data is not None and found.data.values is not None:
+        pause = connect(found.url).pause_switch
+    found.carry_out(stacks, pause, say)
+    kept = ", but for its buckets and tables" if found.keeps_data else ""
+    say(f"removed the instance at {found.url}{kept}")
+
+
+def _show(belongings: Sequence[Belonging]) -> None:
     print_grid(
         ["removed", "name", "holds"],
-        [[each.kind, each.name, f"{each.count} {each.unit}"] for each in removal.belongings],
+        [[each.kind, each.name, f"{each.count} {each.unit}"] for each in belongings],
     )
-    if removal.others:
-        some = ", ".join(removal.other_keys)
-        say(f"{counted(removal.others, 'other file')} in {removal.url} will stay: {some}")
-    if not yes:
-        ask(f"Remove {removal.url}? This cannot be undone.", "--yes")
-    removal.carry_out(lambda each: say(f"removing {each.kind} {each.name}"))
-    say(f"removed the instance at {removal.url}")
+
+
+def _confirm(url: str, tables: Sequence[str], instance_id: str | None) -> None:
+    """Ask whether an instance is to be removed; its id must be typed while it has tables."""
+    if tables and instance_id:
+        say(f"{url} has {counted(len(tables), 'table')}, whose rows will be lost")
+        ask_for_name(instance_id, f"remove {url}. This cannot be undone", "--yes")
+        return
+    ask(f"Remove {url}? This cannot be undone.", "--yes")

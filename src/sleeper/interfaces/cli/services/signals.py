@@ -27,12 +27,18 @@ def stop_on_signals(stop: threading.Event) -> None:
         signal.signal(number, ask_to_stop)
 
 
-def stop_with_parent(stop: threading.Event, parent_id: int) -> None:
+def stop_with_parent(stop: threading.Event, parent_id: int, *, with_children: bool = False) -> None:
     """Set `stop` when the process `parent_id`, which started this one, has ended.
 
     A job that does not notice in time is ended with the process: nothing of it is committed by
     halves, and its message comes again. It is the parent's id that tells, however that one died,
     on every system that has processes.
+
+    Args:
+        stop: Set when the parent has ended.
+        parent_id: The parent.
+        with_children: Whether to kill what this process has started too, where it leads a process
+            group of its own.
     """
 
     def watch() -> None:
@@ -42,6 +48,8 @@ def stop_with_parent(stop: threading.Event, parent_id: int) -> None:
         _log.warning("ending: process %d, which started this one, has ended", parent_id)
         stop.set()
         woken.wait(_ORPHAN_PATIENCE_S)
+        if with_children and os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(EXIT_TERMINATED)
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -22,8 +22,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _VALUE = r'("(?:[^"]|"")*"|(?!")[^,]*)'  # a value that begins with a quote is quoted
 _MIN_MAX = re.compile(f"{_VALUE},{_VALUE}")
 
+
+class _InstanceOption(click.Option):
+    def get_error_hint(self, ctx: click.Context | None) -> str:
+        """Name the option, and the variable of the environment that stands for it."""
+        return f"{super().get_error_hint(ctx)} (or the environment variable SLEEPER_INSTANCE)"
+
+
 instance_option = click.option(
     "--instance",
+    cls=_InstanceOption,
     envvar="SLEEPER_INSTANCE",
     required=True,
     metavar="URL",
@@ -209,6 +217,29 @@ def ask(question: str, option: str = "--force") -> None:
         raise BadRequest(
             f"nothing was changed, because the answer was not yes; {option} does not ask"
         )
+
+
+def ask_for_name(name: str, what: str, option: str | None = None) -> None:
+    """Go on if somebody types a name.
+
+    Args:
+        name: What must be typed.
+        what: What is done then.
+        option: The option that spares the question; None without one.
+
+    Raises:
+        BadRequest: something else was typed, or nobody can answer.
+    """
+    try:
+        typed = click.prompt(f"Type {name} to {what}", default="", show_default=False, err=True)
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
+            raise
+        click.echo(err=True)
+        typed = ""
+    if typed != name:
+        spared = "" if option is None else f"; {option} does not ask"
+        raise BadRequest(f"nothing was changed, because {name} was not typed{spared}")
 
 
 def host_and_port(text: str, option: str) -> tuple[str, int]:

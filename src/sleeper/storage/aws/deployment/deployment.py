@@ -10,7 +10,6 @@ from typing import Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.language.value_classes import dataclass
-from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties import deployment as known
 from sleeper.model.paths import INSTANCE_PROPERTIES
@@ -21,15 +20,9 @@ from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
 from sleeper.storage.aws.deployment.identity import AwsIdentity
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
+from sleeper.storage.aws.deployment.made_tables import INIT_TABLES
 from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME
 from sleeper.storage.aws.dynamo_tables import DynamoTables
-from sleeper.storage.aws.jobs.dynamo_job_tables import (
-    BATCHER_JOBS,
-    SUBMITTED_FILES,
-    job_lookup,
-    job_updates,
-    task_status,
-)
 from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
@@ -134,14 +127,7 @@ class Deployment:
         for bucket in self.names.buckets:
             buckets.make(bucket)
         tables = instance_tables(self.names.instance_id, self.region, pause=pause, new_id=new_id)
-        tables.make(
-            BY_ID,
-            BY_NAME,
-            QUERY_STATES,
-            SUBMITTED_FILES,
-            BATCHER_JOBS,
-            *(table(kind) for kind in JobKind for table in (job_updates, job_lookup, task_status)),
-        )
+        tables.make(*INIT_TABLES)
         logger.info("made the buckets, tables and queues of %s in %s", self.url, self.region)
         return urls
 

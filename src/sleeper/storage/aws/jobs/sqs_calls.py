@@ -18,7 +18,7 @@ from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
 
 logger = logging.getLogger(__name__)
 
-_RETENTION_S: Final = 1_209_600  # 14 days: as long as SQS keeps a message
+RETENTION_S: Final = 1_209_600  # 14 days: as long as SQS keeps a message
 _EXISTS: Final = ("QueueAlreadyExists", "QueueNameExists")
 _STALE: Final = (
     "InvalidParameterValue",
@@ -233,7 +233,7 @@ class SqsCalls:
 
     def _made(self, side: Side) -> str:
         """Make a queue. Another process may make it too: one of them does."""
-        attributes = {"MessageRetentionPeriod": str(_RETENTION_S)}
+        attributes = {"MessageRetentionPeriod": str(RETENTION_S)}
         if self._settings.fifo:
             attributes["FifoQueue"] = "true"
         if side is Side.QUEUE:

@@ -95,6 +95,15 @@ class SqsQueue:
         """Return the URLs of the queue and of its dead letters; both are made if missing."""
         return self._calls.urls()
 
+    @property
+    def is_fifo(self) -> bool:
+        """Whether messages of a group stay in order."""
+        return self._settings.fifo
+
+    def adopt(self, deliveries: Sequence[Delivery]) -> None:
+        """Take note of messages that another received for this process."""
+        self._under_way.add(deliveries)
+
     def send(self, messages: Sequence[NewMessage]) -> None:
         """Send messages, ten at a time."""
         check_new_messages(messages, self._name, self._settings)

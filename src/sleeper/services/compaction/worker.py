@@ -16,7 +16,7 @@ from sleeper.errors import SleeperError
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.planning.jobs.redelivery import reasons_of
-from sleeper.services.compaction_turn import CompactionTurn
+from sleeper.services.compaction.turn import CompactionTurn
 from sleeper.services.job_reader import Interrupted
 from sleeper.services.worker import WorkerSettings
 from sleeper.table.table import Table

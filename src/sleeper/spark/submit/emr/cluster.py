@@ -7,52 +7,23 @@ capacity. The cluster ends by itself when its step has ended.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from sleeper.errors import BadRequest
 from sleeper.language.value_classes import dataclass
+from sleeper.spark.submit.emr.machines import (
+    EbsVolumes,
+    Setting,
+    capacity,
+    emr_setting_failures,
+    machine_types,
+)
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
-
-Setting = Callable[[str], str]
-"""Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that."""
 
 STEP_CHARACTERS_MAX = 10_240  # of the strings of one step, says AWS
 
-# AWS's own policies for EMR, of version 2, let EMR work on nothing without it.
-_FOR_MANAGED_POLICIES = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
-
-
-_LABEL = re.compile(r"(emr-spark|emr)-(\d+)\.\d+\.\d+")
-_RELEASE_MIN = 8  # emr-spark-8.0.0 has Spark 4.0; emr-7 has 3.5
-_MARKETS = ("SPOT", "ON_DEMAND")
-_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EbsVolumes:
-    """The disks of each executor machine of a new cluster.
-
-    Attributes:
-        size_gb: Of one.
-        volume_type: As EC2 calls it, such as `gp3`.
-        per_instance: How many there are.
-    """
-
-    size_gb: int
-    volume_type: str
-    per_instance: int
-
-    def configuration(self) -> dict[str, Any]:
-        """Return them as EMR wants them."""
-        volume = {"SizeInGB": self.size_gb, "VolumeType": self.volume_type}
-        return {
-            "EbsOptimized": True,
-            "EbsBlockDeviceConfigs": [
-                {"VolumeSpecification": volume, "VolumesPerInstance": self.per_instance}
-            ],
-        }
+FOR_MANAGED_POLICIES = {"Key": "for-use-with-amazon-emr-managed-policies", "Value": "true"}
+"""A tag: AWS's own policies for EMR, of version 2, let EMR work on nothing without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +41,8 @@ class Emr:
         security_group: One more security group for a new cluster's master.
         security_configuration: EMR's security configuration of a new cluster, by name.
         ebs: The disks of a new cluster's executors; None for EMR's default.
+        steps_max: How many steps a running cluster is given at once; with as many, it is full.
+            None for no limit but EMR's own.
         region: Its region; None for what the surroundings say.
         endpoint_url: Another server than AWS's own.
     """
@@ -84,6 +57,7 @@ class Emr:
     security_group: str | None = None
     security_configuration: str | None = None
     ebs: EbsVolumes | None = None
+    steps_max: int | None = None
     region: str | None = None
     endpoint_url: str | None = None
 
@@ -91,6 +65,17 @@ class Emr:
     def is_kept(self) -> bool:
         """Whether the cluster runs already, and goes on when the job has ended."""
         return bool(self.cluster_id or self.cluster_name)
+
+    def failures(self, setting: Setting) -> list[str]:
+        """Return why a new cluster cannot be made; nothing for a cluster that runs.
+
+        Args:
+            setting: Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that.
+        """
+        if self.is_kept:
+            return []
+        disks = self.ebs.failures() if self.ebs else ()
+        return [*emr_setting_failures(setting), *disks]
 
     def request(self, call: DriverCall, setting: Setting) -> AwsRequest:
         """Return the call: RunJobFlow, or AddJobFlowSteps for a cluster that runs.
@@ -121,8 +106,8 @@ class Emr:
     def _new_cluster(self, call: DriverCall, setting: Setting) -> dict[str, Any]:
         limits = {
             "UnitType": "InstanceFleetUnits",
-            "MinimumCapacityUnits": _count(setting, "executor.initial.capacity"),
-            "MaximumCapacityUnits": _count(setting, "executor.max.capacity"),
+            "MinimumCapacityUnits": capacity(setting, "executor.initial.capacity"),
+            "MaximumCapacityUnits": capacity(setting, "executor.max.capacity"),
         }
         return {
             "Name": call.name,
@@ -135,7 +120,7 @@ class Emr:
             "ServiceRole": self.service_role,
             "JobFlowRole": self.instance_profile,
             "VisibleToAllUsers": True,
-            "Tags": [_FOR_MANAGED_POLICIES],
+            "Tags": [FOR_MANAGED_POLICIES],
             **({"LogUri": self.log_uri} if self.log_uri else {}),
             **(
                 {"SecurityConfiguration": self.security_configuration}
@@ -146,7 +131,7 @@ class Emr:
 
     def _instances(self, setting: Setting) -> dict[str, Any]:
         market = setting("executor.market.type").upper()
-        capacity = "TargetSpotCapacity" if market == "SPOT" else "TargetOnDemandCapacity"
+        target = "TargetSpotCapacity" if market == "SPOT" else "TargetOnDemandCapacity"
         return {
             "InstanceFleets": [
                 {
@@ -155,15 +140,16 @@ class Emr:
                     "TargetOnDemandCapacity": 1,
                     # Weights count executors; there is one machine here, whatever its size.
                     "InstanceTypeConfigs": [
-                        {"InstanceType": each["InstanceType"]} for each in _types(setting, "master")
+                        {"InstanceType": each["InstanceType"]}
+                        for each in machine_types(setting, "master")
                     ],
                 },
                 {
                     "Name": "Executors",
                     "InstanceFleetType": "CORE",
-                    capacity: _count(setting, "executor.initial.capacity"),
+                    target: capacity(setting, "executor.initial.capacity"),
                     "InstanceTypeConfigs": [
-                        {**each, **self._disks()} for each in _types(setting, "executor")
+                        {**each, **self._disks()} for each in machine_types(setting, "executor")
                     ],
                 },
             ],
@@ -180,58 +166,6 @@ class Emr:
 
     def _disks(self) -> dict[str, Any]:
         return {"EbsConfiguration": self.ebs.configuration()} if self.ebs else {}
-
-
-def emr_setting_failures(setting: Setting) -> list[str]:
-    """Return what is wrong with the settings of a new cluster, all of it.
-
-    Args:
-        setting: Gives a `sleeper.table.bulk.import.emr.*` setting by the part after that.
-    """
-    failures = [*_release_failures(setting("release.label"))]
-    wanted = [each.strip() for each in setting("instance.architecture").split(",")]
-    if len(wanted) > 1:
-        failures.append(
-            f"instance.architecture is {', '.join(wanted)}, but an archive of Sleeper's packages "
-            "is for one architecture: say x86_64 or arm64"
-        )
-    if (market := setting("executor.market.type")).upper() not in _MARKETS:
-        failures.append(f"executor.market.type is {market!r}: say {' or '.join(_MARKETS)}")
-    failures += _type_failures(setting)
-    try:
-        least = _count(setting, "executor.initial.capacity")
-        most = _count(setting, "executor.max.capacity")
-        if least > most:
-            failures.append(
-                f"executor.initial.capacity is {least}, more than executor.max.capacity, {most}"
-            )
-    except BadRequest as error:
-        failures.append(str(error))
-    return failures
-
-
-def _release_failures(label: str) -> Iterator[str]:
-    found = _LABEL.fullmatch(label)
-    if found is None:
-        yield f"release.label is {label!r}, which is no release of EMR: say emr-spark-8.0.0"
-    elif int(found[2]) < _RELEASE_MIN:
-        yield (
-            f"release.label is {label}, whose Spark is too old: Sleeper needs Spark 4.0, which "
-            "comes with emr-spark-8.0.0"
-        )
-
-
-def _type_failures(setting: Setting) -> Iterator[str]:
-    for role in ("master", "executor"):
-        try:
-            types = [each["InstanceType"] for each in _types(setting, role)]
-        except BadRequest as error:
-            yield str(error)
-            continue
-        odd = [each for each in types if not _TYPE.fullmatch(each)]
-        if odd or not types:
-            named = ", ".join(map(repr, odd)) or "none"
-            yield f"{role} machine types: {named} is no machine type of EC2, such as m7g.xlarge"
 
 
 def _step(call: DriverCall, *, on_failure: str) -> dict[str, Any]:
@@ -258,31 +192,3 @@ def _step(call: DriverCall, *, on_failure: str) -> dict[str, Any]:
         "ActionOnFailure": on_failure,
         "HadoopJarStep": {"Jar": "command-runner.jar", "Args": arguments},
     }
-
-
-def _types(setting: Setting, role: str) -> list[dict[str, Any]]:
-    """The machine types of a role, of every architecture that is wanted, with their weights."""
-    families = {"x86_64": "x86", "arm64": "arm"}
-    wanted = [each.strip() for each in setting("instance.architecture").split(",")]
-    configs: list[dict[str, Any]] = []
-    for architecture in wanted:
-        if architecture not in families:
-            raise BadRequest(f"{architecture!r} is no architecture of EMR: say x86_64 or arm64")
-        name = f"{role}.{families[architecture]}.instance.types"
-        for item in filter(None, map(str.strip, setting(name).split(","))):
-            if not item.isdigit():
-                configs.append({"InstanceType": item})
-            elif configs and "WeightedCapacity" not in configs[-1]:
-                configs[-1]["WeightedCapacity"] = int(item)
-            else:
-                raise BadRequest(
-                    f"{name} is {setting(name)!r}: the weight {item} follows no machine type"
-                )
-    return configs
-
-
-def _count(setting: Setting, name: str) -> int:
-    text = setting(name)
-    if not text.isdigit() or int(text) < 1:
-        raise BadRequest(f"{name} is {text!r}: it must be a whole number above 0")
-    return int(text)

@@ -1,0 +1,1 @@
+"""Deployment of an instance to AWS."""

@@ -1,0 +1,1 @@
+"""Deploys an instance to AWS, changes what is deployed, and removes it."""

@@ -1,0 +1,1 @@
+"""Checks before anything is deployed. Each is one function that returns what it found."""

@@ -1,0 +1,170 @@
+"""Carries out a deployment: stacks, then the instance's properties, then a smoke job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from sleeper.deploy.flow.difference import NewTemplate, differences
+from sleeper.deploy.flow.preparation import Machine, Prepared
+from sleeper.deploy.flow.removal import stop_tasks
+from sleeper.deploy.flow.smoke_job import SmokeJob
+from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
+from sleeper.deploy.platforms import changed_platforms
+from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound
+from sleeper.instance.instance import Instance, connect, create_instance
+from sleeper.language.value_classes import dataclass
+
+logger = logging.getLogger(__name__)
+
+_INGEST: Final = "IngestStack"
+_QUERY: Final = "QueryStack"
+_LOG_GROUP: Final = "AWS::Logs::LogGroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What a deployment would do.
+
+    Attributes:
+        prepared: What was found out.
+        changes: What changes, stack by stack, in the order in which it is done.
+    """
+
+    prepared: Prepared
+    changes: tuple[StackChange, ...]
+
+    @property
+    def losses(self) -> tuple[ResourceChange, ...]:
+        """The resources whose data may be lost."""
+        return tuple(loss for each in self.changes for loss in each.losses)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither a stack nor a property changes."""
+        properties = self.prepared.changes if self.prepared.stored is not None else {"": ""}
+        return not properties and all(each.is_empty for each in self.changes)
+
+
+def planned(prepared: Prepared, machine: Machine, told: Callable[[str], object]) -> Planned:
+    """Compare the new templates with what is deployed; nothing is changed.
+
+    Raises:
+        BadRequest: a stack with data would be removed.
+        DeploymentFailed: CloudFormation refuses a template.
+        StorageFailed: it cannot be asked.
+    """
+    for each in prepared.deployed.values():
+        prepared.stacks.settle(each.name, told)  # an interrupted deployment goes on by itself
+    templates = [NewTemplate(each.name, each.template) for each in prepared.assembly.stacks]
+    deployed = prepared.stacks.all() if prepared.deployed else prepared.deployed
+    changes = differences(prepared.stacks, deployed, templates, rest=machine.rest)
+    _check_removed(changes)
+    return Planned(prepared, tuple(changes))
+
+
+def carry_out(
+    plan: Planned, machine: Machine, told: Callable[[str], object], *, smoke_test: bool
+) -> Instance:
+    """Deploy all stacks, write the properties, and run the smoke job. Return the instance.
+
+    After an interruption the same command goes on: stacks that are deployed are not changed
+    again, and properties are what makes an instance, so they come after all stacks.
+
+    Raises:
+        DeploymentFailed: a stack could not be deployed, or the smoke job failed.
+        StorageFailed: something else cannot be written.
+    """
+    prepared = plan.prepared
+    if any(not each.is_empty and not each.is_removed for each in plan.changes):
+        region = prepared.settings.names.region
+        prepared.cdk.deploy(prepared.assembly.folder, region, told)
+    for each in plan.changes:
+        if each.is_removed:
+            told(f"removing stack {each.name}, which is not chosen any more")
+            stop_tasks(prepared.stacks, each.name)
+            prepared.stacks.delete(each.name, told)
+    instance = write_properties(prepared)
+    write_platforms(prepared, instance)
+    told(f"properties of {instance.url} are written")
+    if smoke_test:
+        _smoke_job(plan, instance, machine, told).run()
+    return instance
+
+
+def write_properties(prepared: Prepared) -> Instance:
+    """Write the instance's properties as `sleeper init` does, and return the instance.
+
+    What `sleeper init` makes is there already: the stacks have made it.
+    """
+    if prepared.stored is None:
+        given = {name: text for name, text in prepared.values.items() if name != "sleeper.id"}
+        try:
+            return create_instance(prepared.url, given)
+        except InstanceAlreadyExists:
+            logger.info("%s has properties already: they are changed", prepared.url)
+    instance = connect(prepared.url)
+    if prepared.changes:
+        instance.set_properties(prepared.changes)
+    return instance
+
+
+def write_platforms(prepared: Prepared, instance: Instance) -> None:
+    """Tell an instance which Spark platforms its stacks have made, and which are gone."""
+    settings = prepared.settings
+    changes = changed_platforms(
+        settings.names, settings.stacks, prepared.stacks.resources, instance.properties
+    )
+    if changes:
+        instance.set_properties(changes)
+
+
+def stored_properties(instance_id: str) -> dict[str, str] | None:
+    """Return the properties of an instance; None if there is none."""
+    try:
+        with connect(f"aws://{instance_id}") as opened:
+            return dict(opened.properties.values)
+    except InstanceNotFound:
+        return None
+
+
+def _smoke_job(
+    plan: Planned, instance: Instance, machine: Machine, told: Callable[[str], object]
+) -> SmokeJob:
+    settings, stacks = plan.prepared.settings, plan.prepared.stacks
+    names = [each.name for each in plan.prepared.assembly.stacks]
+    groups = {
+        name: [place for kind, _, place in stacks.resources(name) if kind == _LOG_GROUP]
+        for name in names
+    }
+
+    def of(stack: str, words: Sequence[str]) -> tuple[str, ...]:
+        found = [place for each in groups.values() for place in each if _has(place, words)]
+        return tuple(dict.fromkeys([*groups.get(settings.names.stack(stack), ()), *found]))
+
+    return SmokeJob(
+        instance=instance,
+        has_ingest=settings.has(_INGEST),
+        has_query=settings.has(_QUERY),
+        log_groups={
+            "ingest": of(_INGEST, ("ingest", "start")),
+            "query": of(_QUERY, ("query",)),
+        },
+        rest=machine.rest,
+        told=told,
+    )
+
+
+def _has(place: str, words: Iterable[str]) -> bool:
+    return any(word in place.lower() for word in words)
+
+
+def _check_removed(changes: Iterable[StackChange]) -> None:
+    removed = [each for each in changes if each.is_removed]
+    lost = [loss.line() for each in removed for loss in each.losses]
+    if lost:
+        raise BadRequest(
+            "nothing was deployed: stacks that are not chosen any more hold data, which a "
+            f"deployment never removes: {'; '.join(lost)}"
+        )

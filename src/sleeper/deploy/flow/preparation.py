@@ -1,0 +1,275 @@
+"""All that is found out before a deployment: settings, checks, stacks, and what would change."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from sleeper.deploy.flow.cdk_command import CdkCommand, find_cdk
+from sleeper.deploy.flow.checks.account import check_account, check_vcpus
+from sleeper.deploy.flow.checks.findings import (
+    Check,
+    Finding,
+    Level,
+    ok,
+    raise_failures,
+    run_checks,
+)
+from sleeper.deploy.flow.checks.images import check_image
+from sleeper.deploy.flow.checks.network import check_network
+from sleeper.deploy.flow.checks.owners import check_resources, check_stacks
+from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
+from sleeper.deploy.flow.removal import RETAIN
+from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
+from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.app import Synthesised, synthesise
+from sleeper.errors import PropertiesInvalid, SleeperError
+from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.typed import check_editable
+from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity
+from sleeper.storage.aws.deployment.instance_names import InstanceNames
+
+logger = logging.getLogger(__name__)
+
+VERSION: Final = "sleeper.version"
+"""The property with the version that is deployed, which is the tag of its images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a deployment needs of the machine and the process that it is started in.
+
+    Attributes:
+        environment: The environment, for the CDK.
+        region: The region; None for the one that boto3 finds.
+        endpoint: URL of an S3 server that is not Amazon's.
+        rest: Waits for so many seconds.
+        pause: Waits before another attempt, given how many there were.
+    """
+
+    environment: Mapping[str, str]
+    region: str | None
+    endpoint: str | None
+    rest: Callable[[float], object]
+    pause: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A deployment that can be carried out.
+
+    Attributes:
+        settings: What it is made from.
+        assembly: Its templates.
+        values: The instance's properties as they will be set, but for those that follow from its
+            id.
+        changes: Those of them that differ from what is stored; None takes one away.
+        stored: The properties that are stored; None for a new instance.
+        cdk: The CDK's command line.
+        stacks: The instance's stacks.
+        deployed: Those that there are.
+        findings: What the checks found.
+    """
+
+    settings: DeploymentSettings
+    assembly: Synthesised
+    values: Mapping[str, str]
+    changes: Mapping[str, str | None]
+    stored: Mapping[str, str] | None
+    cdk: CdkCommand
+    stacks: DeployedStacks
+    deployed: Mapping[str, DeployedStack]
+    findings: tuple[Finding, ...]
+
+    @property
+    def url(self) -> str:
+        """The URL of the instance."""
+        return f"aws://{self.settings.names.instance_id}"
+
+
+def prepare(
+    instance_id: str,
+    given: Mapping[str, str | None],
+    stored: Callable[[], Mapping[str, str] | None],
+    machine: Machine,
+    folder: Path,
+) -> Prepared:
+    """Run all checks, and return what can be deployed.
+
+    Args:
+        instance_id: The instance.
+        given: Properties to be set; None resets one.
+        stored: Reads the properties of the instance; None without one.
+        machine: Where this runs.
+        folder: Where templates are written.
+
+    Raises:
+        BadRequest: something stands in the way; lists all of it. Nothing was made.
+    """
+    parts = _Parts(instance_id, given, stored, machine, folder)
+    findings = run_checks(
+        {
+            "the CDK": parts.check_cdk,
+            "the account": parts.check_identity,
+            "the properties": parts.check_properties,
+        }
+    )
+    findings += run_checks(parts.checks_in_aws())
+    findings += run_checks(parts.checks_of_templates())
+    raise_failures(findings)
+    assert parts.settings is not None
+    assert parts.assembly is not None
+    assert parts.cdk is not None
+    assert parts.stacks is not None
+    return Prepared(
+        settings=parts.settings,
+        assembly=parts.assembly,
+        values=parts.values,
+        changes=parts.changes,
+        stored=parts.stored,
+        cdk=parts.cdk,
+        stacks=parts.stacks,
+        deployed=parts.deployed,
+        findings=tuple(findings),
+    )
+
+
+class _Parts:
+    """What the checks find out, one after the other."""
+
+    def __init__(
+        self,
+        instance_id: str,
+        given: Mapping[str, str | None],
+        read_stored: Callable[[], Mapping[str, str] | None],
+        machine: Machine,
+        folder: Path,
+    ) -> None:
+        self._id, self._given, self._machine = instance_id, given, machine
+        self._folder = folder
+        self._read_stored = read_stored
+        self.stored: Mapping[str, str] | None = None
+        self.values: Mapping[str, str] = {}
+        self.changes: Mapping[str, str | None] = {}
+        self.identity: AwsIdentity | None = None
+        self.settings: DeploymentSettings | None = None
+        self.assembly: Synthesised | None = None
+        self.cdk: CdkCommand | None = None
+        self.stacks: DeployedStacks | None = None
+        self.deployed: Mapping[str, DeployedStack] = {}
+
+    def check_cdk(self) -> list[Finding]:
+        cdk = find_cdk(self._machine.environment)
+        found = cdk.version()
+        self.cdk = cdk
+        return ok(f"the CDK's command line {found}")
+
+    def check_identity(self) -> list[Finding]:
+        try:
+            self.identity = aws_identity(self._machine.region)
+        except SleeperError as error:  # without an account there is nothing to go on with
+            logger.info("no account: %s", error)
+            return [Finding(Level.FAILURE, str(error))]
+        return check_account(self.identity.account, self.identity.region)
+
+    def check_properties(self) -> list[Finding]:
+        if self.identity is not None:
+            self.stored = self._read_stored()
+        self.values = _merged(self._id, self.stored, self._given)
+        before = self.stored or {}
+        names = {*self._given, VERSION, RETAIN}
+        self.changes = {
+            name: self.values.get(name)
+            for name in sorted(names)
+            if self.values.get(name) != before.get(name)
+        }
+        failures: dict[str, str] = {}
+        for check in (self._check_fixed, self._check_settings):
+            try:
+                check()
+            except PropertiesInvalid as error:
+                failures |= error.failures
+        if failures:
+            raise PropertiesInvalid(failures)
+        return []
+
+    def _check_fixed(self) -> None:
+        if self.stored is not None:
+            check_editable(self.stored, {**self.stored, **self.values})
+            return
+        fixed = {each.name for each in DEPLOYMENT_PROPERTIES} & {*self._given}
+        if fixed:
+            raise PropertiesInvalid(
+                {name: f"{name} cannot be set: it follows from the id." for name in sorted(fixed)}
+            )
+
+    def _check_settings(self) -> None:
+        found = self.identity
+        account, region = (
+            ("0" * 12, "us-east-1") if found is None else (found.account, found.region)
+        )
+        self.settings = DeploymentSettings.of(self.values, account=account, region=region)
+
+    def checks_in_aws(self) -> Mapping[str, Check]:
+        """Return the checks that ask AWS, as far as it is known what to ask."""
+        if self.identity is None:
+            return {}
+        checks: dict[str, Check] = {"the stacks": self._check_stacks}
+        settings, region = self.settings, self.identity.region
+        if settings is None:
+            return checks
+        vpc = settings.properties.cloud.vpc
+        if vpc is not None:
+            checks["the network"] = partial(check_network, vpc, settings.subnets, region)
+        checks["the templates"] = self._synthesise
+        return checks
+
+    def checks_of_templates(self) -> Mapping[str, Check]:
+        """Return the checks of what the templates need."""
+        if self.assembly is None or self.settings is None or self.identity is None:
+            return {}
+        templates = [json.loads(each.template.read_text()) for each in self.assembly.stacks]
+        checks: dict[str, Check] = {
+            f"the image {uri}": partial(check_image, uri, architectures)
+            for uri, architectures in needed_images(templates).items()
+        }
+        if wanted := most_vcpus(templates):
+            spot = self.settings.properties.tasks.spot
+            checks["the quota of Fargate"] = partial(
+                check_vcpus, wanted, self.identity.region, is_spot=spot
+            )
+        return checks
+
+    def _synthesise(self) -> list[Finding]:
+        assert self.settings is not None
+        self.assembly = synthesise(self.settings, self._folder)
+        names = ", ".join(each.kind for each in self.assembly.stacks)
+        return ok(f"templates in {self._folder}: {names}")
+
+    def _check_stacks(self) -> list[Finding]:
+        assert self.identity is not None
+        self.stacks = DeployedStacks(self._id, self.identity.region, rest=self._machine.rest)
+        self.deployed = self.stacks.all()
+        findings = check_stacks(self.stacks, self.deployed)
+        if any(each.is_made for each in self.deployed.values()):
+            return findings
+        names = InstanceNames(self._id, self.identity.account)
+        keeps = self.values.get(RETAIN) == "true"
+        return findings + check_resources(
+            names, self.identity.region, self._machine.endpoint, self._machine.pause, keeps=keeps
+        )
+
+
+def _merged(
+    instance_id: str, stored: Mapping[str, str] | None, given: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Return the properties with what is given, the version, and what becomes of the data."""
+    set_now = {VERSION: version("sleeper-store"), **given}
+    merged = {RETAIN: "true", **(stored or {}), **set_now, "sleeper.id": instance_id}
+    return {name: text for name, text in merged.items() if text is not None}

@@ -1,0 +1,135 @@
+"""Names and ARNs of what a deployment makes. All follow from the id, the account and the region."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sleeper.language.value_classes import dataclass
+from sleeper.model.jobs.messages import QueueName
+from sleeper.storage.aws.deployment.instance_names import InstanceNames
+from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.jobs.sqs_names import SqsNames, sqs_names
+from sleeper.storage.aws.names import resource_prefix
+
+_PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", ""))
+_OPERATION_QUEUES: Final = {
+    "GarbageCollectorStack": ("GCJobQ.fifo", "GCJobDLQ.fifo"),
+    "PartitionSplittingStack": ("FindPartitionsToSplitQ.fifo", "FindPartitionsToSplitDLQ.fifo"),
+    "TableMetricsStack": ("MetricsJobQ.fifo", "MetricsJobDLQ.fifo"),
+}
+"""Upstream's names of queues with a message for each table, and of those of dead letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedNames:
+    """Names and ARNs of one instance's resources.
+
+    >>> DeployedNames("Demo", "123456789012", "eu-west-2").function("query")
+    'sleeper-demo-query'
+
+    Attributes:
+        instance_id: Its id.
+        account: The number of its AWS account.
+        region: Its region.
+    """
+
+    instance_id: str
+    account: str
+    region: str
+
+    @property
+    def url(self) -> str:
+        """The URL of the instance."""
+        return f"aws://{self.instance_id}"
+
+    @property
+    def partition(self) -> str:
+        """The part of AWS that the region is in, with which ARNs begin."""
+        return next((name for start, name, _ in _PARTITIONS if self._is_in(start)), "aws")
+
+    @property
+    def domain(self) -> str:
+        """The domain of AWS in the region."""
+        found = next((domain for start, _, domain in _PARTITIONS if self._is_in(start)), "")
+        return found or "amazonaws.com"
+
+    @property
+    def prefix(self) -> str:
+        """What all names begin with."""
+        return resource_prefix(self.instance_id)
+
+    @property
+    def buckets(self) -> InstanceNames:
+        """The names of its buckets."""
+        return InstanceNames(self.instance_id, self.account)
+
+    def bucket_arns(self, bucket: str) -> tuple[str, str]:
+        """Return the ARN of a bucket, and that of its objects."""
+        arn = f"arn:{self.partition}:s3:::{bucket}"
+        return arn, f"{arn}/*"
+
+    def named(self, what: str) -> str:
+        """Return the name of a function, a role, a rule or any other thing."""
+        return self.prefix + what
+
+    def queues(self, name: QueueName) -> SqsNames:
+        """Return the names of the queue of a kind of jobs, and of its dead letters."""
+        return sqs_names(self.prefix, name, fifo=name is QueueName.COMMIT)
+
+    def queue(self, name: QueueName) -> str:
+        """Return the name of the queue of a kind of jobs."""
+        return self.queues(name).queue
+
+    def dead_letters(self, name: QueueName) -> str:
+        """Return the name of the queue of their dead letters."""
+        return self.queues(name).dead
+
+    def operation_queues(self, stack: str) -> SqsNames:
+        """Return the names of the queue of an operation on tables, and of its dead letters."""
+        queue, dead = _OPERATION_QUEUES[stack]
+        return SqsNames(self.prefix + queue, self.prefix + dead)
+
+    def queue_url(self, queue: str) -> str:
+        """Return the URL of a queue by its name."""
+        return f"https://sqs.{self.region}.{self.domain}/{self.account}/{queue}"
+
+    def table(self, table: DynamoTable) -> str:
+        """Return the full name of a table in DynamoDB."""
+        return self.prefix + table.name
+
+    def arn(self, service: str, resource: str, *, region: bool = True) -> str:
+        """Return an ARN in the account: `arn("sqs", "sleeper-demo-IngestJobQ")`."""
+        where = self.region if region else ""
+        return f"arn:{self.partition}:{service}:{where}:{self.account}:{resource}"
+
+    def queue_arn(self, queue: str) -> str:
+        """Return the ARN of a queue by its name."""
+        return self.arn("sqs", queue)
+
+    def table_arns(self, table: DynamoTable) -> tuple[str, ...]:
+        """Return the ARN of a table in DynamoDB, and that of its indexes, if it has any."""
+        arn = self.arn("dynamodb", f"table/{self.table(table)}")
+        return (arn, f"{arn}/index/*") if table.indexes else (arn,)
+
+    def function_arn(self, what: str) -> str:
+        """Return the ARN of a function."""
+        return self.arn("lambda", f"function:{self.named(what)}")
+
+    def role_arn(self, what: str) -> str:
+        """Return the ARN of a role."""
+        return self.arn("iam", f"role/{self.named(what)}", region=False)
+
+    def policy_arn(self, what: str) -> str:
+        """Return the ARN of a policy."""
+        return self.arn("iam", f"policy/{self.named(what)}", region=False)
+
+    def function(self, what: str) -> str:
+        """Return the name of a function."""
+        return self.named(what)
+
+    def stack(self, stack: str) -> str:
+        """Return the name of a stack."""
+        return self.prefix + stack
+
+    def _is_in(self, start: str) -> bool:
+        return self.region.startswith(start)

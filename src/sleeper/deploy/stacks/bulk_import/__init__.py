@@ -1,0 +1,1 @@
+"""Stacks of bulk imports on Spark."""

@@ -1,0 +1,1 @@
+"""Stacks that every deployment has."""

@@ -1,0 +1,1 @@
+"""Stacks of ingest, batcher, queries and exports."""

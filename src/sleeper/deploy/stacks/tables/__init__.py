@@ -1,0 +1,1 @@
+"""Stacks that maintain tables."""

@@ -1,0 +1,1 @@
+"""Stacks of metrics, alarms and the dashboard."""

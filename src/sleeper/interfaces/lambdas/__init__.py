@@ -1,0 +1,1 @@
+"""Entry points of AWS Lambda: what runs an instance in AWS without a server."""

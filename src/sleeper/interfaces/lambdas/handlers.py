@@ -1,0 +1,150 @@
+"""The functions of an instance in AWS, as Lambda calls them.
+
+All read `SLEEPER_INSTANCE` from the environment, such as `aws://demo`, and open the instance once
+in a process. Those that get messages answer `batchItemFailures`: their event source mappings need
+`ReportBatchItemFailures`. Between two calls nothing runs and nothing is asked.
+
+| function | called by | environment |
+|---|---|---|
+| `commit` | the queue of the committer, FIFO | |
+| `query` | the query queue, one message a call | |
+| `start_bulk_imports` | a queue of bulk imports, one message a call | `SLEEPER_QUEUE` |
+| `submit_to_batcher` | the batcher's queue | |
+| `create_batches` | each `sleeper.ingest.batcher.job.creation.period.minutes` | |
+| `trigger_tables` | a schedule for each operation | `SLEEPER_TABLES_QUEUE_URL` |
+| `run_tables` | the FIFO queue of operations, one message a call | |
+| `start_workers` | a schedule, each minute | below |
+
+`start_workers` needs `SLEEPER_CLUSTER`, `SLEEPER_SUBNETS` (with commas between them) and for each
+kind `SLEEPER_TASK_<KIND>`, the family of its task definition, such as `SLEEPER_TASK_BULK_IMPORT`.
+It may have:
+
+- `SLEEPER_SECURITY_GROUP`: several with commas between them; without it, that of the VPC
+- `SLEEPER_WORKERS_MAX_<KIND>`: a limit below `sleeper.ingest.max.concurrent.tasks` and its like
+- `SLEEPER_CAPACITY`: `FARGATE` (the default), `FARGATE_SPOT`, or `FARGATE_SPOT,FARGATE` for the
+  second where the first has no room
+- `SLEEPER_PUBLIC_IP`: `ENABLED` (the default: without a NAT a task reaches nothing otherwise) or
+  `DISABLED`
+- `SLEEPER_PLATFORM_VERSION`: the version of Fargate, such as `1.4.0`; without it, the newest
+
+Beside what its jobs need a role must allow: to open the instance, and to read the tables of states
+(`dynamodb:BatchGetItem`, `Query`) and to write `services/notes/*` in the bucket of properties, for
+`trigger_tables` and `start_workers`; `sqs:SendMessage` for `trigger_tables`;
+`ecs:ListTasks`, `ecs:DescribeTasks`, `ecs:RunTask` and `iam:PassRole` for `start_workers`;
+`sqs:SendMessage` to the queue and its dead letters, `sqs:ChangeMessageVisibility`,
+`sqs:GetQueueUrl` and `sqs:ListQueueTags` for those that get messages of jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sleeper.errors import BadRequest
+from sleeper.instance.instance import process_environment
+from sleeper.interfaces.lambdas.delivered_jobs import Answer, run_delivered
+from sleeper.interfaces.lambdas.delivered_operations import run_operations, tables_sender
+from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
+from sleeper.interfaces.lambdas.warm_instance import needed, warm_instance
+from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.services.file_batcher import run_batcher
+from sleeper.services.scheduled.table_operations import ask_for_operation, checked_operation
+
+_QUEUE: Final = "SLEEPER_QUEUE"
+
+_log = logging.getLogger(__name__)
+
+Event = Mapping[str, Any]
+
+
+def commit(event: Event, context: LambdaContext) -> Answer:
+    """Commit what workers ask for: the requests of each table in one entry of its log.
+
+    Those of a table stay in order; `sleeper pause` does not stop them.
+    """
+    return run_delivered(warm_instance(), "commit", QueueName.COMMIT, event, context)
+
+
+def query(event: Event, context: LambdaContext) -> Answer:
+    """Run queries; their rows go where each says. `sleeper pause` does not stop them."""
+    return run_delivered(warm_instance(), "query", QueueName.QUERY, event, context)
+
+
+def start_bulk_imports(event: Event, context: LambdaContext) -> Answer:
+    """Start the driver of each bulk import on the platform that the queue is for.
+
+    SLEEPER_QUEUE names the queue: `bulk-import-emr-serverless` and the like.
+
+    Raises:
+        BadRequest: it names no queue of bulk imports on a platform.
+    """
+    name = needed(process_environment(), _QUEUE)
+    if name not in BULK_IMPORT_QUEUES:
+        queues = ", ".join(BULK_IMPORT_QUEUES)
+        raise BadRequest(f"{_QUEUE} is {name!r}, but it must be one of {queues}")
+    return run_delivered(warm_instance(), "bulk-import", QueueName(name), event, context)
+
+
+def submit_to_batcher(event: Event, context: LambdaContext) -> Answer:
+    """Take note of files that were submitted to the ingest batcher."""
+    return run_delivered(warm_instance(), "batcher", QueueName.BATCHER, event, context)
+
+
+def create_batches(event: Event, context: LambdaContext) -> dict[str, int]:
+    """Make jobs of submitted files that are due, and send them; return how many.
+
+    While no file waits that costs two reads of DynamoDB, and nothing else is asked.
+    """
+    instance = warm_instance()
+    jobs = instance.jobs
+    batcher = jobs.stores.batcher
+    if not (batcher.pending() or batcher.unsent()):
+        return {"jobs": 0, "files": 0}
+    if instance.pause_switch.paused_since() is not None:
+        _log.info("no jobs are made of submitted files: the instance is paused")
+        return {"jobs": 0, "files": 0}
+    made = run_batcher(jobs, jobs.recorder.now())
+    return {"jobs": made.jobs, "files": made.files}
+
+
+def trigger_tables(event: Event, context: LambdaContext) -> dict[str, list[str]]:
+    """Ask for an operation on each online table that may need it; return their names (rule INS-13).
+
+    The event is `{"operation": ...}`: `split` (and merge) leaves, `collect` garbage (and once a
+    day orphans), `measure`, or `compact` where no worker does. The message of each table is in a
+    group of its own. A table is asked for when it has changed, for a while after where garbage may
+    be left, and once a day. An instance whose tables do not change costs a scan of the table
+    index, a read of notes in S3, and a read of DynamoDB for each hundred tables.
+
+    Raises:
+        BadRequest: the event or SLEEPER_TABLES_QUEUE_URL is wrong.
+        StorageFailed: the storage or SQS does not answer.
+    """
+    operation = checked_operation(event)
+    sender = tables_sender(process_environment(), TimeLimit(context))
+    return {"tables": ask_for_operation(warm_instance(), operation, sender.send)}
+
+
+def run_tables(event: Event, context: LambdaContext) -> Answer:
+    """Run the operations in messages of `trigger_tables`; their tables wait for nothing else.
+
+    Figures are printed in CloudWatch's embedded metric format. A failed operation comes again.
+    """
+    return run_operations(warm_instance(), event, TimeLimit(context))
+
+
+def start_workers(event: Event, context: LambdaContext) -> dict[str, int]:
+    """Start tasks of ECS for the jobs that wait, within the limits; return how many (rule ING-15).
+
+    The event is `{"kinds": [...]}`. A kind that nothing waits for costs a request to SQS.
+    Compactions have no queue: they cost what `trigger_tables` costs, and are planned for tables
+    that have changed.
+
+    Raises:
+        BadRequest: the event or the environment is wrong.
+        StorageFailed: workers of a kind could not be started; the others were.
+    """
+    limits = worker_limits(event, process_environment(), warm_instance().properties)
+    return warm_starts(warm_instance, process_environment()).look(limits)

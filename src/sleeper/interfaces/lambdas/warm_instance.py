@@ -1,0 +1,55 @@
+"""The instance of this process: opened once, and kept for the calls that Lambda makes next."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+from sleeper.errors import BadRequest
+from sleeper.instance.instance import Instance, connect, process_environment
+from sleeper.services.serving.current_instance import CurrentInstance
+
+URL: Final = "SLEEPER_INSTANCE"
+"""The variable of the environment that names the instance, such as `aws://demo`."""
+
+_OPEN_MAX = 4
+_LOOK_S = 60.0
+_open: OrderedDict[str, CurrentInstance] = OrderedDict()
+
+
+def warm_instance() -> Instance:
+    """Return the instance that SLEEPER_INSTANCE names, with the newest properties.
+
+    It is opened at the first call of a process. From then on changed properties are looked for
+    once a minute at most, and not while nobody calls.
+
+    Raises:
+        BadRequest: the environment names none.
+        InstanceNotFound, StorageFailed: it cannot be opened.
+    """
+    logging.getLogger("sleeper").setLevel(logging.INFO)
+    url = needed(process_environment(), URL)
+    current = _open.get(url)
+    if current is None:
+        current = CurrentInstance(connect(url), lambda: connect(url), every_s=_LOOK_S)
+        _open[url] = current
+        if len(_open) > _OPEN_MAX:
+            _open.popitem(last=False)
+    else:
+        _open.move_to_end(url)
+        current.look(with_jobs=True)
+    return current()
+
+
+def needed(environment: Mapping[str, str], name: str) -> str:
+    """Return a variable of the environment.
+
+    Raises:
+        BadRequest: it is missing or empty.
+    """
+    value = environment.get(name, "").strip()
+    if not value:
+        raise BadRequest(f"{name} is not set in the environment of this function: set it")
+    return value

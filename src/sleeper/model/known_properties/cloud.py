@@ -1,0 +1,363 @@
+"""Properties of a deployment to AWS: what its stacks are made with. Most names are upstream's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.kinds import (
+    BOOLEAN,
+    LAMBDA_TIMEOUT,
+    LOG_DAYS,
+    POSITIVE,
+    QUEUE_BATCH,
+    TAGS,
+    TEXT,
+    list_of,
+    matching,
+    one_of,
+    setting,
+    whole,
+)
+
+OPTIONAL_STACKS: Final = (
+    "IngestStack",
+    "IngestBatcherStack",
+    "EmrServerlessBulkImportStack",
+    "EmrBulkImportStack",
+    "PersistentEmrBulkImportStack",
+    "EksBulkImportStack",
+    "BulkExportStack",
+    "QueryStack",
+    "CompactionStack",
+    "GarbageCollectorStack",
+    "PartitionSplittingStack",
+    "DashboardStack",
+    "TableMetricsStack",
+)
+"""The parts of a deployment that can be chosen, in the order in which they are deployed."""
+
+STACKS_OF_OTHERS: Final = {
+    "EmrStudioStack": "use the console of EMR Serverless to watch Spark",
+    "WebSocketQueryStack": "send queries to the queue of QueryStack, or run `sleeper server`",
+    "AthenaStack": "use `sleeper sql`, or export a table and query its files",
+    "KeepLambdaWarmStack": "run `sleeper server` where answers must not wait for a lambda to start",
+    "RestApiStack": "run `sleeper server`, which answers the same and more",
+}
+"""Upstream's stacks that there are none of here, and what to use instead."""
+
+_STACKS: Final = list_of(
+    one_of(*OPTIONAL_STACKS, *STACKS_OF_OTHERS),
+    "a list of optional stacks, such as IngestStack,CompactionStack",
+)
+_DEFAULT_STACKS: Final = (
+    "IngestStack,IngestBatcherStack,EmrServerlessBulkImportStack,QueryStack,CompactionStack,"
+    "GarbageCollectorStack,PartitionSplittingStack,DashboardStack,TableMetricsStack"
+)
+ARCHITECTURE: Final = one_of("X86_64", "ARM64")
+_LAMBDA_MB: Final = whole(128, 10_240, "a whole number of megabytes from 128 to 10240")
+_RESERVED: Final = whole(0, 1_000, "a whole number from 0 to 1000")
+_AT_ONCE: Final = whole(2, 1_000, "a whole number from 2 to 1000")
+
+
+_VPC: Final = matching("vpc-[0-9a-f]{8,17}", "the id of a VPC, such as vpc-0a1b2c3d")
+_SUBNETS: Final = list_of(
+    matching("subnet-[0-9a-f]{8,17}", ""), "a list of ids of subnets, such as subnet-0a1b2c3d"
+)
+_BUCKETS: Final = list_of(
+    matching("[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", ""), "a list of names of buckets"
+)
+_REPOSITORIES: Final = matching(
+    "[a-z0-9]+(?:[._/-][a-z0-9]+)*", "the beginning of names of repositories in ECR"
+)
+_IMAGE_TAG: Final = matching("[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "the tag of an image")
+_EMAIL: Final = matching(r"[^@\s,]+@[^@\s,]+", "an email address")
+_TAG_NAME: Final = matching("[A-Za-z0-9 _.:/=+@-]{1,128}", "the name of a tag")
+_BOUNDARY: Final = matching("arn:aws[a-z-]*:iam::[0-9]{12}:policy/.+", "the ARN of a policy of IAM")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudProperties:
+    """What all stacks share."""
+
+    optional_stacks: tuple[str, ...] = setting(
+        "optional.stacks", _DEFAULT_STACKS, _STACKS, "Parts that are deployed."
+    )
+    vpc: str | None = setting("vpc", None, _VPC, "VPC of tasks and clusters.")
+    subnets: tuple[str, ...] | None = setting(
+        "subnets", None, _SUBNETS, "Subnets of tasks and clusters, all in that VPC."
+    )
+    repositories: str = setting(
+        "ecr.repository.prefix",
+        "sleeper",
+        _REPOSITORIES,
+        "Beginning of the names of the repositories in ECR that have the images: "
+        "<prefix>/worker and <prefix>/spark.",
+    )
+    version: str | None = setting(
+        "version",
+        None,
+        _IMAGE_TAG,
+        "Tag of the images; the version of Sleeper that deploys, if none is set.",
+    )
+    source_buckets: tuple[str, ...] | None = setting(
+        "ingest.source.bucket",
+        None,
+        _BUCKETS,
+        "Buckets that workers and clusters of a deployment may read files of jobs from.",
+    )
+    alarm_minutes: int = setting(
+        "deploy.alarm.message.age.minutes",
+        "60",
+        POSITIVE,
+        "A message that waits for longer raises an alarm.",
+        since="ours",
+    )
+    tags: dict[str, str] | None = setting("tags", None, TAGS, "Tags of all AWS resources.")
+    stack_tag: str = setting(
+        "stack.tag.name",
+        "DeploymentStack",
+        _TAG_NAME,
+        "Name of the tag that says by which stack a resource was deployed.",
+    )
+    retains_data: bool = setting(
+        "retain.infra.after.destroy",
+        "true",
+        BOOLEAN,
+        "Buckets and tables in DynamoDB stay when their stack is deleted.",
+    )
+    retains_logs: bool = setting(
+        "retain.logs.after.destroy", "true", BOOLEAN, "Logs stay when their stack is deleted."
+    )
+    log_days: int = setting(
+        "log.retention.days", "30", LOG_DAYS, "How long AWS keeps logs; -1 is without limit."
+    )
+    errors_email: str | None = setting(
+        "errors.email", None, _EMAIL, "Who is told of dead letters, failures and old messages."
+    )
+    boundary: str | None = setting(
+        "deploy.permissions.boundary",
+        None,
+        _BOUNDARY,
+        "Policy that limits what any role of the deployment can do.",
+        since="ours",
+    )
+    recovers_index: bool = setting(
+        "tables.index.dynamo.pointintimerecovery",
+        "false",
+        BOOLEAN,
+        "The table index can be restored to any second of the last 35 days.",
+    )
+    recovers_states: bool = setting(
+        "statestore.dynamo.pointintimerecovery",
+        "false",
+        BOOLEAN,
+        "So can logs and states in DynamoDB.",
+    )
+    recovers_revisions: bool = setting(
+        "statestore.s3.dynamo.pointintimerecovery",
+        "false",
+        BOOLEAN,
+        "So can the revisions of states in S3.",
+    )
+    dashboard_minutes: int = setting(
+        "dashboard.time.window.minutes", "5", POSITIVE, "Window of the dashboard."
+    )
+    metrics_minutes: int = setting(
+        "deploy.table.metrics.period.minutes",
+        "5",
+        POSITIVE,
+        "How often tables are measured.",
+        since="ours",
+    )
+    metrics_namespace: str = setting(
+        "cloudwatch.table.metrics.namespace", "Sleeper", TEXT, "Namespace of metrics."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskProperties:
+    """Workers on Fargate."""
+
+    spot: bool = setting(
+        "fargate.spot",
+        "false",
+        BOOLEAN,
+        "Tasks run on spare capacity, for less money: AWS may stop one at any time, and its job is "
+        "run again.",
+        since="ours",
+    )
+    public_ip: bool = setting(
+        "fargate.public.ip",
+        "false",
+        BOOLEAN,
+        "Tasks have public addresses, which they need in a subnet that reaches AWS by an internet "
+        "gateway alone. Nothing can connect to them.",
+        since="ours",
+    )
+    ingest_architecture: str = setting(
+        "ingest.task.cpu.architecture",
+        "X86_64",
+        ARCHITECTURE,
+        "Processor of ingest tasks.",
+        since="ours",
+    )
+    ingest_cpu: int = setting(
+        "ingest.task.cpu", "2048", POSITIVE, "Processor units of a task; 1024 are one vCPU."
+    )
+    ingest_memory_mb: int = setting("ingest.task.memory.mb", "4096", POSITIVE, "Memory of a task.")
+    ingest_period_minutes: int = setting(
+        "ingest.task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."
+    )
+    compaction_architecture: str = setting(
+        "compaction.task.cpu.architecture", "ARM64", ARCHITECTURE, "Processor of tasks."
+    )
+    compaction_x86_cpu: int = setting(
+        "compaction.task.x86.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."
+    )
+    compaction_x86_memory_mb: int = setting(
+        "compaction.task.x86.memory.mb", "8192", POSITIVE, "Memory of a task."
+    )
+    compaction_arm_cpu: int = setting(
+        "compaction.task.arm.cpu", "4096", POSITIVE, "Processor units of a task; 1024 are one vCPU."
+    )
+    compaction_arm_memory_mb: int = setting(
+        "compaction.task.arm.memory.mb", "8192", POSITIVE, "Memory of a task."
+    )
+    compaction_period_minutes: int = setting(
+        "compaction.task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."
+    )
+    export_architecture: str = setting(
+        "bulk.export.task.cpu.architecture", "X86_64", ARCHITECTURE, "Processor of tasks."
+    )
+    export_x86_cpu: int = setting(
+        "bulk.export.task.x86.cpu", "1024", POSITIVE, "Processor units of a task."
+    )
+    export_x86_memory_mb: int = setting(
+        "bulk.export.task.x86.memory.mb", "4096", POSITIVE, "Memory of a task."
+    )
+    export_arm_cpu: int = setting(
+        "bulk.export.task.arm.cpu", "1024", POSITIVE, "Processor units of a task."
+    )
+    export_arm_memory_mb: int = setting(
+        "bulk.export.task.arm.memory.mb", "4096", POSITIVE, "Memory of a task."
+    )
+    export_period_minutes: int = setting(
+        "bulk.export.task.creation.period.minutes", "1", POSITIVE, "How often tasks are started."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LambdaProperties:
+    """Lambda functions. Memory that is not set is that of `table_state_memory_mb`."""
+
+    architecture: str = setting(
+        "lambda.cpu.architecture", "X86_64", ARCHITECTURE, "Processor of functions.", since="ours"
+    )
+    table_state_memory_mb: int = setting(
+        "default.lambda.table.state.memory.mb",
+        "4096",
+        _LAMBDA_MB,
+        "Memory of functions that hold states of tables, unless another is set.",
+    )
+    at_once_reserved: int | None = setting(
+        "default.lambda.concurrency.reserved",
+        None,
+        _RESERVED,
+        "Concurrency of the account that each function of tables has for itself.",
+    )
+    at_once_max: int = setting(
+        "default.lambda.concurrency.max",
+        "10",
+        _AT_ONCE,
+        "Tables that each function handles at once, at most.",
+    )
+    trigger_memory_mb: int = setting(
+        "batch.table.lambdas.memory.mb",
+        "1024",
+        _LAMBDA_MB,
+        "Memory of functions that send one message for each table.",
+    )
+    trigger_timeout_s: int = setting(
+        "batch.table.lambdas.timeout.seconds", "60", LAMBDA_TIMEOUT, "Time for that."
+    )
+    starter_memory_mb: int = setting(
+        "task.runner.memory.mb", "1024", _LAMBDA_MB, "Memory of the function that starts tasks."
+    )
+    starter_timeout_s: int = setting(
+        "task.runner.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for starting tasks."
+    )
+    committer_memory_mb: int | None = setting(
+        "statestore.committer.lambda.memory.mb", None, _LAMBDA_MB, "Memory of the committer."
+    )
+    committer_timeout_s: int = setting(
+        "statestore.committer.lambda.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time of one run."
+    )
+    committer_reserved: int = setting(
+        "statestore.committer.concurrency.reserved",
+        "10",
+        _RESERVED,
+        "Concurrency of the account that the committer has for itself; 0 reserves none.",
+    )
+    committer_max: int | None = setting(
+        "statestore.committer.concurrency.max", None, _AT_ONCE, "Committers at once, at most."
+    )
+    query_memory_mb: int | None = setting(
+        "query.processor.memory.mb", None, _LAMBDA_MB, "Memory of the function that runs queries."
+    )
+    query_timeout_s: int = setting(
+        "query.processor.timeout.seconds", "900", LAMBDA_TIMEOUT, "Time for one query."
+    )
+    submitter_memory_mb: int = setting(
+        "ingest.batcher.submitter.memory.mb", "1024", _LAMBDA_MB, "Memory for taking submissions."
+    )
+    batcher_memory_mb: int = setting(
+        "ingest.batcher.job.creation.memory.mb", "1024", _LAMBDA_MB, "Memory for making batches."
+    )
+    batcher_timeout_s: int = setting(
+        "ingest.batcher.job.creation.timeout.seconds",
+        "900",
+        LAMBDA_TIMEOUT,
+        "Time for making them.",
+    )
+    splitting_memory_mb: int | None = setting(
+        "partition.splitting.finder.memory.mb", None, _LAMBDA_MB, "Memory for splitting a table."
+    )
+    splitting_timeout_s: int = setting(
+        "partition.splitting.finder.timeout.seconds",
+        "900",
+        LAMBDA_TIMEOUT,
+        "Time for splitting a table.",
+    )
+    splitting_reserved: int | None = setting(
+        "partition.splitting.finder.concurrency.reserved", None, _RESERVED, "Concurrency of it."
+    )
+    splitting_max: int | None = setting(
+        "partition.splitting.finder.concurrency.max", None, _AT_ONCE, "Tables at once, at most."
+    )
+    splitting_tables: int = setting(
+        "partition.splitting.finder.batch.size", "1", QUEUE_BATCH, "Tables in one run."
+    )
+    gc_memory_mb: int | None = setting(
+        "gc.memory.mb", None, _LAMBDA_MB, "Memory for collecting garbage of a table."
+    )
+    gc_timeout_s: int = setting(
+        "gc.lambda.timeout.seconds", "840", LAMBDA_TIMEOUT, "Time for collecting garbage."
+    )
+    gc_reserved: int | None = setting(
+        "gc.concurrency.reserved", None, _RESERVED, "Concurrency of it."
+    )
+    gc_max: int | None = setting("gc.concurrency.max", None, _AT_ONCE, "Tables at once, at most.")
+    gc_tables: int = setting("gc.table.batch.size", "1", QUEUE_BATCH, "Tables in one run.")
+    metrics_reserved: int | None = setting(
+        "lambda.table.metrics.concurrency.reserved", None, _RESERVED, "Concurrency of it."
+    )
+    metrics_max: int | None = setting(
+        "lambda.table.metrics.concurrency.max", None, _AT_ONCE, "Tables at once, at most."
+    )
+    metrics_tables: int = setting(
+        "run.table.metrics.batch.size", "1", QUEUE_BATCH, "Tables in one run."
+    )
+    import_memory_mb: int | None = setting(
+        "bulk.import.starter.memory.mb", None, _LAMBDA_MB, "Memory for starting bulk imports."
+    )

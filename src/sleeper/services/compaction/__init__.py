@@ -1,0 +1,1 @@
+"""Compaction workers: they claim jobs in the tables' logs, run them and commit them."""

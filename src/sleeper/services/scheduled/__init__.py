@@ -1,0 +1,1 @@
+"""Work that a schedule starts in an instance that no process serves."""

@@ -1,0 +1,1 @@
+"""Requests for EKS: a state machine of Step Functions runs each job in Kubernetes."""

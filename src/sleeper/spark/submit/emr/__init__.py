@@ -1,0 +1,1 @@
+"""Requests for EMR: a cluster of its own for each job, one that is kept, or EMR Serverless."""

@@ -1,0 +1,176 @@
+"""Checks before a deployment: each says what stands in the way, and all are told at once."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from botocore.exceptions import ClientError
+
+import sleeper
+from sleeper.deploy.flow.checks import account as account_checks
+from sleeper.deploy.flow.checks.account import check_vcpus
+from sleeper.deploy.flow.checks.findings import Level, failure, ok, raise_failures, run_checks
+from sleeper.deploy.flow.checks.images import check_image
+from sleeper.deploy.flow.checks.network import check_network
+from sleeper.deploy.flow.checks.owners import check_resources, check_stacks
+from sleeper.deploy.flow.deployed_stacks import DeployedStack
+from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed
+from sleeper.storage.aws.deployment.instance_names import InstanceNames
+from tests.contracts.s3_server import REGION
+from tests.deploy.flow.emulator import ACCOUNT, account, cloud, put_image, s3_credentials
+
+__all__ = ["account", "cloud", "s3_credentials"]
+
+HOST = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
+
+
+def texts(findings, level):
+    return [each.text for each in findings if each.level is level]
+
+
+def denied(*_):
+    raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "DescribeVpcs")
+
+
+def no_answer():
+    raise StorageFailed("cannot look: there is no answer")
+
+
+def wrong():
+    raise PropertiesInvalid({"a": "a is wrong", "b": "b is wrong"})
+
+
+def test_all_failures_are_told_together_and_nothing_else_stops(caplog):
+    """Given checks of which some fail and some may not ask, then one error has each failure."""
+    checks = {
+        "one": lambda: failure("no subnet"),
+        "two": wrong,
+        "the VPC": denied,
+        "the stacks": no_answer,
+        "three": lambda: ok("all well"),
+    }
+
+    found = run_checks(checks)
+
+    assert texts(found, Level.FAILURE) == ["no subnet", "a is wrong", "b is wrong"]
+    assert texts(found, Level.OK) == ["all well"]
+    of_vpc, of_stacks = texts(found, Level.WARNING)
+    assert of_vpc.startswith("the VPC: not checked, these credentials may not")
+    assert of_stacks.startswith("the stacks: not checked")
+    with pytest.raises(BadRequest, match=r"(?s)nothing was deployed.*no subnet.*a is.*b is wrong"):
+        raise_failures(found)
+
+
+def test_the_vpc_and_its_subnets_belong_together(cloud):
+    """Given VPCs and subnets, then what is missing, elsewhere or without a way out is told."""
+    ec2 = cloud.client("ec2")
+    vpc, other = (ec2.create_vpc(CidrBlock=f"10.{n}.0.0/16")["Vpc"]["VpcId"] for n in (71, 72))
+    mine = ec2.create_subnet(VpcId=vpc, CidrBlock="10.71.1.0/24")["Subnet"]["SubnetId"]
+    theirs = ec2.create_subnet(VpcId=other, CidrBlock="10.72.1.0/24")["Subnet"]["SubnetId"]
+    missing = "subnet-0123456789abcdef0"
+
+    closed = check_network(vpc, [mine], REGION)
+    refused = check_network(vpc, [mine, theirs, missing], REGION)
+    nowhere = check_network("vpc-0123456789abcdef0", [mine], REGION)
+
+    assert "no route to the internet" in texts(closed, Level.WARNING)[0]
+    assert not texts(closed, Level.FAILURE)
+    told = " ".join(texts(refused, Level.FAILURE))
+    assert f"{theirs}, which is in {other}, not in {vpc}" in told
+    assert missing in told
+    assert "no such VPC" in texts(nowhere, Level.FAILURE)[0]
+
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    ec2.associate_route_table(RouteTableId=table, SubnetId=mine)
+    ec2.create_route(RouteTableId=table, DestinationCidrBlock="0.0.0.0/0", GatewayId=gateway)
+    assert not texts(check_network(vpc, [mine], REGION), Level.WARNING)
+
+
+def test_an_image_is_in_ecr_for_the_processors_that_run_it(cloud):
+    """Given images in ECR, then a missing tag and a missing processor are told."""
+    repository = f"sleeper-{uuid.uuid4().hex[:8]}/worker"
+    put_image(cloud, repository, "1", ["amd64"])
+    uri = f"{HOST}/{repository}"
+
+    assert texts(check_image(f"{uri}:1", ["x86_64"]), Level.OK)
+    (missing,) = texts(check_image(f"{uri}:2", ["x86_64"]), Level.FAILURE)
+    assert "not in ECR" in missing
+    (nowhere,) = texts(check_image(f"{HOST}/nowhere:1", []), Level.FAILURE)
+    assert "docs/deploy/images.md" in nowhere
+    (other,) = texts(check_image(f"{uri}:1", ["arm64", "x86_64"]), Level.FAILURE)
+    assert "--platform linux/amd64,linux/arm64" in other
+    assert texts(check_image("registry.example/sleeper:1", []), Level.WARNING)
+
+
+def test_more_processors_than_the_quota_are_a_warning(monkeypatch):
+    """Given a quota of Fargate, then more than it is told, and does not stand in the way."""
+
+    class Quotas:
+        def get_service_quota(self, ServiceCode, QuotaCode):  # noqa: N803 - boto3's names
+            return {"Quota": {"Value": 6.0 if QuotaCode == "L-3032A538" else 100.0}}
+
+    monkeypatch.setattr(account_checks, "aws_client", lambda *_: Quotas())
+
+    (told,) = check_vcpus(8, REGION, is_spot=False)
+    assert told.level is Level.WARNING
+    assert "quota of 6" in told.text
+    assert check_vcpus(8, REGION, is_spot=True)[0].level is Level.OK
+
+
+def test_stacks_of_others_and_stuck_stacks_stand_in_the_way(cloud):
+    """Given stacks with the instance's names, then what cannot be gone on from is told."""
+    found = {
+        each.name: each
+        for each in (
+            DeployedStack("mine", "CREATE_COMPLETE", cloud.url),
+            DeployedStack("theirs", "CREATE_COMPLETE", "aws://other"),
+            DeployedStack("stuck", "UPDATE_ROLLBACK_FAILED", cloud.url, "a role is gone"),
+        )
+    }
+
+    told = texts(check_stacks(cloud.stacks(), found), Level.FAILURE)
+
+    assert "theirs is there already, and belongs to aws://other" in told[0]
+    assert "continue-update-rollback --stack-name stuck" in told[1]
+    assert "a role is gone" in told[1]
+
+
+def test_an_instance_of_init_is_refused_while_it_has_queues(cloud):
+    """Given an instance without stacks, then its queues stand in the way, its data does not."""
+    sleeper.create_instance(cloud.url).close()
+    names = InstanceNames(cloud.instance_id, ACCOUNT)
+    machine = cloud.machine()
+
+    def check(*, keeps):
+        return check_resources(names, REGION, cloud.endpoint, machine.pause, keeps=keeps)
+
+    (queues,) = texts(check(keeps=True), Level.FAILURE)
+    assert "made by `sleeper init`" in queues
+    assert "IngestJobQ" in queues
+
+    sqs = cloud.client("sqs")
+    for url in sqs.list_queues(QueueNamePrefix=f"sleeper-{cloud.instance_id}-")["QueueUrls"]:
+        sqs.delete_queue(QueueUrl=url)
+    (taken_over,) = texts(check(keeps=True), Level.OK)
+    assert names.config_bucket in taken_over
+    (refused,) = texts(check(keeps=False), Level.FAILURE)
+    assert "sleeper.retain.infra.after.destroy" in refused
+
+
+def test_buckets_of_others_stand_in_the_way(cloud):
+    """Given a bucket with the instance's name and another's tag, or none, then it is told."""
+    names = InstanceNames(cloud.instance_id, ACCOUNT)
+    s3 = cloud.client("s3")
+    for bucket in (names.config_bucket, names.data_bucket):
+        s3.create_bucket(Bucket=bucket)
+    tag = {"Key": "sleeper.instance.url", "Value": "aws://other"}
+    s3.put_bucket_tagging(Bucket=names.data_bucket, Tagging={"TagSet": [tag]})
+
+    found = check_resources(names, REGION, cloud.endpoint, cloud.machine().pause, keeps=True)
+
+    told = " ".join(texts(found, Level.FAILURE))
+    assert f"{names.data_bucket} exists already" in told
+    assert f"{names.config_bucket} is there already, without a tag" in told

@@ -1,0 +1,209 @@
+"""With no more than its role allows, each worker and function does its work (in an emulator)."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+
+import boto3
+import pytest
+
+import sleeper
+from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.app import synthesise
+from sleeper.interfaces.lambdas import handlers, warm_instance
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.jobs.query_statuses import QueryState
+from sleeper.model.jobs.states import JobState
+from sleeper.storage.aws import clients
+from sleeper.storage.aws.deployment.deployment import instance_tables
+from sleeper.storage.aws.deployment.made_tables import ALL_TABLES
+from tests.aws.lambdas.functions import Context
+from tests.contracts.jobs.lambda_records import records_from
+from tests.contracts.s3_server import REGION, s3_credentials, s3_server
+from tests.deploy.stacks.conftest import NETWORK, Deployed
+from tests.deploy.stacks.enforcing_proxy import enforcing_proxy
+from tests.deploy.stacks.test_roles import listed, statements
+from tests.stories.test_ingest_jobs import SCHEMA, work, written
+
+__all__ = ["s3_credentials", "s3_server"]
+
+pytestmark = pytest.mark.xdist_group("cdk")
+
+ACCOUNT = "000000000000"
+STACKS = (
+    "IngestStack,IngestBatcherStack,QueryStack,BulkExportStack,CompactionStack,"
+    "GarbageCollectorStack,PartitionSplittingStack,TableMetricsStack"
+)
+
+
+class World:
+    """An instance whose requests go through a proxy that enforces roles."""
+
+    def __init__(self, proxy, server, folder) -> None:
+        self.proxy, self.server = proxy, server
+        self.id = f"role-{uuid.uuid4().hex[:8]}"
+        self.source = f"source-{self.id}"
+        self.client("s3").create_bucket(Bucket=self.source)
+        given = {
+            "sleeper.ingest.source.bucket": self.source,
+            "sleeper.default.table.ingest.batcher.ingest.queue": "standard_ingest",
+            "sleeper.default.table.ingest.batcher.job.min.size": "1",
+        }
+        self.instance = sleeper.create_instance(f"aws://{self.id}", given)
+        names = given | NETWORK | {"sleeper.id": self.id, "sleeper.optional.stacks": STACKS}
+        settings = DeploymentSettings.of(names, account=ACCOUNT, region=REGION)
+        self.deployed = Deployed.__new__(Deployed)
+        self.deployed.settings = settings
+        self.deployed.made = synthesise(settings, folder / "assembly")
+        self.names = settings.names
+        instance_tables(self.id, REGION, pause=lambda _: None, new_id=lambda: "x").make(*ALL_TABLES)
+        for queue in ("GCJobQ.fifo", "FindPartitionsToSplitQ.fifo", "MetricsJobQ.fifo"):
+            self.client("sqs").create_queue(
+                QueueName=self.names.prefix + queue, Attributes={"FifoQueue": "true"}
+            )
+        self.instance.create_table("numbers", SCHEMA, row_keys=["id"])
+        self.folder = folder
+
+    def client(self, service):
+        """A client that no role limits."""
+        return boto3.client(service, region_name=REGION, endpoint_url=self.server.endpoint)
+
+    def uploaded(self, *numbers):
+        """Put a file with a row for each number into the bucket of input files."""
+        key = f"{uuid.uuid4().hex}.parquet"
+        path = written(self.folder / key, *numbers)
+        self.client("s3").upload_file(str(path), self.source, key)
+        return f"s3://{self.source}/{key}"
+
+    @contextmanager
+    def role(self, name, *, denied=()):
+        """Open the instance anew, and let it do what a role allows; else fail in the end."""
+        allowed = [
+            (action, resource)
+            for owner, statement in statements(self.deployed)
+            if owner == self.names.named(name)
+            for action in listed(statement["Action"])
+            for resource in listed(statement["Resource"])
+            if isinstance(resource, str)
+        ]
+        assert allowed, name
+        self.proxy.allowed, self.proxy.denied = allowed, []
+        try:
+            yield sleeper.connect(self.instance.url)
+        finally:
+            self.proxy.allowed = None
+        refused = {each for each in self.proxy.denied if each.action not in denied}
+        assert refused == set(), name
+
+    def messages(self, queue):
+        """What Lambda would call a function with."""
+        url = self.client("sqs").get_queue_url(QueueName=queue)["QueueUrl"]
+        return {"Records": records_from(url, endpoint=self.server.endpoint)}
+
+
+@pytest.fixture(scope="module")
+def environment():
+    """Variables that last for a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def world(s3_server, environment, tmp_path_factory):
+    """One instance for all tests: it takes seconds to make."""
+    for name, value in {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}.items():
+        environment.setenv(name, value)
+    environment.setenv("AWS_REGION", REGION)
+    environment.setenv("NO_PROXY", "127.0.0.1")
+    environment.setattr(clients, "_clients", {})
+    with enforcing_proxy(s3_server.endpoint, f"{REGION}:{ACCOUNT}") as proxy:
+        environment.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        made = World(proxy, s3_server, tmp_path_factory.mktemp("roles"))
+        environment.setenv("SLEEPER_INSTANCE", made.instance.url)
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def cold(monkeypatch):
+    """Each function opens the instance itself."""
+    monkeypatch.setattr(warm_instance, "_open", type(warm_instance._open)())
+
+
+def ids(instance):
+    return instance.table("numbers").query().to_arrow().column("id").to_pylist()
+
+
+def test_users_submit_and_read_with_the_policies_for_them(world):
+    """`ingest-by-queue`, `ingest-direct` and `query`."""
+    with world.role("ingest-direct") as mine:
+        mine.table("numbers").ingest([{"id": "0001", "n": 1}])
+    with world.role("ingest-by-queue") as mine:
+        job = mine.jobs.submit_ingest("numbers", [world.uploaded(2)])
+        assert mine.jobs.job(job).state
+    with world.role("query") as mine:
+        assert "0001" in ids(mine)
+
+
+def test_workers_run_jobs_with_the_roles_of_tasks(world):
+    """An ingest of a file, a compaction and an export, each from a queue or a plan."""
+    job = world.instance.jobs.submit_ingest("numbers", [world.uploaded(10, 11)])
+    with world.role("ingest-task") as mine:
+        work(mine)
+    assert world.instance.jobs.job(job).state is JobState.FINISHED
+    for number in range(20, 34):
+        world.instance.table("numbers").ingest([{"id": f"{number:04}", "n": number}])
+    before = world.instance.table("numbers").report_files().references
+    with world.role("compaction-task") as mine:
+        work(mine, "compaction")
+    assert world.instance.table("numbers").report_files().references < before
+    export = world.instance.jobs.submit_export("numbers")
+    with world.role("export-task") as mine:
+        work(mine, "export")
+    assert world.instance.jobs.query(export, kind="export").state is QueryState.COMPLETED
+
+
+def test_functions_run_queries_and_commits_and_batches(world):
+    """`query`, `committer`, `batcher-submit` and `batcher-create-jobs`."""
+    query = world.instance.jobs.submit_query("numbers", key="0001")
+    with world.role("query"):
+        answer = handlers.query(world.messages(world.names.queue(QueueName.QUERY)), Context())
+    assert answer == {"batchItemFailures": []}
+    assert world.instance.jobs.query(query).state is QueryState.COMPLETED
+    world.instance.jobs.submit_files("numbers", [world.uploaded(50)])
+    with world.role("batcher-submit"):
+        event = world.messages(world.names.queue(QueueName.BATCHER))
+        assert handlers.submit_to_batcher(event, Context()) == {"batchItemFailures": []}
+    with world.role("batcher-create-jobs"):
+        assert handlers.create_batches({}, Context())["files"] == 1
+    table = world.instance.table("numbers")
+    table.set_properties({"sleeper.table.statestore.commit.async.enabled": "true"})
+    job = world.instance.jobs.submit_ingest("numbers", [world.uploaded(60)])
+    with world.role("ingest-task") as mine:
+        work(mine)
+    with world.role("committer"):
+        event = world.messages(world.names.queue(QueueName.COMMIT))
+        assert handlers.commit(event, Context()) == {"batchItemFailures": []}
+    assert world.instance.jobs.job(job).state is JobState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("operation", "function", "queue"),
+    [
+        ("split", "partition-splitter", "FindPartitionsToSplitQ.fifo"),
+        ("collect", "garbage-collector", "GCJobQ.fifo"),
+        ("measure", "table-metrics", "MetricsJobQ.fifo"),
+    ],
+)
+def test_operations_on_tables_are_triggered_and_run(world, environment, operation, function, queue):
+    """A trigger sends a message for the table, and the function runs the operation."""
+    named = world.names.prefix + queue
+    url = world.client("sqs").get_queue_url(QueueName=named)["QueueUrl"]
+    environment.setenv("SLEEPER_TABLES_QUEUE_URL", url)
+
+    with world.role(f"{function}-trigger"):
+        asked = handlers.trigger_tables({"operation": operation}, Context())
+    assert asked == {"tables": ["numbers"]}
+    with world.role(function):
+        answer = handlers.run_tables(world.messages(named), Context())
+    assert answer == {"batchItemFailures": []}

@@ -1,0 +1,35 @@
+"""Errors of DataFusion become errors that say what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from sleeper.engine.sql.failures import translated
+from sleeper.errors import QueryInvalid
+
+
+class PanicException(BaseException):
+    """What Python gets where code in Rust failed that should not."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PanicException("attempt to subtract with overflow"),
+        RuntimeError("DataFusion error: Join Error caused by External error: task 7 panicked"),
+        ValueError("thread 'tokio-runtime-worker' panicked at src/lib.rs:1:1: overflow"),
+    ],
+)
+def test_a_panic_is_an_error_of_the_statement_that_says_what_to_do(error):
+    """It is no mistake of the caller, who can only ask otherwise."""
+    with (
+        pytest.raises(QueryInvalid, match=r"^statement 'x': DataFusion has an error.*another way"),
+        translated("statement 'x'", ["a"]),
+    ):
+        raise error
+
+
+def test_an_interrupt_is_no_error_of_datafusion():
+    """Ctrl-C stays what it is."""
+    with pytest.raises(KeyboardInterrupt), translated("statement 'x'", []):
+        raise KeyboardInterrupt
