@@ -22,7 +22,9 @@ MADE = ("sleeper", "source", "builder", "wheels", "var/lib/sleeper")
 """Folders of an image that builds make; no other place is written to."""
 _MADE = re.compile(rf"(?<![\w./-])/({'|'.join(MADE)})(?=[/\s\"':]|$)")
 _OF_MACHINES = re.compile(r"\b(apt-get|apt|dnf|yum|useradd|groupadd|chown|mount|curl|wget)\b")
-_UNREACHED = re.compile("Could not find a version|Max retries|connection|name resolution", re.I)
+_UNREACHED = re.compile(
+    "Could not find a version|Max retries|connection|name resolution", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,9 @@ class TestFile:
     def test_is_resolved_by_compose(self):
         """`docker compose config` accepts it; it needs no daemon."""
         try:
-            compose = subprocess.run(["docker", "compose", "version"], capture_output=True)
+            compose = subprocess.run(
+                ["docker", "compose", "version"], capture_output=True, check=False
+            )
         except FileNotFoundError:
             pytest.skip("LEFT OUT: docker compose: there is no docker here")
         if compose.returncode:
@@ -128,7 +130,9 @@ class Deployment:
 
     def environment(self, name: str) -> dict[str, str]:
         """Return the variables of a service."""
-        keys = dict(zip(("STORE_ACCESS_KEY", "STORE_SECRET_KEY"), CREDENTIALS.values()))
+        keys = dict(
+            zip(("STORE_ACCESS_KEY", "STORE_SECRET_KEY"), CREDENTIALS.values(), strict=True)
+        )
         given = {
             key: self.placed(re.sub(r"\$\{(\w+).*\}", lambda found: keys[found[1]], value))
             for key, value in SERVICES[name]["environment"].items()
@@ -154,7 +158,8 @@ class Deployment:
         _, program, *arguments = SERVICES[name]["healthcheck"]["test"]
         command = [program, *map(self.placed, arguments)]
         environment = self.environment(name)
-        return not subprocess.run(command, env=environment, capture_output=True).returncode
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        return done.returncode == 0
 
 
 def test_services_work_together(request, tmp_path, tmp_path_factory):

@@ -180,7 +180,7 @@ class TestManifests:
         """Each command is parsed by `sleeper` with its options, and each kind is one of its own."""
         program = str(Path(sys.executable).with_name("sleeper"))
         commands = {
-            tuple([*container["command"], *container.get("args", [])])
+            (*container["command"], *container.get("args", []))
             for container in containers(rendered(values))
             if container["command"][0] == "sleeper"
         }
@@ -237,7 +237,7 @@ class TestChoices:
 
         assert copied["command"][:3] == ["install", "-m", "600"]
         assert server["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
-        assert ["--tokens", "/tokens/tokens.json"] == server["args"][2:4]
+        assert server["args"][2:4] == ["--tokens", "/tokens/tokens.json"]
         assert of_kind(manifests, "Ingress").keys() == {"demo-sleeper-server"}
         assert pod["serviceAccountName"] == "mine"
 
@@ -250,7 +250,9 @@ class TestChoices:
     def test_the_version_is_that_of_the_package(self):
         """A release changes both."""
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-        version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+        version = re.search(
+            r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+        )[1]
 
         assert (chart["version"], chart["appVersion"]) == (version, version)
 

@@ -84,7 +84,9 @@ class TestDockerfiles:
 
     def test_have_the_version_of_the_package(self):
         """A release changes both in one step."""
-        version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.M)[1]
+        version = re.search(
+            r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+        )[1]
 
         assert {
             found for path in FILES for found in re.findall(r"ARG VERSION=(.*)", path.read_text())
@@ -109,7 +111,9 @@ class TestRequirements:
         pins = {
             name: dict(
                 re.findall(
-                    r"^([\w.-]+)==([\w.]+)", (ROOT / f"requirements/{name}.txt").read_text(), re.M
+                    r"^([\w.-]+)==([\w.]+)",
+                    (ROOT / f"requirements/{name}.txt").read_text(),
+                    re.MULTILINE,
                 )
             )
             for name in ("image", "dev")
@@ -119,7 +123,7 @@ class TestRequirements:
             name
             for extra in ("aws", "server", "client")
             for name in re.findall(
-                r'"([\w-]+)>=', re.search(rf"^{extra} = \[(.*)\]", project, re.M)[1]
+                r'"([\w-]+)>=', re.search(rf"^{extra} = \[(.*)\]", project, re.MULTILINE)[1]
             )
         }
 
@@ -161,9 +165,9 @@ class TestWorkerImage:
         root, _, _ = image
         (packages,) = root.glob("sleeper/lib/python*/site-packages")
         names = {path.name for path in packages.iterdir()}
-        size_mb = sum(
-            path.lstat().st_size for path in root.rglob("*") if not path.is_symlink()
-        ) / (1 << 20)
+        size_mb = sum(path.lstat().st_size for path in root.rglob("*") if not path.is_symlink()) / (
+            1 << 20
+        )
 
         assert {"sleeper", "awslambdaric", "boto3", "fastapi", "httpx"} <= names
         assert names & {"pip", "setuptools", "hatchling", "wheel", "pytest"} == set()
@@ -191,7 +195,7 @@ class TestWorkerImage:
         port = free_port()
         command = ["sleeper", "server", "start", "--instance", str(writable / "served")]
         command += ["--listen", f"127.0.0.1:{port}"]
-        cleaned = {name: "" for name in ("PYTHONPATH", "PYTHONHOME")} | environment
+        cleaned = dict.fromkeys(("PYTHONPATH", "PYTHONHOME"), "") | environment
 
         with running(
             as_other_user(command),
