@@ -1,7 +1,7 @@
 """A proxy before an AWS-compatible server that records each request, with what AWS charges for it.
 
-It understands S3, DynamoDB and SQS as boto3 and obstore speak them. Prices are Amazon's list prices
-for us-east-1 (on demand, without free tiers), looked up in November 2026.
+It understands S3, DynamoDB and SQS as boto3 and obstore speak them. Prices are those of
+`sleeper/deploy/cost/prices.py`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ from threading import Lock, Thread, local
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-DOLLARS = {
-    "S3 write": 5.00e-6,  # PUT, COPY, POST, LIST
-    "S3 read": 0.40e-6,  # GET and all others; DELETE is free
-    "DynamoDB write unit": 0.625e-6,
-    "DynamoDB read unit": 0.125e-6,
-    "SQS request": 0.40e-6,
-    "SQS FIFO request": 0.50e-6,
-}
+from sleeper.deploy.cost.prices import DOLLARS
+
 _SKIPPED = ("connection", "transfer-encoding", "content-length", "date", "server")
 _KILOBYTE = 1024
 

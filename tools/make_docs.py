@@ -7,7 +7,8 @@
 The CLI's page comes from its commands, that of REST from its routes (rest_page.py), those of
 properties and Spark's options from their definitions, that of Python from docstrings
 (python_page.py), the contracts and servers from what pytest collects (contract_runs.py), the tests
-named in docs/rules from the tests (rules.py), the requests in docs/buckets.md from what their tests
+named in docs/rules from the tests (rules.py), the costs of a deployment from its templates
+(cost_page.py), the requests in docs/buckets.md from what their tests
 expect (request_counts.py), the tables in docs/performance.md from figures that were kept
 (speed_tables.py), and the outputs in README.md and docs/guide from running what stands
 above them (shown_runs.py).
@@ -26,6 +27,7 @@ from pathlib import Path
 import click
 import rules
 from contract_runs import contracts_page
+from cost_page import costs_page
 from python_page import python_page
 from request_counts import buckets_page
 from rest_page import rest_page
@@ -118,6 +120,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "docs/reference/rest.md", lambda _: f"{GENERATED}{rest_page()}"
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
+    yield ROOT / "docs/deploy/costs.md", lambda _: f"{GENERATED}{costs_page()}"
     yield ROOT / "docs/buckets.md", buckets_page
     yield ROOT / "docs/performance.md", performance_page
     for path in rules.pages():

@@ -21,6 +21,7 @@ from sleeper.errors import (
 )
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
 from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.objectstore import client as client_module
 from sleeper.storage.objectstore.client import Client
 from sleeper.storage.objectstore.failures import read_failure, write_failure
 from sleeper.storage.objectstore.objects import BucketObjects
@@ -357,8 +358,11 @@ def test_an_object_that_is_gone_is_told_by_its_url(objects, bucket):
         objects.under("a").size("b")
 
 
-def test_a_silent_server_is_not_waited_for(s3_credentials):
-    """A server that takes requests and never answers is given up after one silence of 15 s."""
+def test_a_silent_server_is_not_waited_for(s3_credentials, monkeypatch):
+    """A server that takes requests and never answers is given up after one silence: 15 s, here 2."""
+    assert client_module._SILENCE_S == 15 > client_module._RETRY_S
+    monkeypatch.setattr(client_module, "_SILENCE_S", 2)
+    monkeypatch.setattr(client_module, "_RETRY_S", 1)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

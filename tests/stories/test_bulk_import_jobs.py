@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -371,6 +375,30 @@ class TestDrivers:
             run_driver(call, check)
 
         until(lambda: not is_running(int(java.read_text())))
+
+    def test_what_a_driver_started_ends_with_its_parent(self, tmp_path):
+        """Given a driver whose worker has been killed, then it ends with all that it started."""
+        script = (
+            "import subprocess, sys, threading\n"
+            "from sleeper.interfaces.cli.services import signals\n"
+            "signals._ORPHAN_PATIENCE_S = 0.1\n"
+            "java = subprocess.Popen(['sleep', '600'])\n"
+            "print(java.pid, flush=True)\n"
+            "signals.stop_with_parent(threading.Event(), -1, with_children=True)\n"
+            "java.wait()\n"
+        )
+
+        driver = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            text=True,
+            process_group=0,
+            check=False,
+        )
+
+        assert driver.returncode == -signal.SIGKILL
+        until(lambda: not is_running(int(driver.stdout)))
 
     def test_a_driver_says_whether_the_job_may_run_again(self, instance, driver, tmp_path):
         """Given a driver that says that it cannot help, then its job is not tried again."""

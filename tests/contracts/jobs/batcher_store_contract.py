@@ -10,6 +10,7 @@ import pytest
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
+from tests.soak import tries
 
 NOON = datetime(2026, 5, 4, 12, 0, 0, 123_456, tzinfo=UTC)
 INGEST = QueueName.INGEST
@@ -196,9 +197,10 @@ class BatcherStoreContract:
         assert {each.path for each in batcher.newest()} == {"young", "unsent"}
         assert [job.paths for job in batcher.unsent()] == [("unsent",)]
 
-    @pytest.mark.parametrize("count", [2_500])
+    @pytest.mark.soak
+    @pytest.mark.parametrize("count", [tries(1_100, soak=2_500)])
     def test_many_files_are_listed(self, batcher, count):
-        """More than a page of them, some of the same moment: each once, in order."""
+        """More than a page of 1,000, some of the same moment: each once, in order."""
         batcher.save([file(str(n), n // 7) for n in range(count)])
 
         listed = list(batcher.newest())

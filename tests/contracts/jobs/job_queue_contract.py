@@ -48,7 +48,7 @@ def bodies_of(messages):
 
 
 class JobQueueContract:
-    """Subclass it and supply `stores`, empty, with `SETTINGS`, and `wait`, which waits.
+    """Subclass it and supply `stores`, empty, with `SETTINGS`.
 
     Attributes:
         knows_ages: Whether the queue can tell how old its oldest message is.
@@ -97,78 +97,6 @@ class JobQueueContract:
         assert other.delete([message.receipt]) == [False]
         assert queue.delete([message.receipt]) == [True]
 
-    def test_a_received_message_is_hidden_until_its_visibility_ends(self, queue, wait):
-        """Then it is delivered again: the same message, another receipt."""
-        send(queue, "a")
-
-        first = receive_one(queue, visibility_s=3)
-        hidden = queue.receive(10)
-        wait(4)
-        second = receive_one(queue)
-
-        assert hidden == []
-        assert (second.message_id, second.body) == (first.message_id, "a")
-        assert second.receipt != first.receipt
-        assert (first.receives, second.receives) == (1, 2)
-        assert first.sent == second.sent
-
-    def test_a_message_is_hidden_for_the_queues_own_time(self, stores, wait):
-        """Where a receive does not name another."""
-        queue = stores.queue(QueueName.EXPORT)
-        send(queue, "a")
-        receive_one(queue)
-
-        wait(3)
-        hidden = queue.receive()
-        wait(3)
-
-        assert hidden == []
-        assert receive_one(queue).receives == 2
-
-    def test_a_deleted_message_is_never_delivered_again(self, queue, wait):
-        """Its visibility does not matter any more."""
-        send(queue, "a", "b")
-        messages = queue.receive(10, visibility_s=1)
-
-        deleted = queue.delete([message.receipt for message in messages])
-        wait(2)
-
-        assert deleted == [True, True]
-        assert queue.receive(10) == []
-        assert queue.depth().oldest_s is None
-
-    def test_a_late_acknowledgement_deletes_what_nobody_received_since(self, queue, wait):
-        """The end of its visibility alone makes no receipt stale."""
-        send(queue, "a")
-        message = receive_one(queue, visibility_s=1)
-
-        wait(2)
-        deleted = queue.delete([message.receipt])
-
-        assert deleted == [True]
-        assert queue.receive() == []
-
-    def test_a_stale_receipt_changes_nothing(self, queue, wait):
-        """Another has received the message since, and keeps it."""
-        send(queue, "a")
-        stale = receive_one(queue, visibility_s=1).receipt
-        wait(2)
-        newer = receive_one(queue, visibility_s=5).receipt
-
-        answers = [
-            queue.delete([stale]),
-            queue.extend(stale, 10),
-            queue.release(stale),
-            queue.bury(stale, "why"),
-        ]
-
-        assert answers == [[False], False, False, False]
-        assert queue.receive() == []
-        assert queue.dead_letters() == []
-        wait(6)
-        assert receive_one(queue).receives == 3
-        assert queue.delete([newer]) == [False]
-
     @pytest.mark.parametrize("receipt", ["", "-", "7", "x-y", "1-", "9" * 40 + "-a", "\0", "é"])
     def test_a_receipt_that_nobody_gave_is_stale(self, queue, receipt):
         """It deletes, hides, shows and buries nothing."""
@@ -178,34 +106,6 @@ class JobQueueContract:
 
         assert answers == [[False], False, False]
         assert receive_one(queue).body == "a"
-
-    def test_of_many_receipts_each_has_its_answer(self, queue, wait):
-        """In the order they were given; stale ones do not keep the others from being deleted."""
-        send(queue, "a")
-        stale = receive_one(queue, visibility_s=1).receipt
-        wait(2)
-        send(queue, *map(str, range(12)))
-        receipts = [message.receipt for message in receive_all(queue)]
-
-        deleted = queue.delete([receipts[0], stale, *receipts[1:]])
-
-        assert deleted == [True, False, *[True] * 12]
-        assert queue.depth().hidden == 0
-
-    def test_an_extended_message_stays_hidden(self, queue, wait):
-        """So many seconds from the extension on, and no longer."""
-        send(queue, "a")
-        message = receive_one(queue, visibility_s=3)
-
-        wait(1)
-        extended = queue.extend(message.receipt, 6)
-        wait(4)
-        hidden = queue.receive()
-        wait(3)
-
-        assert extended
-        assert hidden == []
-        assert receive_one(queue).receives == 2
 
     def test_a_released_message_is_ready_at_once(self, queue):
         """Another receives it, and counts."""
@@ -229,30 +129,6 @@ class JobQueueContract:
 
         assert queue.dead_letters() == []
         assert queue.depth().ready == queue.ready() == 1
-
-    def test_a_message_can_be_released_with_a_delay(self, queue, wait):
-        """It is ready when the delay is over, not before."""
-        send(queue, "a")
-        queue.release(receive_one(queue).receipt, delay_s=4)
-
-        wait(2)
-        before = queue.receive()
-        wait(3)
-
-        assert before == []
-        assert receive_one(queue).receives == 2
-
-    def test_a_delayed_message_is_ready_after_its_delay(self, queue, wait):
-        """Others overtake it."""
-        send(queue, "late", delay_s=4)
-        send(queue, "early")
-
-        wait(1)
-        before = bodies_of(receive_all(queue))
-        wait(4)
-
-        assert before == ["early"]
-        assert receive_one(queue).body == "late"
 
     def test_as_many_messages_are_received_as_are_asked_for(self, queue):
         """At most; all come, each once."""
@@ -289,41 +165,6 @@ class JobQueueContract:
         received += bodies_of(receive_all(queue))
 
         assert sorted(received) == sorted(f"{sender}:{n}" for sender in range(8) for n in range(10))
-
-    def test_a_message_that_was_received_too_often_becomes_a_dead_letter(self, queue, wait):
-        """At the receive after the last that it may have; the others go on."""
-        send(queue, "poison")
-        receives = []
-        for _ in range(3):
-            receives.append(receive_one(queue, visibility_s=1).receives)
-            wait(2)
-        send(queue, "good")
-
-        received = bodies_of(receive_all(queue))
-
-        [letter] = queue.dead_letters()
-        assert receives == [1, 2, 3]
-        assert received == ["good"]
-        assert (letter.body, letter.receives) == ("poison", 3)
-        assert "3" in letter.reason
-        assert queue.depth().dead == 1
-
-    def test_a_message_can_be_buried_with_a_reason(self, queue, wait):
-        """It is delivered no more, and can be looked at as often as one likes."""
-        send(queue, "bad")
-        message = receive_one(queue, visibility_s=1)
-
-        buried = queue.bury(message.receipt, "not JSON: line 1 ✗")
-        wait(2)
-
-        assert buried
-        assert queue.receive() == []
-        [letter] = queue.dead_letters()
-        assert queue.dead_letters() == [letter]
-        assert (letter.body, letter.reason) == ("bad", "not JSON: line 1 ✗")
-        assert (letter.message_id, letter.sent) == (message.message_id, message.sent)
-        assert (letter.receives, letter.group) == (1, None)
-        assert letter.buried >= letter.sent
 
     def test_dead_letters_come_oldest_first(self, queue):
         """As many as were asked for."""
@@ -365,23 +206,6 @@ class JobQueueContract:
         assert (named, every, queue.redrive()) == (1, 2, 0)
         assert left == sorted({"a", "b", "c"} - {a.reason})
         assert queue.depth().hidden == 1
-
-    def test_the_depth_counts_messages(self, queue, wait):
-        """Ready, hidden, dead, and how old the oldest is that is not dead."""
-        send(queue, "a", "b")
-        wait(2)
-        send(queue, "c", "d", "e")
-        send(queue, "late", delay_s=9)
-        received = queue.receive(2)
-        queue.bury(received[0].receipt, "bad")
-
-        depth = queue.depth()
-
-        assert (depth.ready, depth.hidden, depth.dead) == (3, 2, 1)
-        if self.knows_ages:
-            assert 2 <= depth.oldest_s < 9
-        else:
-            assert depth.oldest_s is None
 
     @pytest.mark.parametrize(
         ("what", "wrong"),
@@ -456,20 +280,6 @@ class JobQueueContract:
         assert blocked == ["b1"]
         assert bodies_of(fifo.receive(10)) == ["a2"]
 
-    def test_a_group_keeps_its_order_when_messages_come_back(self, fifo, wait):
-        """Whether their visibility ended or they were released; nothing overtakes them."""
-        send(fifo, "a1", "a2", "a3", group="a")
-
-        [first] = fifo.receive(1, visibility_s=2)
-        wait(3)
-        both = fifo.receive(2)
-        fifo.release(both[0].receipt)
-        blocked = fifo.receive(10)
-        fifo.release(both[1].receipt)
-
-        assert (first.body, bodies_of(both), blocked) == ("a1", ["a1", "a2"], [])
-        assert bodies_of(fifo.receive(10)) == ["a1", "a2", "a3"]
-
     def test_a_dead_letter_does_not_block_its_group(self, fifo):
         """The rest of the group is delivered."""
         send(fifo, "a1", "a2", group="a")
@@ -507,6 +317,200 @@ class JobQueueContract:
         send(fifo, "same", "same", group="g")
 
         assert bodies_of(fifo.receive(10)) == ["same", "same"]
+
+
+class JobQueueTimesContract(JobQueueContract):
+    """A queue also keeps its times. Subclass it, and supply `wait` as well, which waits."""
+
+    def test_a_received_message_is_hidden_until_its_visibility_ends(self, queue, wait):
+        """Then it is delivered again: the same message, another receipt."""
+        send(queue, "a")
+
+        first = receive_one(queue, visibility_s=3)
+        hidden = queue.receive(10)
+        wait(4)
+        second = receive_one(queue)
+
+        assert hidden == []
+        assert (second.message_id, second.body) == (first.message_id, "a")
+        assert second.receipt != first.receipt
+        assert (first.receives, second.receives) == (1, 2)
+        assert first.sent == second.sent
+
+    def test_a_message_is_hidden_for_the_queues_own_time(self, stores, wait):
+        """Where a receive does not name another."""
+        queue = stores.queue(QueueName.EXPORT)
+        send(queue, "a")
+        receive_one(queue)
+
+        wait(3)
+        hidden = queue.receive()
+        wait(3)
+
+        assert hidden == []
+        assert receive_one(queue).receives == 2
+
+    def test_a_deleted_message_is_never_delivered_again(self, queue, wait):
+        """Its visibility does not matter any more."""
+        send(queue, "a", "b")
+        messages = queue.receive(10, visibility_s=1)
+
+        deleted = queue.delete([message.receipt for message in messages])
+        wait(2)
+
+        assert deleted == [True, True]
+        assert queue.receive(10) == []
+        assert queue.depth().oldest_s is None
+
+    def test_a_late_acknowledgement_deletes_what_nobody_received_since(self, queue, wait):
+        """The end of its visibility alone makes no receipt stale."""
+        send(queue, "a")
+        message = receive_one(queue, visibility_s=1)
+
+        wait(2)
+        deleted = queue.delete([message.receipt])
+
+        assert deleted == [True]
+        assert queue.receive() == []
+
+    def test_a_stale_receipt_changes_nothing(self, queue, wait):
+        """Another has received the message since, and keeps it."""
+        send(queue, "a")
+        stale = receive_one(queue, visibility_s=1).receipt
+        wait(2)
+        newer = receive_one(queue, visibility_s=5).receipt
+
+        answers = [
+            queue.delete([stale]),
+            queue.extend(stale, 10),
+            queue.release(stale),
+            queue.bury(stale, "why"),
+        ]
+
+        assert answers == [[False], False, False, False]
+        assert queue.receive() == []
+        assert queue.dead_letters() == []
+        wait(6)
+        assert receive_one(queue).receives == 3
+        assert queue.delete([newer]) == [False]
+
+    def test_of_many_receipts_each_has_its_answer(self, queue, wait):
+        """In the order they were given; stale ones do not keep the others from being deleted."""
+        send(queue, "a")
+        stale = receive_one(queue, visibility_s=1).receipt
+        wait(2)
+        send(queue, *map(str, range(12)))
+        receipts = [message.receipt for message in receive_all(queue)]
+
+        deleted = queue.delete([receipts[0], stale, *receipts[1:]])
+
+        assert deleted == [True, False, *[True] * 12]
+        assert queue.depth().hidden == 0
+
+    def test_an_extended_message_stays_hidden(self, queue, wait):
+        """So many seconds from the extension on, and no longer."""
+        send(queue, "a")
+        message = receive_one(queue, visibility_s=3)
+
+        wait(1)
+        extended = queue.extend(message.receipt, 6)
+        wait(4)
+        hidden = queue.receive()
+        wait(3)
+
+        assert extended
+        assert hidden == []
+        assert receive_one(queue).receives == 2
+
+    def test_a_message_can_be_released_with_a_delay(self, queue, wait):
+        """It is ready when the delay is over, not before."""
+        send(queue, "a")
+        queue.release(receive_one(queue).receipt, delay_s=4)
+
+        wait(2)
+        before = queue.receive()
+        wait(3)
+
+        assert before == []
+        assert receive_one(queue).receives == 2
+
+    def test_a_delayed_message_is_ready_after_its_delay(self, queue, wait):
+        """Others overtake it."""
+        send(queue, "late", delay_s=4)
+        send(queue, "early")
+
+        wait(1)
+        before = bodies_of(receive_all(queue))
+        wait(4)
+
+        assert before == ["early"]
+        assert receive_one(queue).body == "late"
+
+    def test_a_message_that_was_received_too_often_becomes_a_dead_letter(self, queue, wait):
+        """At the receive after the last that it may have; the others go on."""
+        send(queue, "poison")
+        receives = []
+        for _ in range(3):
+            receives.append(receive_one(queue, visibility_s=1).receives)
+            wait(2)
+        send(queue, "good")
+
+        received = bodies_of(receive_all(queue))
+
+        [letter] = queue.dead_letters()
+        assert receives == [1, 2, 3]
+        assert received == ["good"]
+        assert (letter.body, letter.receives) == ("poison", 3)
+        assert "3" in letter.reason
+        assert queue.depth().dead == 1
+
+    def test_a_message_can_be_buried_with_a_reason(self, queue, wait):
+        """It is delivered no more, and can be looked at as often as one likes."""
+        send(queue, "bad")
+        message = receive_one(queue, visibility_s=1)
+
+        buried = queue.bury(message.receipt, "not JSON: line 1 ✗")
+        wait(2)
+
+        assert buried
+        assert queue.receive() == []
+        [letter] = queue.dead_letters()
+        assert queue.dead_letters() == [letter]
+        assert (letter.body, letter.reason) == ("bad", "not JSON: line 1 ✗")
+        assert (letter.message_id, letter.sent) == (message.message_id, message.sent)
+        assert (letter.receives, letter.group) == (1, None)
+        assert letter.buried >= letter.sent
+
+    def test_the_depth_counts_messages(self, queue, wait):
+        """Ready, hidden, dead, and how old the oldest is that is not dead."""
+        send(queue, "a", "b")
+        wait(2)
+        send(queue, "c", "d", "e")
+        send(queue, "late", delay_s=9)
+        received = queue.receive(2)
+        queue.bury(received[0].receipt, "bad")
+
+        depth = queue.depth()
+
+        assert (depth.ready, depth.hidden, depth.dead) == (3, 2, 1)
+        if self.knows_ages:
+            assert 2 <= depth.oldest_s < 9
+        else:
+            assert depth.oldest_s is None
+
+    def test_a_group_keeps_its_order_when_messages_come_back(self, fifo, wait):
+        """Whether their visibility ended or they were released; nothing overtakes them."""
+        send(fifo, "a1", "a2", "a3", group="a")
+
+        [first] = fifo.receive(1, visibility_s=2)
+        wait(3)
+        both = fifo.receive(2)
+        fifo.release(both[0].receipt)
+        blocked = fifo.receive(10)
+        fifo.release(both[1].receipt)
+
+        assert (first.body, bodies_of(both), blocked) == ("a1", ["a1", "a2"], [])
+        assert bodies_of(fifo.receive(10)) == ["a1", "a2", "a3"]
 
 
 class QueueClockContract:

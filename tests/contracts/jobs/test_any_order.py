@@ -20,7 +20,7 @@ from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.soak import tries
 
-EXAMPLES = tries(60, soak=3_000)
+EXAMPLES = tries(30, soak=3_000)
 SETTINGS = {
     QueueName.INGEST: QueueSettings(visibility_s=30, receives_max=2),
     QueueName.COMMIT: QueueSettings(fifo=True, visibility_s=30, receives_max=3),

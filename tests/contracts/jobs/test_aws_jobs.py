@@ -13,7 +13,7 @@ from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
 from tests.contracts.jobs.batcher_store_contract import file
-from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueContract
+from tests.contracts.jobs.job_queue_contract import SETTINGS, JobQueueTimesContract
 from tests.contracts.jobs.job_tracker_contract import INGESTS, event
 from tests.contracts.s3_server import (
     REGION,
@@ -43,7 +43,7 @@ def stores(kept_clients):
     stores.close()
 
 
-class TestSqsQueue(JobQueueContract):
+class TestSqsQueue(JobQueueTimesContract):
     """A queue in SQS."""
 
     knows_ages = False

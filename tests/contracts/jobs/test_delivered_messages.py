@@ -9,16 +9,26 @@ import pytest
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
-from tests.contracts.jobs.job_queue_contract import JobQueueContract, bodies_of, send
+from tests.contracts.jobs.job_queue_contract import (
+    JobQueueContract,
+    JobQueueTimesContract,
+    bodies_of,
+    send,
+)
 from tests.contracts.jobs.lambda_records import LambdaAsReceiver, records_from
 from tests.contracts.jobs.test_aws_jobs import stores
 from tests.contracts.s3_server import aws_endpoint, kept_clients, s3_credentials, s3_server
+from tests.soak import SOAK
 
 __all__ = ["aws_endpoint", "kept_clients", "s3_credentials", "s3_server", "stores"]
 
 
-class TestDeliveredMessages(JobQueueContract):
-    """A queue in SQS whose messages Lambda receives."""
+@pytest.mark.soak
+class TestDeliveredMessages(JobQueueTimesContract if SOAK else JobQueueContract):
+    """A queue in SQS whose messages Lambda receives.
+
+    Its times are those of SQS, which `TestSqsQueue` shows; to wait for them takes a minute.
+    """
 
     knows_ages = False
 

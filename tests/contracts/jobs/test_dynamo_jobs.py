@@ -25,7 +25,7 @@ class TestDynamoTracker(JobTrackerContract):
     """A tracker in DynamoDB."""
 
     counts_expired = False
-    jobs_listed = 120
+    jobs_listed = 60  # a page has 50
 
     @pytest.fixture
     def set_clock(self, clock):

@@ -9,7 +9,7 @@ from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import (
     SETTINGS,
-    JobQueueContract,
+    JobQueueTimesContract,
     QueueClockContract,
 )
 from tests.contracts.jobs.job_tracker_contract import JobTrackerContract
@@ -27,7 +27,7 @@ def stores(clock):
     stores.close()
 
 
-class TestMemoryQueue(JobQueueContract, QueueClockContract):
+class TestMemoryQueue(JobQueueTimesContract, QueueClockContract):
     """A queue in dictionaries."""
 
     @pytest.fixture

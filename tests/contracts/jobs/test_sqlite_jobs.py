@@ -11,7 +11,7 @@ from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import (
     SETTINGS,
-    JobQueueContract,
+    JobQueueTimesContract,
     QueueClockContract,
 )
 from tests.contracts.jobs.job_tracker_contract import JobTrackerContract
@@ -31,7 +31,7 @@ def stores(clock, tmp_path):
     stores.close()
 
 
-class TestSqliteQueue(JobQueueContract, QueueClockContract):
+class TestSqliteQueue(JobQueueTimesContract, QueueClockContract):
     """A queue in a SQLite file."""
 
     @pytest.fixture

@@ -28,6 +28,14 @@ from tests.contracts.servers.running import answers, free_port, running, shared
 __all__ = ["account", "cdk_path", "cloud", "s3_credentials"]
 
 ACCOUNT = "000000000000"
+EMULATOR_LACKS = (
+    "It runs no function from an image, though it takes messages for one: tests call the handler.",
+    "It starts no task from an image: tests run the command of the task's definition.",
+    "Its CloudFormation takes over no buckets and tables that are there (`--import-existing-resources`).",
+    "Its CloudFormation has no applications of EMR Serverless: that stack is left out.",
+    "It checks no permissions, and has no quotas.",
+)
+"""What the emulator does not do, as docs/deploy/aws.md says it."""
 _SETTINGS = {
     "CLOUDTRAIL_RECORDING": "0",
     "IOT_MTLS_ENABLED": "0",

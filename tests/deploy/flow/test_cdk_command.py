@@ -77,10 +77,12 @@ def test_the_region_is_the_one_that_was_checked(tmp_path, program):
     lines = []
 
     find_cdk(environment).deploy(tmp_path, "eu-west-2", lines.append)
+    find_cdk(environment).deploy(tmp_path, "eu-west-2", lines.append, takes_over=True)
 
     assert lines[0].startswith("eu-west-2 eu-west-2 deploy --all")
     assert "--require-approval=never" in lines[0]
-    assert "--import-existing-resources" in lines[0]
+    assert "--import-existing-resources" not in lines[0]
+    assert "--import-existing-resources" in lines[1]
 
 
 def test_an_interruption_ends_the_command(tmp_path, program):

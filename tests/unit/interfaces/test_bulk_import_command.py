@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -402,12 +403,17 @@ class TestDriver:
 class TestSparkEnvironment:
     """`sleeper spark-environment`, without fetching packages."""
 
-    def test_an_extra_that_is_not_here(self, url, tmp_path):
+    def test_an_extra_that_is_not_here(self, url, tmp_path, monkeypatch):
         """Is told, and nothing is made."""
-        done = sleeper(
-            "spark-environment", tmp_path / "env", "--extra", "deploy", "--extra", "server"
-        )
+
+        def version(name: str) -> str:
+            if name == "boto3":
+                raise PackageNotFoundError(name)
+            return "1"
+
+        monkeypatch.setattr("sleeper.spark.submit.environment.version", version)
+        done = sleeper("spark-environment", tmp_path / "env", "--extra", "aws")
 
         assert done.exit_code == 1
-        assert "is not installed here" in done.stderr
+        assert "boto3 is not installed here" in done.stderr
         assert not (tmp_path / "env").exists()

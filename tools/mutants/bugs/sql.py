@@ -109,9 +109,9 @@ BUGS = (
     Bug(
         name="minus-zero-in-lists",
         breaks="A list that has the constant -0.0 finds no zero.",
-        module="engine/sql/plans.py",
-        right="if _COMPARED_BY_BITS.search(plan.display_indent()):",
-        wrong="if _COMPARED_BY_BITS.fullmatch(plan.display_indent()):",
+        module="engine/sql/refusals.py",
+        right="if _COMPARED_BY_BITS.search(shown):",
+        wrong="if _COMPARED_BY_BITS.fullmatch(shown):",
         tests=NUMBERS,
     ),
     Bug(
@@ -121,5 +121,21 @@ BUGS = (
         right="return any(len(after.get(column, ())) < len(before[column]) for column in several)",
         wrong="return len(after) < 0",
         tests=("tests/stories/test_lists_in_sql.py",),
+    ),
+    Bug(
+        name="nulls-of-marks-forgotten",
+        breaks="NOT IN (SELECT ...) beside OR returns rows for which it is null.",
+        module="engine/sql/refusals.py",
+        right='return _is_alone(variant.predicate(), ("AND", "OR"))',
+        wrong="return True",
+        tests=("tests/stories/test_misread_sql.py",),
+    ),
+    Bug(
+        name="distinct-takes-the-rest",
+        breaks="a IS DISTINCT FROM b AND c compares a with b AND c.",
+        module="engine/sql/refusals.py",
+        right="if taken > len(_DISTINCT.findall(text)):",
+        wrong="if taken < 0:",
+        tests=("tests/stories/test_misread_sql.py",),
     ),
 )

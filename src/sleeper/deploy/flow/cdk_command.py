@@ -38,7 +38,6 @@ _STACK: Final = "AWS::CloudFormation::Stack"
 _OPTIONS: Final = (
     "--require-approval=never",  # the changes were shown, and somebody agreed to them
     "--progress=events",
-    "--import-existing-resources",
     "--no-notices",
     "--no-version-reporting",
     "--no-color",
@@ -78,7 +77,14 @@ class CdkCommand:
             )
         return found[0]
 
-    def deploy(self, folder: Path, region: str, told: Callable[[str], object]) -> None:
+    def deploy(
+        self,
+        folder: Path,
+        region: str,
+        told: Callable[[str], object],
+        *,
+        takes_over: bool = False,
+    ) -> None:
         """Deploy all stacks of an assembly, in the order of their dependencies.
 
         If this process is interrupted, the command ends too, and CloudFormation finishes the
@@ -89,10 +95,13 @@ class CdkCommand:
             region: The region.
             told: Called with each line that the command prints, but for beginnings.
 
+            takes_over: Whether buckets and tables that are there become those of new stacks.
+
         Raises:
             DeploymentFailed: a stack could not be deployed.
         """
         command = [self.program, "deploy", "--all", f"--app={folder}", *_OPTIONS]
+        command += ["--import-existing-resources"] if takes_over else []
         environment = {**self.environment, "AWS_REGION": region, "AWS_DEFAULT_REGION": region}
         logger.info("running %s", " ".join(command))
         process = subprocess.Popen(  # noqa: S603 - a program of the user's PATH
@@ -204,4 +213,4 @@ def _reason(lines: list[str]) -> str:
     """Return the lines that say why it failed; the last one if none does."""
     words = ("fail", "error", "❌", "denied", "cannot", "invalid")
     telling = [line for line in lines if any(word in line.lower() for word in words)]
-    return json.dumps(" / ".join(telling or lines[-1:])[:1000], ensure_ascii=False)
+    return json.dumps(" / ".join(telling[-3:] or lines[-1:])[:1000], ensure_ascii=False)

@@ -59,6 +59,11 @@ class DeployedStack:
         return self.status.endswith("_IN_PROGRESS") and self.status != "REVIEW_IN_PROGRESS"
 
     @property
+    def has_failed(self) -> bool:
+        """Whether its last change failed."""
+        return "FAILED" in self.status or "ROLLBACK" in self.status
+
+    @property
     def way_out(self) -> str | None:
         """What to type before it can be deployed again; None where nothing is in the way."""
         command = _STUCK.get(self.status)

@@ -12,7 +12,7 @@ from sleeper.deploy.flow.removal import stop_tasks
 from sleeper.deploy.flow.smoke_job import SmokeJob
 from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
 from sleeper.deploy.platforms import changed_platforms
-from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound
+from sleeper.errors import BadRequest, DeploymentFailed, InstanceAlreadyExists, InstanceNotFound
 from sleeper.instance.instance import Instance, connect, create_instance
 from sleeper.language.value_classes import dataclass
 
@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _INGEST: Final = "IngestStack"
 _QUERY: Final = "QueryStack"
+_BUCKET: Final = "AWS::S3::Bucket"
 _LOG_GROUP: Final = "AWS::Logs::LogGroup"
 
 
@@ -78,8 +79,7 @@ def carry_out(
     """
     prepared = plan.prepared
     if any(not each.is_empty and not each.is_removed for each in plan.changes):
-        region = prepared.settings.names.region
-        prepared.cdk.deploy(prepared.assembly.folder, region, told)
+        _deploy(plan, told)
     for each in plan.changes:
         if each.is_removed:
             told(f"removing stack {each.name}, which is not chosen any more")
@@ -91,6 +91,21 @@ def carry_out(
     if smoke_test:
         _smoke_job(plan, instance, machine, told).run()
     return instance
+
+
+def _deploy(plan: Planned, told: Callable[[str], object]) -> None:
+    prepared = plan.prepared
+    makes_buckets = any(
+        each.is_new and any(made.type == _BUCKET for made in each.resources)
+        for each in plan.changes
+    )
+    region = prepared.settings.names.region
+    try:
+        prepared.cdk.deploy(prepared.assembly.folder, region, told, takes_over=makes_buckets)
+    except DeploymentFailed as error:
+        found = prepared.stacks.all().values()
+        reasons = [prepared.stacks.failed_events(each.name) for each in found if each.has_failed]
+        raise DeploymentFailed(" ".join([str(error), *filter(None, reasons)])) from error
 
 
 def write_properties(prepared: Prepared) -> Instance:
@@ -118,6 +133,12 @@ def write_platforms(prepared: Prepared, instance: Instance) -> None:
     )
     if changes:
         instance.set_properties(changes)
+
+
+def finish(plan: Planned) -> None:
+    """Write what an interrupted deployment may have left out, where nothing else is to be done."""
+    with connect(plan.prepared.url) as instance:
+        write_platforms(plan.prepared, instance)
 
 
 def stored_properties(instance_id: str) -> dict[str, str] | None:

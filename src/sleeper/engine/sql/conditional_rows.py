@@ -12,7 +12,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import column
 from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.joined_lists import joins_lists
-from sleeper.engine.sql.plans import check_constants
+from sleeper.engine.sql.refusals import check_planned, check_written
 from sleeper.engine.sql.scans.comparable_floats import ComparableRead, comparable_and_stored
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.session import SqlSession
@@ -82,8 +82,9 @@ def _planned(
     try:
         frame = session.view(table.name).filter(where)
         _refuse_subqueries(frame, what)
+        check_written(where, frame, what)
         plan = session.plan(frame)
-        check_constants(plan, what)
+        check_planned(frame, plan, what)
     except BaseException:
         session.close()
         raise

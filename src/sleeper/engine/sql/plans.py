@@ -8,14 +8,12 @@ lists otherwise than SQL. The conditions directly above the LIMIT narrow what is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from sleeper.engine.sql.conditions import condition_of
-from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.planning.key_conditions import UNKNOWN, AnyOf, Condition
 
@@ -25,12 +23,6 @@ BARRIER: Final = f"Limit: skip=0, fetch={ROWS_MAX}"
 
 STORED: Final = "stored"
 """The schema that has the datasets; users name the views on them."""
-
-_NEGATIVE_ZERO: Final = r"Float(?:16|32|64)\(-0\)"
-_COMPARED_BY_BITS: Final = re.compile(
-    rf"IN \(\[[^\]]*{_NEGATIVE_ZERO}|WHEN {_NEGATIVE_ZERO}|nullif\(.*, {_NEGATIVE_ZERO}\)"
-)
-"""How DataFusion shows constants -0.0 that it would not find equal to 0.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,33 +62,16 @@ def conditions_of(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Cond
     return conditions
 
 
-def check_constants(plan: Any, what: str) -> None:
-    """Check that a plan compares no constant -0.0 by its bits: columns have no such zero.
-
-    Args:
-        plan: The optimized logical plan, which has lists that the statement wrote as OR.
-        what: The statement or condition, for messages.
-
-    Raises:
-        QueryInvalid: it does.
-    """
-    if _COMPARED_BY_BITS.search(plan.display_indent()):
-        raise QueryInvalid(
-            f"{what}: -0.0 cannot be in a list (IN, or OR of several values), in CASE x WHEN and "
-            "in nullif: write 0.0, which equals -0.0"
-        )
-
-
 def direct_read(plan: Any, schemas: Mapping[str, pa.Schema]) -> DirectRead | None:
     """Return what a plan reads if it only selects columns by a condition, else None."""
     node = plan
-    while (variant := _node(node)) is not None:
+    while (variant := node_class(node)) is not None:
         match type(variant).__name__:
             case "SubqueryAlias":
                 pass
             case "Projection":
                 if not all(
-                    type(_node(each)).__name__ == "Column" for each in variant.projections()
+                    type(node_class(each)).__name__ == "Column" for each in variant.projections()
                 ):
                     return None
             case "Filter" | "Limit":
@@ -112,7 +87,7 @@ def _scans(plan: Any, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, C
     nodes = [plan]
     while nodes:
         node = nodes.pop()
-        scan = _scan(node, _node(node), schemas)
+        scan = _scan(node, node_class(node), schemas)
         if scan is not None:
             yield scan[0], UNKNOWN if scan[1] is None else scan[1]
         else:
@@ -135,14 +110,14 @@ def _table_below_barrier(node: Any, schemas: Mapping[str, pa.Schema]) -> str | N
     if node.display() != BARRIER:
         return None
     (below,) = node.inputs()
-    variant = _node(below)
+    variant = node_class(below)
     if type(variant).__name__ != "TableScan":
         return None
     _, schema, table = variant.fqn()
     return str(table) if schema == STORED and table in schemas else None
 
 
-def _node(node: Any) -> Any:
+def node_class(node: Any) -> Any:
     """Return the class of a node or expression, or None of one that Python is not shown."""
     try:
         return node.to_variant()

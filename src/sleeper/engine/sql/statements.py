@@ -15,7 +15,8 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
 from sleeper.engine.sql.joined_lists import joins_lists
-from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED, check_constants
+from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
+from sleeper.engine.sql.refusals import check_planned, check_written
 from sleeper.engine.sql.scans.comparable_floats import comparable_table
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
 from sleeper.engine.sql.scans.spooled_rows import spooled
@@ -108,8 +109,9 @@ class Statement:
                     text = self._no_such_table(missing["name"])
                     raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
+            check_written(self._text, self._frame, self._what)
             self._plan = self._session.plan(self._frame)
-            check_constants(self._plan, self._what)
+            check_planned(self._frame, self._plan, self._what)
             is_direct = self._session.direct(self._plan) is not None
             self._physical = None if is_direct else self._frame.execution_plan()
 

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from sleeper.engine.arrow_schema import schema_of
 from sleeper.engine.rows import Rows
-from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid, UrlInvalid
+from sleeper.errors import QueryInvalid, SplitPointsInvalid, UrlInvalid
 from sleeper.instance.instance import Instance, environment_token
 from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient
 from sleeper.interfaces.remote.questions import text_of
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
-from sleeper.interfaces.remote.remote_table import RemoteTable, path_of_table
+from sleeper.interfaces.remote.remote_table import RemoteTable, not_offered, path_of_table
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.schema import Schema
@@ -151,12 +151,7 @@ class RemoteInstance:
         return open_remote, (self.url, None)
 
     def __getattr__(self, name: str) -> Never:
-        if not name.startswith("_") and hasattr(Instance, name):
-            raise BadRequest(
-                f"an instance of a server has no {name!r}: open the instance itself, by its folder "
-                "or bucket, as in sleeper.connect('/data/my-instance')"
-            )
-        raise AttributeError(f"'RemoteInstance' has no attribute {name!r}")
+        raise not_offered(self, Instance, "an instance", name)
 
     def __repr__(self) -> str:
         return f"<RemoteInstance at {self.url}>"

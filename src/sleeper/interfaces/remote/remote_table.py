@@ -249,12 +249,7 @@ class RemoteTable:
         return _reopened, (self._client.url, self._name)
 
     def __getattr__(self, name: str) -> Never:
-        if not name.startswith("_") and hasattr(Table, name):
-            raise BadRequest(
-                f"a table of a server has no {name!r}: open the instance itself, by its folder or "
-                "bucket, as in sleeper.connect('/data/my-instance')"
-            )
-        raise AttributeError(f"'RemoteTable' has no attribute {name!r}")
+        raise not_offered(self, Table, "a table", name)
 
     def __repr__(self) -> str:
         return f"<RemoteTable {self._name!r} ({self.table_id}) of {self._client.url}>"
@@ -263,6 +258,23 @@ class RemoteTable:
 def _reopened(url: str, name: str) -> RemoteTable:
     """Open an unpickled table, with the token of this process."""
     return RemoteTable(HttpClient(url, environment_token()), name)
+
+
+def not_offered(remote: object, local: type, what: str, name: str) -> Exception:
+    """Return the error for an attribute that a client of a server does not have.
+
+    Args:
+        remote: The client.
+        local: The class that it stands for; what that has, a server may not offer.
+        what: What it is, for the message.
+        name: The attribute.
+    """
+    if not name.startswith("_") and hasattr(local, name):
+        return BadRequest(
+            f"{what} of a server has no {name!r}: open the instance itself, by its folder or "
+            "bucket, as in sleeper.connect('/data/my-instance')"
+        )
+    return AttributeError(f"{type(remote).__name__!r} has no attribute {name!r}")
 
 
 def path_of_table(name: str) -> str:

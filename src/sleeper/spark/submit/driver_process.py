@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from sleeper.errors import SubmissionFailed
@@ -130,8 +129,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
     """Kill a driver and what it has started."""
-    with suppress(ProcessLookupError):  # all have ended
+    try:
         os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        _log.info("the Spark driver, process %d, has left no process", process.pid)
 
 
 def _failure(pid: int, code: int, said: str) -> SubmissionFailed:

@@ -8,6 +8,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_sns as sns
 
+from sleeper.deploy.platforms import EKS, state_machine_arn
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.parts.new_stack import new_stack
 from sleeper.deploy.stacks.watching.watched import scheduled_functions, watched_queues
@@ -36,7 +37,26 @@ def add_alarms_stack(app: App, settings: DeploymentSettings) -> Stack:
             threshold=3,
             **_how(topic),
         )
+    if settings.has("EksBulkImportStack"):
+        _add_execution_alarm(stack, settings, topic)
     return stack
+
+
+def _add_execution_alarm(stack: Stack, settings: DeploymentSettings, topic: str) -> None:
+    """Add the alarm of jobs on EKS whose driver could not start, which no tracker knows."""
+    name = f"{settings.names.named(EKS)}-failed"
+    cloudwatch.CfnAlarm(
+        stack,
+        name,
+        alarm_name=name,
+        alarm_description=f"Runs of {settings.names.named(EKS)} failed: look at the causes.",
+        namespace="AWS/States",
+        metric_name="ExecutionsFailed",
+        dimensions=_dimension("StateMachineArn", state_machine_arn(settings.names)),
+        statistic="Sum",
+        threshold=1,
+        **_how(topic),
+    )
 
 
 def _add_queue_alarms(stack: Stack, queue: SqsNames, topic: str, age_s: int) -> None:

@@ -17,8 +17,8 @@ import click
 
 from sleeper.interfaces import bulk_import_job
 from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.spark.submit.configured_clusters import configured_disks
 from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.machines import EbsVolumes
 from sleeper.spark.submit.emr.serverless import EmrServerless
 from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
 from sleeper.spark.submit.submitted_jobs import Cluster
@@ -174,11 +174,7 @@ def _emr(
         key_pair=properties.text(f"{_OF_EMR}keypair.name"),
         security_group=properties.text(f"{_OF_EMR}master.additional.security.group"),
         security_configuration=properties.text(f"{_OF_EMR}security.conf.name"),
-        ebs=EbsVolumes(
-            size_gb=int(properties.text(f"{_OF_EMR}ebs.volume.size.gb") or 0),
-            volume_type=properties.text(f"{_OF_EMR}ebs.volume.type") or "",
-            per_instance=int(properties.text(f"{_OF_EMR}ebs.volumes.per.instance") or 0),
-        ),
+        ebs=configured_disks(properties),
         region=asked["region"],
         endpoint_url=asked["endpoint_url"],
     )

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from sleeper.deploy.flow.checks.findings import Finding, Level
-from sleeper.deploy.flow.deployment import Planned, carry_out, planned, stored_properties
+from sleeper.deploy.flow.deployment import Planned, carry_out, finish, planned, stored_properties
 from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import between_attempts, process_environment
@@ -110,6 +110,8 @@ def aws(
         plan = planned(prepared, machine, warn)
         if not as_json:
             _show(plan)
+        if plan.is_empty and not dry_run:
+            finish(plan)
         if dry_run or plan.is_empty:
             _end(plan, as_json=as_json, text=None if as_json else _nothing_done(plan))
             return

@@ -1,0 +1,1 @@
+"""What a deployment costs, from its templates."""

@@ -1,0 +1,160 @@
+"""What the resources of templates cost a month while nobody uses them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from sleeper.deploy.cost.prices import DOLLARS, LAMBDA_GB_SECOND, LOG_GIGABYTE, MONTHLY
+from sleeper.errors import BadRequest
+from sleeper.language.value_classes import dataclass
+
+MONTH_MINUTES: Final = 730 * 60
+RUN_S: Final = 0.3
+"""How long a function runs that finds nothing to do: assumed, for a few requests, warm."""
+LOG_BYTES: Final = 600
+"""What Lambda itself logs of a call: assumed."""
+POLLS_A_MINUTE: Final = 15
+"""Requests by which Lambda waits for messages of an empty queue: five, each for 20 seconds."""
+
+_FREE: Final = {
+    "AWS::DynamoDB::Table": "on demand: by the request, and by what it holds",
+    "AWS::S3::Bucket": "by the request, and by what it holds",
+    "AWS::SQS::Queue": "by the request",
+    "AWS::SNS::Topic": "by the message",
+    "AWS::Lambda::Function": "by the call",
+    "AWS::Logs::LogGroup": "by what is written and kept",
+    "AWS::ECS::Cluster": "nothing; its tasks by the second, while they run",
+    "AWS::ECS::TaskDefinition": "nothing",
+    "AWS::EMRServerless::Application": "by the second, while a job runs; nothing is kept warm",
+    "AWS::EC2::SecurityGroup": "nothing",
+    "AWS::Events::Rule": "the calls of its function",
+    "AWS::IAM::ManagedPolicy": "nothing",
+    "AWS::IAM::Policy": "nothing",
+    "AWS::IAM::Role": "nothing",
+    "AWS::IAM::InstanceProfile": "nothing",
+    "AWS::Lambda::EventSourceMapping": "its requests to SQS",
+    "AWS::Lambda::Permission": "nothing",
+    "AWS::S3::BucketPolicy": "nothing",
+    "AWS::SNS::Subscription": "nothing",
+    "AWS::SNS::TopicPolicy": "nothing",
+    "AWS::SQS::QueuePolicy": "nothing",
+    "AWS::StepFunctions::StateMachine": "by the step",
+}
+"""Types of resources that cost nothing by being there, and what they are paid by."""
+
+_CHANGES: Final = {"DynamoDB read unit": 1.0, "S3 read": 1.0}
+REQUESTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "create_batches": {"DynamoDB read unit": 1.0},
+    "start_workers ingest": {"SQS request": 1.0},
+    "start_workers export": {"SQS request": 1.0},
+    "start_workers compaction": _CHANGES,
+    "trigger_tables": _CHANGES,
+}
+"""Requests of a call that finds nothing to do, by handler; `interfaces/lambdas/handlers.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CostLine:
+    """What some resources cost.
+
+    Attributes:
+        what: The resources.
+        count: How many.
+        paid_by: What they are paid by.
+        dollars: What they cost a month while nobody uses them.
+    """
+
+    what: str
+    count: int
+    paid_by: str
+    dollars: float
+
+
+def resource_costs(templates: Iterable[Mapping[str, Any]]) -> list[CostLine]:
+    """Return a line for each type of resource.
+
+    Raises:
+        BadRequest: the price of a type is not known.
+    """
+    counts = Counter(each["Type"] for each in _resources(templates))
+    unknown = counts.keys() - _FREE.keys() - MONTHLY.keys()
+    if unknown:
+        raise BadRequest(f"the price is not known of {', '.join(sorted(unknown))}")
+    return [
+        CostLine(kind, n, _FREE.get(kind, "by the month"), n * MONTHLY.get(kind, 0.0))
+        for kind, n in sorted(counts.items())
+    ]
+
+
+def schedule_costs(templates: Iterable[Mapping[str, Any]]) -> list[CostLine]:
+    """Return a line for each schedule: the calls of its function that find nothing to do."""
+    resources = list(_resources(templates))
+    functions = {
+        str(each["Properties"]["FunctionName"]): each["Properties"]
+        for each in resources
+        if each["Type"] == "AWS::Lambda::Function"
+    }
+    return [
+        _schedule_cost(each["Properties"], functions)
+        for each in resources
+        if each["Type"] == "AWS::Events::Rule" and "ScheduleExpression" in each["Properties"]
+    ]
+
+
+def polling_costs(templates: Iterable[Mapping[str, Any]]) -> list[CostLine]:
+    """Return a line for each kind of queue: the requests of Lambda while it is empty."""
+    sources = [
+        str(each["Properties"]["EventSourceArn"])
+        for each in _resources(templates)
+        if each["Type"] == "AWS::Lambda::EventSourceMapping"
+    ]
+    fifo = sum(1 for each in sources if ".fifo" in each)
+    requests = POLLS_A_MINUTE * MONTH_MINUTES
+    return [
+        CostLine(
+            f"queues that Lambda waits for, {kind}",
+            n,
+            f"{requests:,} requests a month each",
+            n * requests * DOLLARS[price],
+        )
+        for kind, n, price in (
+            ("standard", len(sources) - fifo, "SQS request"),
+            ("FIFO", fifo, "SQS FIFO request"),
+        )
+        if n
+    ]
+
+
+def _schedule_cost(rule: Mapping[str, Any], functions: Mapping[str, Mapping[str, Any]]) -> CostLine:
+    (target,) = rule["Targets"]
+    name = str(target["Arn"]).rpartition(":")[2]
+    function = functions[name]
+    handler = str(function["ImageConfig"]["Command"][0]).rpartition(".")[2]
+    kinds = re.findall(r'"kinds":\s*\["(\w+)"', str(target.get("Input", "")))
+    done = " ".join([handler, *kinds])
+    minutes = _minutes(str(rule["ScheduleExpression"]))
+    calls = MONTH_MINUTES // minutes
+    architecture = str((function.get("Architectures") or ["x86_64"])[0])
+    memory_gb = int(function["MemorySize"]) / 1024
+    call = (
+        DOLLARS["Lambda call"]
+        + RUN_S * memory_gb * LAMBDA_GB_SECOND[architecture]
+        + LOG_BYTES / 1e9 * LOG_GIGABYTE
+        + sum(n * DOLLARS[price] for price, n in REQUESTS[done].items())
+    )
+    every = "each minute" if minutes == 1 else f"every {minutes} minutes"
+    return CostLine(f"`{done}`, {every}", calls, f"{memory_gb:g} GB", calls * call)
+
+
+def _minutes(expression: str) -> int:
+    found = re.fullmatch(r"rate\((\d+) (minute|hour|day)s?\)", expression)
+    if found is None:
+        raise BadRequest(f"the cost of the schedule {expression!r} is not known")
+    return int(found[1]) * {"minute": 1, "hour": 60, "day": 1440}[found[2]]
+
+
+def _resources(templates: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    return (each for template in templates for each in template["Resources"].values())

@@ -1,0 +1,128 @@
+"""Refuses statements that DataFusion plans as something else than SQL says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from sleeper.engine.sql.plans import node_class
+from sleeper.errors import QueryInvalid
+
+_NEGATIVE_ZERO: Final = r"Float(?:16|32|64)\(-0\)"
+_COMPARED_BY_BITS: Final = re.compile(
+    rf"IN \(\[[^\]]*{_NEGATIVE_ZERO}|WHEN {_NEGATIVE_ZERO}|nullif\(.*, {_NEGATIVE_ZERO}\)"
+)
+"""How DataFusion shows constants -0.0 that it would not find equal to 0.0."""
+
+_IN_QUERY: Final = "IN (<subquery>)"
+_JOINED_QUERY: Final = re.compile(r"SubqueryAlias: __correlated_sq_\d+\b")
+_ANTI_JOIN: Final = re.compile(r"Anti Join: (?:null_aware|.*\bFilter: .*null_aware)$", re.MULTILINE)
+"""A join for NOT IN that has not one key alone: it forgets nulls."""
+
+_MARK: Final = re.compile(r"__correlated_sq_\d+\.mark\b")
+
+_DISTINCT: Final = re.compile(r"\bDISTINCT\s+FROM\s*\(", re.IGNORECASE)
+_WEAKER: Final = re.compile(r" (?:AND|OR|=|!=|<|<=|>|>=|IS|(?:NOT )?LIKE|(?:NOT )?IN) ")
+
+
+def check_written(text: str, frame: Any, what: str) -> None:
+    """Check that IS DISTINCT FROM compares what it seems to: DataFusion takes all that follows.
+
+    Args:
+        text: The statement or condition.
+        frame: It as a frame of DataFusion.
+        what: It for messages.
+
+    Raises:
+        QueryInvalid: it does not.
+    """
+    if "distinct" not in text.lower():
+        return
+    shown = frame.logical_plan().display_indent()
+    found = [match.end() for match in _DISTINCT.finditer(shown)]
+    taken = sum(_WEAKER.search(_inside(shown, place)) is not None for place in found)
+    if taken > len(_DISTINCT.findall(text)):
+        raise QueryInvalid(
+            f"{what}: IS DISTINCT FROM takes AND, OR and comparisons that follow it for its right "
+            "side: write it in parentheses, such as (a IS DISTINCT FROM b) AND c"
+        )
+
+
+def check_planned(frame: Any, plan: Any, what: str) -> None:
+    """Check that nulls and zeros of a statement are compared as SQL says.
+
+    Args:
+        frame: The statement or condition as a frame of DataFusion.
+        plan: Its optimized plan.
+        what: It for messages.
+
+    Raises:
+        QueryInvalid: they are not.
+    """
+    shown = plan.display_indent()
+    # A list may have been written as OR; columns have no zeros with a sign.
+    if _COMPARED_BY_BITS.search(shown):
+        raise QueryInvalid(
+            f"{what}: -0.0 cannot be in a list (IN, or OR of several values), in CASE x WHEN and "
+            "in nullif: write 0.0, which equals -0.0"
+        )
+    asked = frame.logical_plan().display_indent().count(_IN_QUERY)
+    if not asked:
+        return
+    is_gone = len(_JOINED_QUERY.findall(shown)) < asked
+    is_unused = len({*_MARK.findall(shown)}) < shown.count("LeftMark Join:")
+    forgets = _ANTI_JOIN.search(shown) is not None
+    if is_gone or is_unused or forgets or not all(map(_is_right, _all(plan))):
+        raise QueryInvalid(
+            f"{what}: IN (SELECT ...) is never null here. That is right in WHERE, joined by AND, "
+            "and for IN also by OR; elsewhere, such as in NOT, IS, CASE, or NOT IN beside OR or "
+            "with columns of the outer query, write EXISTS (SELECT ...)"
+        )
+
+
+def _inside(shown: str, place: int) -> str:
+    """Return the text from a place to the parenthesis that ends it."""
+    depth = 1
+    for end in range(place, len(shown)):
+        depth += {"(": 1, ")": -1}.get(shown[end], 0)
+        if not depth:
+            return shown[place:end]
+    return shown[place:]
+
+
+def _all(plan: Any) -> Iterator[Any]:
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        yield node
+        nodes += node.inputs()
+
+
+def _is_right(node: Any) -> bool:
+    """Return whether a node uses what is never null only where null is as good as false."""
+    if _MARK.search(node.display()) is None:
+        return True
+    variant = node_class(node)
+    match type(variant).__name__:
+        case "Filter":
+            return _is_alone(variant.predicate(), ("AND", "OR"))
+        case "Projection":
+            return all(_is_alone(each, ()) for each in variant.projections())
+        case _:
+            return False
+
+
+def _is_alone(expression: Any, operators: Sequence[str]) -> bool:
+    """Return whether an expression joins what is never null to others by some operators only."""
+    terms = [expression]
+    while terms:
+        term = terms.pop()
+        if _MARK.search(term.canonical_name()) is None:
+            continue
+        variant = node_class(term)
+        if type(variant).__name__ == "BinaryExpr" and variant.op() in operators:
+            terms += [variant.left(), variant.right()]
+        elif type(variant).__name__ != "Column":
+            return False
+    return True

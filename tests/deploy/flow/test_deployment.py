@@ -1,0 +1,334 @@
+"""An instance is deployed, used, changed and removed in an emulator, by the CDK's command line."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sleeper
+from sleeper.deploy.flow import deployment
+from sleeper.deploy.flow.smoke_job import TABLE, SmokeJob
+from sleeper.errors import DeploymentFailed
+from sleeper.interfaces.lambdas import handlers
+from sleeper.storage.aws import clients
+from tests.contracts.s3_server import CREDENTIALS, REGION, s3_credentials
+from tests.deploy.flow.emulator import EMULATOR_LACKS, Cloud, account, cdk_path, put_image
+from tests.unit.interfaces.command_line import json_of
+from tests.unit.interfaces.command_line import sleeper as command
+
+__all__ = ["account", "cdk_path", "s3_credentials"]
+
+pytestmark = pytest.mark.xdist_group("cdk")
+
+PAGE = Path(__file__).parents[3] / "docs" / "deploy" / "aws.md"
+STACKS = "IngestStack,QueryStack,CompactionStack,GarbageCollectorStack"
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+
+
+@pytest.fixture(scope="module")
+def environment(account, cdk_path):
+    """What commands find in the environment: the emulator, and the CDK's command line."""
+    patch = pytest.MonkeyPatch()
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        patch.delenv(name)
+    for name, value in {
+        **CREDENTIALS,
+        "AWS_ENDPOINT_URL": account,
+        "AWS_REGION": REGION,
+        "NO_PROXY": "127.0.0.1",
+        "PATH": cdk_path,
+    }.items():
+        patch.setenv(name, value)
+    patch.setattr(clients, "_clients", {})
+    yield account
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def cloud(environment):
+    """The emulator, with an image in ECR and the id of an instance."""
+    made = Cloud(environment, f"e-{uuid.uuid4().hex[:8]}")
+    put_image(made, "sleeper/worker", version("sleeper-store"), ["amd64", "arm64"])
+    return made
+
+
+@pytest.fixture(scope="module")
+def network(cloud):
+    """Options that name a VPC and a subnet with a way out."""
+    ec2 = cloud.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.80.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.80.1.0/24")["Subnet"]["SubnetId"]
+    return "--set", f"sleeper.vpc={vpc}", "--set", f"sleeper.subnets={subnet}"
+
+
+@pytest.fixture(scope="module")
+def deployed(cloud, network):
+    """What the command printed, which was interrupted when all stacks were there."""
+    words = (
+        *("deploy", "aws", cloud.instance_id, *network),
+        *("--set", f"sleeper.optional.stacks={STACKS}", "--yes", "--no-smoke-test"),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deployment, "create_instance", interrupted)
+        stopped = command(*words)
+    assert stopped.exit_code == 130, stopped.output
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def stack_names(cloud):
+    return {each.rpartition("-")[2] for each in cloud.stacks().all()}
+
+
+def without_id(values, cloud):
+    """Properties with `ID` for the id, and without those that tell the version of a deployment."""
+    named = {name: text.replace(cloud.instance_id, "ID") for name, text in values.items()}
+    alone = ("sleeper.version", "sleeper.retain.infra.after.destroy", "sleeper.properties.version")
+    return {name: text for name, text in named.items() if name not in alone}
+
+
+def worker_command(cloud, kind):
+    """The command that a task of ECS runs for a kind of jobs, which ends when there are none."""
+    ecs = cloud.client("ecs")
+    families = ecs.list_task_definition_families(
+        familyPrefix=f"sleeper-{cloud.instance_id}-", status="ACTIVE"
+    )["families"]
+    (family,) = (each for each in families if kind in each.lower())
+    found = ecs.describe_task_definition(taskDefinition=family)["taskDefinition"]
+    (container,) = found["containerDefinitions"]
+    assert container["entryPoint"] == ["sleeper"]
+    assert cloud.url in container["command"]
+    return [*container["command"]]
+
+
+def run_worker(cloud, kind):
+    words = worker_command(cloud, kind)
+    words[words.index("--idle") + 1] = "0"
+    done = command(*words)
+    assert done.exit_code == 0, done.output
+
+
+def smoke_job(instance, cloud, rest, **more):
+    settings = {"has_ingest": True, "has_query": False, "looks_max": 3}
+    groups = {"ingest": ("/sleeper/ingest",)}
+    return SmokeJob(
+        instance=instance, log_groups=groups, rest=rest, told=lambda _: None, **settings | more
+    )
+
+
+def test_an_interrupted_deployment_goes_on_and_then_nothing_is_left_to_do(deployed, cloud):
+    """Given an interruption before properties, when it is repeated, then it goes on to the end."""
+    assert "InstanceStack: no change" in deployed.output
+    assert f"deployed {cloud.url}" in deployed.output
+    assert {"InstanceStack", "GarbageCollectorStack"} <= stack_names(cloud)
+
+    again = command("deploy", "aws", cloud.instance_id, "--yes")
+
+    assert again.exit_code == 0, again.output
+    assert "nothing to do" in again.output
+
+
+@pytest.mark.usefixtures("deployed")
+def test_its_properties_are_those_of_init(cloud):
+    """Given an instance that `sleeper init` made, then both have the same properties."""
+    other = Cloud(cloud.endpoint, f"i-{uuid.uuid4().hex[:8]}")
+    with sleeper.create_instance(other.url) as made, sleeper.connect(cloud.url) as opened:
+        given = {"sleeper.vpc", "sleeper.subnets", "sleeper.optional.stacks"}
+        found = without_id(opened.properties.values, cloud)
+        assert {n: t for n, t in found.items() if n not in given} == without_id(
+            made.properties.values, other
+        )
+        assert opened.properties.values["sleeper.version"] == version("sleeper-store")
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_job_goes_through_what_was_made(cloud):
+    """Given a job in the queue of CloudFormation, then the task's command runs it (STR-1)."""
+    with sleeper.connect(cloud.url) as instance:
+        smoke_job(instance, cloud, lambda _: run_worker(cloud, "ingest")).run()
+        assert TABLE not in instance
+
+        table = instance.create_table("numbers", SCHEMA, row_keys=["id"])
+        table.ingest(pa.table({"id": ["a"], "n": [1]}, schema=SCHEMA))
+        assert sleeper.connect(cloud.url).table("numbers").query(key="a").to_pylist() == [
+            {"id": "a", "n": 1}
+        ]
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_smoke_job_that_nobody_takes_says_where_to_look(cloud):
+    """Given no worker, then the error names the queue, its depth and the log group."""
+    with sleeper.connect(cloud.url) as instance:
+        with pytest.raises(DeploymentFailed, match=r"no worker took.*`ingest`.*/sleeper/ingest"):
+            smoke_job(instance, cloud, lambda _: None).run()
+        assert TABLE not in instance
+    queue = cloud.client("sqs").get_queue_url(QueueName=f"sleeper-{cloud.instance_id}-IngestJobQ")
+    cloud.client("sqs").purge_queue(QueueUrl=queue["QueueUrl"])
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_query_is_answered_by_the_handler_of_its_function(cloud, monkeypatch):
+    """Given a query in its queue, when its function is called with it, then its rows are there."""
+
+    found = cloud.client("lambda").get_function(FunctionName=f"sleeper-{cloud.instance_id}-query")
+    assert found["Configuration"]["Environment"]["Variables"]["SLEEPER_INSTANCE"] == cloud.url
+    monkeypatch.setenv("SLEEPER_INSTANCE", cloud.url)
+    switch_off_functions(cloud, "query")
+    sqs = cloud.client("sqs")
+    url = sqs.get_queue_url(QueueName=f"sleeper-{cloud.instance_id}-QueryQueue")["QueueUrl"]
+
+    def deliver(_):
+        received = sqs.receive_message(
+            QueueUrl=url,
+            AttributeNames=["All"],
+            MessageAttributeNames=["All"],
+            WaitTimeSeconds=1,
+        )
+        for message in received.get("Messages", ()):
+            assert handlers.query(event_of(message, url), Context()) == {"batchItemFailures": []}
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    with sleeper.connect(cloud.url) as instance:
+        smoke_job(instance, cloud, deliver, has_ingest=False, has_query=True).run()
+
+
+class Context:
+    """What Lambda tells of a call."""
+
+    def get_remaining_time_in_millis(self):
+        return 60_000
+
+
+def switch_off_functions(cloud, function):
+    """Have the emulator take no messages for a function, whose image it cannot run."""
+    client = cloud.client("lambda")
+    name = f"sleeper-{cloud.instance_id}-{function}"
+    for each in client.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]:
+        client.update_event_source_mapping(UUID=each["UUID"], Enabled=False)
+
+
+def event_of(message, url):
+    """A message as Lambda delivers it."""
+    attributes = {
+        name: {
+            "stringValue": value.get("StringValue"),
+            "dataType": value["DataType"],
+        }
+        for name, value in message.get("MessageAttributes", {}).items()
+    }
+    return {
+        "Records": [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message.get("Attributes", {}),
+                "messageAttributes": attributes,
+                "eventSource": "aws:sqs",
+                "eventSourceARN": f"arn:aws:sqs:{REGION}:000000000000:{url.rpartition('/')[2]}",
+            }
+        ]
+    }
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_change_is_shown_made_and_written(cloud):
+    """Given another time of a queue, and a stack less, then both are shown, and done."""
+    fewer = STACKS.replace(",GarbageCollectorStack", "")
+    options = (
+        *("--set", "sleeper.query.queue.visibility.timeout.seconds=950"),
+        *("--set", f"sleeper.optional.stacks={fewer}", "--no-smoke-test"),
+    )
+
+    shown = json_of(command("deploy", "aws", cloud.instance_id, *options, "--dry-run", "--json"))
+    refused = command("deploy", "aws", cloud.instance_id, *options, answer="no\n")
+    done = command("deploy", "aws", cloud.instance_id, *options, "--yes")
+
+    changed = {each["name"].rpartition("-")[2]: each for each in shown["stacks"]}
+    assert changed["GarbageCollectorStack"]["is_removed"]
+    queues = [each for each in changed["QueuesStack"]["resources"] if each["properties"]]
+    assert {"VisibilityTimeout"} in [set(each["properties"]) for each in queues]
+    assert changed["InstanceStack"]["resources"] == []
+    assert shown["properties"]["sleeper.query.queue.visibility.timeout.seconds"] == "950"
+    assert not any(each["losses"] for each in shown["stacks"])
+    assert refused.exit_code == 1
+    assert "nothing was changed" in refused.output
+    assert done.exit_code == 0, done.output
+    assert "GarbageCollectorStack" not in stack_names(cloud)
+    with sleeper.connect(cloud.url) as instance:
+        values = instance.properties.values
+    assert values["sleeper.query.queue.visibility.timeout.seconds"] == "950"
+    assert values["sleeper.optional.stacks"] == fewer
+
+
+@pytest.mark.usefixtures("deployed")
+def test_a_removed_instance_keeps_its_data_and_is_taken_over(cloud):
+    """Given data that is kept, then stacks go, and its data goes when it is not kept any more."""
+    with sleeper.connect(cloud.url) as instance:
+        if "numbers" not in instance:
+            instance.create_table("numbers", SCHEMA, row_keys=["id"])
+
+    refused = command("destroy", cloud.url, answer="")
+    gone = command("destroy", cloud.url, "--yes")
+    kept = command("destroy", cloud.url, "--yes")
+
+    assert refused.exit_code == 1
+    assert gone.exit_code == 0, gone.output
+    assert stack_names(cloud) == set()
+    with sleeper.connect(cloud.url) as instance:
+        assert "numbers" in instance
+        assert instance.pause_switch.paused_since() is None
+    assert kept.exit_code == 1
+    assert "sleeper.retain.infra.after.destroy=false" in kept.output
+
+    again = command("deploy", "aws", cloud.instance_id, "--dry-run")
+    assert again.exit_code == 0, again.output
+    assert "taken over with all they hold" in again.output
+
+    name = "sleeper.retain.infra.after.destroy=false"
+    assert command("instance", "set", name, "--instance", cloud.url).exit_code == 0
+    typed = command("destroy", cloud.url, answer="another\n")
+    assert "was not typed" in typed.output
+    removed = command("destroy", cloud.url, answer=f"{cloud.instance_id}\n")
+    assert removed.exit_code == 0, removed.output
+    tables = cloud.client("dynamodb").list_tables()["TableNames"]
+    assert [each for each in tables if cloud.instance_id in each] == []
+    assert stack_names(cloud) == set()
+
+
+@pytest.mark.parametrize("lack", EMULATOR_LACKS)
+def test_the_page_says_what_the_emulator_does_not_do(lack):
+    """What these tests do by other means is on the page of deployments."""
+    assert f"- {lack}\n" in PAGE.read_text()
+
+
+def test_all_mistakes_are_told_at_once(environment):
+    """Given wrong properties and no image, then one message has each of them (INS-1)."""
+    done = command(
+        *("deploy", "aws", "wrong", "--yes"),
+        *("--set", "sleeper.optional.stacks=IngestStak,AthenaStack"),
+        *("--set", "sleeper.account=123456789012", "--set", "sleeper.fargate.spot=perhaps"),
+    )
+
+    assert done.exit_code == 1
+    for told in ("IngestStak", "IngestStack", "AthenaStack", "sleeper.account", "fargate.spot"):
+        assert told in done.output
+    assert "nothing was deployed" in done.output
+
+
+def test_an_id_that_names_in_aws_cannot_have_is_refused(environment):
+    """Given an id that is too long, or has other characters, then nothing is asked."""
+    for wrong in ("a" * 21, "under_score", "-dash"):
+        done = command("deploy", "aws", "--", wrong)
+        assert done.exit_code == 1
+        assert "at most 20" in done.output

@@ -1,0 +1,93 @@
+"""Statements that DataFusion would plan as something else than SQL says: right, or refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sleeper
+from sleeper.errors import QueryInvalid
+
+SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("flag", pa.bool_()), ("s", pa.string())])
+ROWS = [
+    {
+        "k": n,
+        "n": (None, 1, 2, 3)[n % 4],
+        "flag": (None, True, False)[n % 3],
+        "s": ("a", None)[n % 2],
+    }
+    for n in range(12)
+]
+NEVER_NULL, IN_PARENTHESES = r"write EXISTS \(SELECT", "write it in parentheses"
+
+
+@pytest.fixture(scope="module")
+def instance(tmp_path_factory):
+    """Tables `t` and `u`, which has a null among its numbers."""
+    made = sleeper.connect(tmp_path_factory.mktemp("misread"), create=True)
+    made.create_table("t", SCHEMA, row_keys=["k"]).ingest(ROWS)
+    made.create_table("u", SCHEMA, row_keys=["k"]).ingest(ROWS[:2])
+    return made
+
+
+@pytest.fixture
+def theirs(instance):
+    """The same tables in DuckDB."""
+    connection = duckdb.connect()
+    for name in ("t", "u"):
+        connection.register("given", instance.table(name).query().to_arrow())
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM given")
+    return connection
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n IN (SELECT n FROM u)",
+        "n NOT IN (SELECT n FROM u)",
+        "n NOT IN (SELECT n FROM u WHERE n IS NOT NULL) AND s = 'a'",
+        "NOT (n IN (SELECT n FROM u))",
+        "n IN (SELECT n FROM u) OR s IS NULL",
+        "(n IN (SELECT n FROM u) OR flag) AND (k > 3 OR n IN (SELECT k FROM u WHERE n IN (1, 2)))",
+        "NOT EXISTS (SELECT 1 FROM u WHERE u.n = t.n) OR s IS NULL",
+        "(EXISTS (SELECT 1 FROM u WHERE u.n = t.n)) IS NULL",
+        "(flag IS DISTINCT FROM true) AND k > 3",
+        "flag IS DISTINCT FROM (k > 3)",
+        "k > 3 AND flag IS NOT DISTINCT FROM true",
+        "n IS DISTINCT FROM 1 + 1",
+        "s = 'IS DISTINCT FROM (a AND b)' OR s = 'a'",
+    ],
+)
+def test_nulls_are_compared_as_in_duckdb(instance, theirs, condition):
+    """IN (SELECT ...) where null is as good as false, and IS DISTINCT FROM in parentheses."""
+    statement = f"SELECT k FROM t WHERE {condition} ORDER BY k"
+
+    found = [row["k"] for row in instance.sql(statement).to_pylist()]
+
+    assert found == [row[0] for row in theirs.execute(statement).fetchall()]
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("n NOT IN (SELECT n FROM u) OR s IS NULL", NEVER_NULL),
+        ("NOT (n IN (SELECT n FROM u) AND s = 'a')", NEVER_NULL),
+        ("(n IN (SELECT n FROM u)) IS NULL", NEVER_NULL),
+        ("(s IS NOT NULL AND n IN (SELECT n FROM u)) IS NOT NULL", NEVER_NULL),
+        ("CASE WHEN n IN (SELECT n FROM u) THEN 1 ELSE 2 END = 2", NEVER_NULL),
+        ("28 NOT IN (SELECT n FROM u)", NEVER_NULL),
+        ("n NOT IN (SELECT n FROM u WHERE u.k > t.k)", NEVER_NULL),
+        ("flag IS DISTINCT FROM true AND k > 3", IN_PARENTHESES),
+        ("flag IS NOT DISTINCT FROM true OR k = 3", IN_PARENTHESES),
+        ("n IS DISTINCT FROM 1 OR k = 3", IN_PARENTHESES),
+        ("flag IS DISTINCT FROM n = 1", IN_PARENTHESES),
+    ],
+)
+def test_what_would_be_wrong_is_refused(instance, condition, says):
+    """The message says what to write instead."""
+    with pytest.raises(QueryInvalid, match=says):
+        instance.sql(f"SELECT k FROM t WHERE {condition}")
+    if says == IN_PARENTHESES:
+        with pytest.raises(QueryInvalid, match=says):
+            instance.table("t").query(where=condition)

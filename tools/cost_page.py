@@ -1,0 +1,105 @@
+"""The page of costs: what the default set of stacks costs while nobody uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from shown_runs import ROOT
+
+from sleeper.deploy.cost import idle, prices
+from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.app import synthesise
+
+SETTINGS = {
+    "sleeper.id": "demo",
+    "sleeper.vpc": "vpc-0a1b2c3d",
+    "sleeper.subnets": "subnet-0a1b2c3d",
+}
+
+
+def costs_page() -> str:
+    """The page, from templates of an instance with default properties."""
+    templates = default_templates()
+    resources = idle.resource_costs(templates)
+    schedules = idle.schedule_costs(templates)
+    polling = idle.polling_costs(templates)
+    paid = [each for each in resources if each.dollars]
+    total = sum(each.dollars for each in (*resources, *schedules, *polling))
+    query = 1000 * 4 * prices.LAMBDA_GB_SECOND["x86_64"]
+    x86 = prices.FARGATE_VCPU_HOUR["x86_64"], prices.FARGATE_GB_HOUR["x86_64"]
+    arm = prices.FARGATE_VCPU_HOUR["arm64"], prices.FARGATE_GB_HOUR["arm64"]
+    return f"""# Costs
+
+What an instance costs that [`sleeper deploy aws`](aws.md) made with default properties, by
+Amazon's list prices for {prices.REGION} ({prices.LOOKED_UP}, on demand, without free tiers).
+Counted from its templates.
+
+## While nobody uses it
+
+**${total:.2f} a month**, whatever it stores. Nothing is paid by the hour: there is no NAT, no
+endpoint of a VPC, no provisioned capacity, and no task while there is no work. Most of it watches:
+alarms, a dashboard, and schedules that look for work.
+
+| | number | paid by | $ a month |
+|---|---|---|---|
+{lines([*polling, *schedules, *paid])}
+
+Numbers of schedules are calls a month. A call that finds nothing is taken to last {idle.RUN_S} s
+and to log {idle.LOG_BYTES} bytes; these two are assumptions, and so is that Lambda asks an empty
+queue {idle.POLLS_A_MINUTE} times a minute. Tables that do not change add no more than a look a day.
+
+To pay less, leave out `DashboardStack` and `TableMetricsStack`, or make schedules rarer
+(`sleeper.ingest.task.creation.period.minutes` and its like).
+
+What lies there: ${prices.GIGABYTE_MONTH["S3"] * 1000:.0f} a month for a terabyte in S3, and
+${prices.GIGABYTE_MONTH["DynamoDB"] * 1000:.0f} in DynamoDB.
+
+## In use
+
+Dollars for a million of each operation, and the requests of one
+([how they were counted](../aws.md#costs)):
+
+{operations()}
+
+Workers on Fargate are paid by the second: ${x86[0]:.4f} an hour for a vCPU and ${x86[1]:.4f} for a
+gigabyte on x86_64, ${arm[0]:.4f} and ${arm[1]:.4f} on ARM64; with `sleeper.fargate.spot=true`
+about a third of it. A worker ends a minute after its last job. A query from the queue takes a
+function with 4 GB for as long as it reads: ${query:.3f} for a thousand that take a second each.
+
+## All resources
+
+| type | number | paid by |
+|---|---|---|
+{chr(10).join(f"| `{each.what}` | {each.count} | {each.paid_by} |" for each in resources)}
+"""
+
+
+def default_templates() -> list[dict[str, Any]]:
+    """The templates of an instance with default properties."""
+    os.environ.setdefault("JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION", "1")
+    settings = DeploymentSettings.of(SETTINGS, account="123456789012", region=prices.REGION)
+    with TemporaryDirectory(prefix="sleeper-costs-") as folder:
+        made = synthesise(settings, Path(folder))
+        return [json.loads(each.template.read_text()) for each in made.stacks]
+
+
+def lines(costs: list[idle.CostLine]) -> str:
+    """Rows of a table."""
+    return "\n".join(
+        f"| {each.what.removeprefix('AWS::')} | {each.count:,} | {each.paid_by} "
+        f"| {each.dollars:.2f} |"
+        for each in costs
+    )
+
+
+def operations() -> str:
+    """The table of operations on the page of an instance in AWS, which is their one source."""
+    text = (ROOT / "docs" / "aws.md").read_text()
+    found = re.search(r"^\| operation \|.*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, "docs/aws.md has no table of operations"
+    return found[0]

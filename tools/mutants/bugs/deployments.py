@@ -1,0 +1,60 @@
+"""Bugs in comparing, deploying and removing the stacks of an instance."""
+
+from __future__ import annotations
+
+from ..bug import Bug
+
+_CHANGES = ("tests/deploy/flow/test_stack_changes.py",)
+_REMOVAL = ("tests/deploy/flow/test_removal.py",)
+_CHECKS = ("tests/deploy/flow/test_checks.py",)
+
+BUGS = (
+    Bug(
+        name="replacement-loses-nothing",
+        breaks="A table that CloudFormation may replace is not said to lose its items.",
+        module="deploy/flow/stack_changes.py",
+        right="(ChangeKind.REMOVED, ChangeKind.REPLACED) or self.may_be_replaced",
+        wrong="(ChangeKind.REMOVED, ChangeKind.REPLACED)",
+        tests=_CHANGES,
+    ),
+    Bug(
+        name="change-set-stays",
+        breaks="A look at a stack leaves its change set behind.",
+        module="deploy/flow/difference.py",
+        right="        finally:\n            _forget(client, name)",
+        wrong="        finally:\n            pass",
+        tests=_CHANGES,
+    ),
+    Bug(
+        name="stacks-of-a-longer-id",
+        breaks="An instance takes the stacks of one whose id begins with its own for its own.",
+        module="deploy/flow/deployed_stacks.py",
+        right='(each.owner == mine or "-" not in each.name.removeprefix(self._prefix))',
+        wrong="(True)",
+        tests=_CHANGES,
+    ),
+    Bug(
+        name="kept-data-in-a-deleting-stack",
+        breaks="A stack that deletes its tables is deleted though they are to be kept.",
+        module="deploy/flow/removal.py",
+        right="if keeps_data and losing:",
+        wrong="if keeps_data and losing and data:",
+        tests=_REMOVAL,
+    ),
+    Bug(
+        name="kept-data-goes-the-second-time",
+        breaks="A second removal of an instance deletes the data that the first one kept.",
+        module="deploy/flow/removal.py",
+        right="if keeps_data and data is not None:",
+        wrong="if keeps_data and data is None:",
+        tests=_REMOVAL,
+    ),
+    Bug(
+        name="processors-are-not-compared",
+        breaks="An image without the processor that a task needs is taken for good.",
+        module="deploy/flow/checks/images.py",
+        right="if found and missing:",
+        wrong="if found and not missing and not wanted:",
+        tests=_CHECKS,
+    ),
+)
