@@ -18,6 +18,7 @@ from sleeper.model.jobs.states import JobState
 from sleeper.storage.aws import clients
 from sleeper.storage.aws.deployment.deployment import instance_tables
 from sleeper.storage.aws.deployment.made_tables import ALL_TABLES
+from sleeper.storage.aws.ecs_tasks import EcsTasks
 from tests.aws.lambdas.functions import Context
 from tests.contracts.jobs.lambda_records import records_from
 from tests.contracts.s3_server import REGION, s3_credentials, s3_server
@@ -207,3 +208,24 @@ def test_operations_on_tables_are_triggered_and_run(world, environment, operatio
     with world.role(function):
         answer = handlers.run_tables(world.messages(named), Context())
     assert answer == {"batchItemFailures": []}
+
+
+def test_the_starter_sees_what_waits(world, environment, monkeypatch):
+    """Messages of a queue, and compactions of tables that have changed; ECS is not there to ask."""
+    started = []
+    monkeypatch.setattr(EcsTasks, "running", lambda self, family: (0, 0))
+    monkeypatch.setattr(
+        EcsTasks, "start", lambda self, family, count: started.append((family, count)) or count
+    )
+    function = world.deployed.resource("AWS::Lambda::Function", "worker-starter").properties
+    for name, value in function["Environment"]["Variables"].items():
+        environment.setenv(name, value if isinstance(value, str) else "of-the-stack")
+    world.instance.jobs.submit_ingest("numbers", [world.uploaded(90)])
+    for number in range(100, 114):
+        world.instance.table("numbers").ingest([{"id": f"{number:04}", "n": number}])
+
+    with world.role("worker-starter"):
+        answer = handlers.start_workers({"kinds": ["ingest", "compaction", "export"]}, Context())
+
+    assert answer == {"ingest": 1, "compaction": 1}
+    assert started == [(world.names.named("ingest"), 1), (world.names.named("compaction"), 1)]
