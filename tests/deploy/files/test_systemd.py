@@ -131,7 +131,9 @@ class TestCommands:
         changes = {"127.0.0.1:8750": address, "/var/lib/sleeper/tokens.json": tokens}
         command = command_of("sleeper-server.service", changes)
 
-        started(command, instance, tmp_path, f"http://{address}/sleeper/tables", "401")
+        lines = started(command, instance, tmp_path, f"http://{address}/sleeper/tables", "401")
+
+        assert any("serving at" in line for line in lines)
 
     def test_worker_runs_jobs_of_its_kind(self, instance, tmp_path):
         """`sleeper-worker@ingest` is a worker for ingest jobs."""
