@@ -26,7 +26,9 @@ shows how. A running server describes itself at `/sleeper/openapi.json` (OpenAPI
 - **Tokens** are sent as `Authorization: Bearer TOKEN`. A role may do what smaller ones may: read,
   write, admin. A server without tokens is reached from its own machine alone, and asks for none.
 - **Limits**: 64 requests at once, 16 MiB of JSON, 4 GiB of rows in one upload, 600 seconds, and 30
-  seconds in which a client sends nothing. `sleeper server start --help` says how to change them.
+  seconds in which a client sends nothing. SQL, and `where` of queries, run in processes of their
+  own, 8 at once, with 1,024 MB of memory each; what needs more is refused with 400 `QueryInvalid`.
+  `sleeper server start --help` says how to change them.
 - **Jobs** name files in buckets. Files of the server's machine are refused, but for those of its
   `--input-folder`.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from typing import Any
 
+from sleeper import errors
+from sleeper.errors import SleeperError
 from sleeper.model.known_properties.typed import SCHEMA
 from sleeper.operations.report import FilesReport
 from sleeper.table.table import Table
@@ -29,3 +32,20 @@ def table_document(table: Table, files: FilesReport) -> dict[str, Any]:
         "properties": {k: v for k, v in table.properties.values.items() if k != SCHEMA},
         "files": files,
     }
+
+
+def error_of(document: Mapping[str, Any]) -> SleeperError:
+    """Return the error that a problem document tells of; a class that is not known is our base.
+
+    Raises:
+        LookupError: it is no problem document of ours.
+        TypeError: as before.
+    """
+    name, detail = document["class"], document["detail"]
+    kind = getattr(errors, str(name), SleeperError)
+    if not (isinstance(kind, type) and issubclass(kind, SleeperError)):
+        kind = SleeperError
+    error = kind.__new__(kind, detail)
+    for key, value in document.get("attributes", {}).items():
+        setattr(error, key, tuple(value) if isinstance(value, list) else value)
+    return error

@@ -134,7 +134,7 @@ BUGS = (
         name="workers-outlive-their-parent",
         breaks="Worker processes of a compaction that was killed stay for ever.",
         module="operations/maintenance/worker_processes.py",
-        right="    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()\n",
+        right="    threading.Thread(target=exit_with, args=(parent_id,), daemon=True).start()\n",
         wrong="",
         tests=("tests/unit/operations/test_worker_processes.py",),
     ),

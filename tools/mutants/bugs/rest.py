@@ -13,7 +13,26 @@ SOCKETS = ("tests/unit/interfaces/rest/test_request_limits.py", "-k", "TestAnswe
 REMOTE = ("tests/unit/interfaces/remote/test_remote_tables.py",)
 """The same calls on a table and by REST."""
 
+STATEMENTS = ("tests/unit/interfaces/rest/test_statements.py",)
+"""SQL in processes of its own."""
+
 BUGS = (
+    Bug(
+        name="statements-without-a-limit",
+        breaks="A statement may take all memory of the machine.",
+        module="interfaces/rest/statements/process.py",
+        right="        resource.setrlimit(resource.RLIMIT_DATA, (limit, most))\n",
+        wrong="        assert limit\n",
+        tests=(*STATEMENTS, "-k", "sql-body0"),
+    ),
+    Bug(
+        name="statements-outlive-their-clients",
+        breaks="A statement goes on when nobody waits for it.",
+        module="interfaces/rest/statements/processes.py",
+        right='["type"] != "http.disconnect"',
+        wrong='["type"] != "never"',
+        tests=(*STATEMENTS, "-k", "client_leaves"),
+    ),
     Bug(
         name="expired-token-accepted",
         breaks="A token is accepted in the second in which it expires.",
@@ -42,7 +61,7 @@ BUGS = (
     Bug(
         name="uploads-not-validated",
         breaks="Texts of an upload need not be UTF-8.",
-        module="interfaces/rest/routes/uploads.py",
+        module="interfaces/rest/statements/uploaded.py",
         right="validate(full=True)",
         wrong="validate()",
         tests=ROWS,
@@ -50,7 +69,7 @@ BUGS = (
     Bug(
         name="cut-off-arrow-accepted",
         breaks="An Arrow stream without its end is ingested.",
-        module="interfaces/rest/routes/uploads.py",
+        module="interfaces/rest/statements/uploaded.py",
         right="    if end != _END_OF_STREAM:\n",
         wrong="    if not end:\n",
         tests=ROWS,

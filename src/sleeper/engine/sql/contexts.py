@@ -66,7 +66,10 @@ class SqlContext:
     ) -> None:
         module = datafusion()
         self.context = new_context(
-            _SETTINGS, partitions=partitions, memory_bytes=MEMORY_BYTES, temp_folder=temp_folder
+            _SETTINGS,
+            partitions=partitions,
+            memory_bytes=IDLE.memory_bytes,
+            temp_folder=temp_folder,
         )
         if not joins_lists:
             was_there = self.context.remove_optimizer_rule(SIMPLIFY)
@@ -91,9 +94,15 @@ class SqlContext:
 
 
 class IdleContexts:
-    """The contexts that no statement uses, up to a number of them: the last used ones."""
+    """The contexts that no statement uses, up to a number of them: the last used ones.
+
+    Attributes:
+        memory_bytes: The memory of contexts that are made from now on, for sorting, grouping and
+            joining.
+    """
 
     def __init__(self) -> None:
+        self.memory_bytes = MEMORY_BYTES
         self._idle: OrderedDict[Any, list[SqlContext]] = OrderedDict()
         self._lock = Lock()
 

@@ -22,6 +22,7 @@ from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.statements.processes import StatementProcesses
 from sleeper.interfaces.rest.tokens import Role
 from sleeper.table.table import Table
 
@@ -51,6 +52,11 @@ class Visit:
     def instance(self) -> Instance:
         """The instance that is served."""
         return served_by(self.request).instance
+
+    @property
+    def statements(self) -> StatementProcesses | None:
+        """The processes that run SQL; None if this one does."""
+        return served_by(self.request).statements
 
     def now(self) -> datetime:
         """Return the time."""

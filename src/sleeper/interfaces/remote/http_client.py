@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sleeper import errors
-from sleeper.errors import AccessRefused, SleeperError, StorageFailed
+from sleeper.errors import AccessRefused, StorageFailed
+from sleeper.interfaces.json_documents import error_of
 
 _log = logging.getLogger(__name__)
 
@@ -156,15 +156,7 @@ def _raise_problem(answer: httpx.Response) -> None:
             raise StorageFailed(f"{answer.url} redirects: name the URL of the server itself")
         return
     try:
-        document = answer.json()
-        name, detail = document["class"], document["detail"]
-        attributes = document.get("attributes", {})
-    except (json.JSONDecodeError, UnicodeDecodeError, LookupError, TypeError):
+        error = error_of(answer.json())
+    except (json.JSONDecodeError, UnicodeDecodeError, LookupError, TypeError, AttributeError):
         raise _no_server_of_ours(answer) from None
-    kind = getattr(errors, str(name), SleeperError)
-    if not (isinstance(kind, type) and issubclass(kind, SleeperError)):
-        kind = SleeperError
-    error = kind.__new__(kind, detail)
-    for key, value in attributes.items():
-        setattr(error, key, tuple(value) if isinstance(value, list) else value)
     raise error

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import field
+from functools import partial
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import json_lines, stream_rows
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.request_limits import RequestLimits
+from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +65,41 @@ def answer_format(given: str | None, accept: str | None) -> AnswerFormat:
     )
 
 
-def answer_rows(rows: Rows, form: AnswerFormat, limits: RequestLimits) -> Response:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request is answered with: bytes that are there, or rows that are written as a stream.
+
+    Attributes:
+        media_type: The media type.
+        headers: Other headers.
+        body: All bytes; None for a stream.
+        rows: The rows of a stream.
+        write_rows: Writes them to a file.
+    """
+
+    media_type: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    rows: Rows | None = None
+    write_rows: Callable[[Rows, Any], object] | None = None
+
+    def write(self, file: Any) -> None:
+        """Write all bytes to a file, and close the rows."""
+        if self.rows is None or self.write_rows is None:
+            file.write(self.body or b"")
+            return
+        with self.rows:
+            self.write_rows(self.rows, file)
+
+    def response(self) -> Response:
+        """Return the answer of HTTP; a thread of its own writes a stream."""
+        if self.rows is None:
+            return Response(self.body, headers=dict(self.headers), media_type=self.media_type)
+        content = _streamed(self)
+        return StreamingResponse(content, headers=dict(self.headers), media_type=self.media_type)
+
+
+def rows_answer(rows: Rows, form: AnswerFormat, limits: RequestLimits) -> Answer:
     """Return the answer that has all rows.
 
     Raises:
@@ -71,22 +108,24 @@ def answer_rows(rows: Rows, form: AnswerFormat, limits: RequestLimits) -> Respon
     """
     headers = {TRANSACTION: str(rows.transaction)}
     media_type = next(name for name, known in MEDIA_TYPES.items() if known == form)
+    write_rows = partial(_write, form=form)
     try:
         if form == "json":
-            return Response(_document(rows, limits), headers=headers, media_type=media_type)
+            document = _document(rows, limits)
+            return Answer(media_type=media_type, headers=headers, body=document)
         if form == "csv":
             _check_flat(rows)
         headers[IN_MEMORY] = "true" if rows.in_memory else "false"
         if rows.in_memory and rows.to_arrow().nbytes < _CHUNK_BYTES:
-            held = _Chunks()
-            _write(rows, form, held)
-            return Response(b"".join(held.taken()), headers=headers, media_type=media_type)
+            held = Chunks()
+            write_rows(rows, held)
+            return Answer(media_type=media_type, headers=headers, body=b"".join(held.taken()))
         # The first batch is read now, so that most errors are answered by their status.
         rows.begun()
     except BaseException:
         rows.close()
         raise
-    return StreamingResponse(_streamed(rows, form), headers=headers, media_type=media_type)
+    return Answer(media_type=media_type, headers=headers, rows=rows, write_rows=write_rows)
 
 
 def _document(rows: Rows, limits: RequestLimits) -> bytes:
@@ -119,7 +158,7 @@ def _check_flat(rows: Rows) -> None:
         raise QueryInvalid("CSV cannot contain lists and maps: leave these columns out")
 
 
-def _write(rows: Rows, form: AnswerFormat, file: Any) -> None:
+def _write(rows: Rows, file: Any, form: AnswerFormat) -> None:
     """Write rows to a file in a format."""
     if form == "arrow":
         writer = pa.ipc.new_stream(file, rows.schema)
@@ -130,7 +169,7 @@ def _write(rows: Rows, form: AnswerFormat, file: Any) -> None:
         stream_rows(rows, file, "json" if form == "jsonl" else form)
 
 
-class _Chunks:
+class Chunks:
     """A file whose bytes are collected in chunks, each passed on when it is large enough.
 
     Args:
@@ -209,14 +248,13 @@ class _ChunkQueue:
             return
         raise _Ended
 
-    def write_all(self, rows: Rows, form: AnswerFormat) -> None:
-        """Write rows to the queue, in a thread of its own."""
+    def write_all(self, answer: Answer) -> None:
+        """Write an answer to the queue, in a thread of its own."""
         try:
-            with rows:
-                file = _Chunks(self.put)
-                _write(rows, form, file)
-                self.put(b"".join(file.taken()))
-                self.put(None)
+            file = Chunks(self.put)
+            answer.write(file)
+            self.put(b"".join(file.taken()))
+            self.put(None)
         except _Ended:
             _log.info("an answer was broken off by its client")
         except BaseException as error:  # noqa: BLE001 - it is raised where the chunks are read
@@ -224,10 +262,10 @@ class _ChunkQueue:
                 self.put(error)
 
 
-async def _streamed(rows: Rows, form: AnswerFormat) -> AsyncIterator[bytes]:
+async def _streamed(answer: Answer) -> AsyncIterator[bytes]:
     """Yield the bytes of rows."""
     chunks = _ChunkQueue()
-    threading.Thread(target=chunks.write_all, args=(rows, form), name="answer", daemon=True).start()
+    threading.Thread(target=chunks.write_all, args=(answer,), name="answer", daemon=True).start()
     try:
         while (item := await to_thread.run_sync(chunks.take)) is not None:
             if isinstance(item, BaseException):

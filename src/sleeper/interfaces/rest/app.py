@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +16,7 @@ from sleeper.interfaces.rest.problems import answer_problems
 from sleeper.interfaces.rest.request_limits import LimitedRequests, RequestLimits
 from sleeper.interfaces.rest.routes import jobs, maintenance, rows, tables, uploads, watching
 from sleeper.interfaces.rest.served import Served
+from sleeper.interfaces.rest.statements.processes import MEMORY_BYTES, StatementProcesses
 from sleeper.interfaces.rest.tokens import TokenFile
 
 _ABOUT: Final = """\
@@ -31,6 +34,7 @@ def make_app(
     tokens: TokenFile | None = None,
     limits: RequestLimits | None = None,
     input_folder: Path | None = None,
+    statement_bytes: int | None = MEMORY_BYTES,
 ) -> FastAPI:
     """Return the ASGI application that serves an instance.
 
@@ -41,8 +45,14 @@ def make_app(
         limits: How large and how long requests and answers may be.
         input_folder: The folder of this machine whose files ingest jobs may name; without it,
             only files in buckets.
+        statement_bytes: Memory that a statement in SQL, or a query with a condition, may use; it
+            runs in a process of its own. None to run all in this process, without a limit; an
+            instance in the memory of this process has no other way.
     """
     limits = limits or RequestLimits()
+    served = Served(instance, tokens, limits, input_folder)
+    if statement_bytes is not None and not instance.url.startswith("memory:"):
+        served.statements = StatementProcesses(instance, limits, memory_bytes=statement_bytes)
     app = FastAPI(
         title="Sleeper",
         version="1",
@@ -51,15 +61,30 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.served = Served(instance, tokens, limits, input_folder)
+    app.state.served = served
     answer_problems(app)
     for modules in (tables, rows, uploads, jobs, maintenance, watching):
         app.include_router(_with_roles(modules.router))
     app.include_router(_with_roles(rows.instance_router))
     app.add_middleware(LimitedRequests, limits=limits)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Have a process ready for the first statement, and kill all at the end."""
+    statements = app.state.served.statements
+    if statements is None:
+        yield
+        return
+    statements.start()
+    try:
+        yield
+    finally:
+        await statements.close()
 
 
 def _with_roles(router: APIRouter) -> APIRouter:

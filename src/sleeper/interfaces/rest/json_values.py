@@ -28,8 +28,13 @@ def json_answer(
     value: Any, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a result value as the JSON body of an answer."""
-    body = json.dumps(value, default=plain_value, allow_nan=False)
+    body = json_text(value)
     return Response(body, status, media_type="application/json", headers=dict(headers or {}))
+
+
+def json_text(value: Any) -> bytes:
+    """Return a result value as JSON."""
+    return json.dumps(value, default=plain_value, allow_nan=False).encode()
 
 
 def key_of(schema: Schema, document: Any) -> Any:

@@ -102,7 +102,7 @@ def server_config(app: FastAPI, listening: Listening, limits: RequestLimits) -> 
         http=ImpatientProtocol,
         ws="none",
         loop="asyncio",
-        lifespan="off",
+        lifespan="auto",
         log_config=None,
         access_log=False,
         server_header=False,

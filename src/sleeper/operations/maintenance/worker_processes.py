@@ -170,7 +170,7 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
         parent_id: The parent; this process ends when it ends.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
-    threading.Thread(target=_exit_with, args=(parent_id,), daemon=True).start()
+    threading.Thread(target=exit_with, args=(parent_id,), daemon=True).start()
     try:
         with os.fdopen(pieces_fd, "rb") as pieces, os.fdopen(results_fd, "wb") as results:
             while True:
@@ -181,7 +181,7 @@ def serve_pieces(pieces_fd: int, results_fd: int, parent_id: int) -> None:
         _log.debug("process %d needs no more, or has ended, at whatever point", parent_id)
 
 
-def _exit_with(parent_id: int) -> None:
+def exit_with(parent_id: int) -> None:
     """End this process when its parent has ended."""
     woken = threading.Event()  # never set
     while os.getppid() == parent_id:

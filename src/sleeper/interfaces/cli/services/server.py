@@ -69,6 +69,13 @@ def server() -> None:
     help="Largest upload of rows.",
 )
 @click.option(
+    "--statement-mb",
+    type=click.IntRange(min=64),
+    default=1024,
+    show_default=True,
+    help="Memory of one statement in SQL; 8 run at once.",
+)
+@click.option(
     "--time",
     "time_s",
     type=click.IntRange(min=1),
@@ -89,6 +96,7 @@ def start(
     input_folder: Path | None,
     requests: int,
     upload_mb: int,
+    statement_mb: int,
     time_s: int,
     instance: str,
 ) -> None:
@@ -125,7 +133,11 @@ def start(
         requests=requests, upload_bytes=upload_mb << 20, time_s=float(time_s)
     )
     app = import_module(f"{rest}.app").make_app(
-        opened, tokens=tokens, limits=allowed, input_folder=input_folder
+        opened,
+        tokens=tokens,
+        limits=allowed,
+        input_folder=input_folder,
+        statement_bytes=statement_mb << 20,
     )
     if all(find_spec(needed) for needed in _OF_PAGES):
         import_module("sleeper.interfaces.page.mount").add_pages(app)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, Final, Literal, get_args
+from typing import IO, Any, Final, Literal, get_args
 from urllib.parse import urlencode
 
+import pyarrow as pa
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
@@ -20,8 +23,11 @@ from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import QueryInvalid, SleeperError
 from sleeper.interfaces.page.rendering import HEADERS, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading, Visit
+from sleeper.interfaces.rest.answers import TRANSACTION
 from sleeper.interfaces.rest.json_values import checked_sql
 from sleeper.interfaces.rest.problems import problem_of
+from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.statements.answered import sql_file
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.model.schema import Field, Primitive
 from sleeper.table.display.markup import Markup
@@ -99,8 +105,11 @@ def download(visit: Reading, table: str, form: Format, by: str = "key") -> Respo
         path = Path(file.name)
         try:
             given = dict(visit.request.query_params)
-            rows = _QUESTIONS[by](visit, opened, given, DOWNLOAD_ROWS_MAX)
-            stream_rows(rows, file, form)
+            if by == "sql" and visit.statements is not None:
+                _sql_file(visit, given, DOWNLOAD_ROWS_MAX, form, file)
+            else:
+                rows = _QUESTIONS[by](visit, opened, given, DOWNLOAD_ROWS_MAX)
+                stream_rows(rows, file, form)
         except BaseException:
             path.unlink()
             raise
@@ -144,7 +153,42 @@ def _all_rows(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
 
 
 def _by_sql(visit: Visit, table: Table, given: Asked, limit: int) -> Rows:
-    return visit.instance.sql(checked_sql(given.get("sql", ""))).limited(limit)
+    if visit.statements is None:
+        return visit.instance.sql(checked_sql(given.get("sql", ""))).limited(limit)
+    file = _SmallFile(served_by(visit.request).limits.answer_bytes)
+    headers = _sql_file(visit, given, limit, "arrow", file)
+    with pa.ipc.open_file(pa.py_buffer(file.getbuffer())) as reader:
+        return Rows.from_table(reader.read_all(), transaction=int(headers[TRANSACTION]))
+
+
+def _sql_file(
+    visit: Visit, given: Asked, limit: int, form: Format, file: IO[bytes]
+) -> Mapping[str, str]:
+    """Write the first rows of a statement to a file, and return the headers of the answer."""
+    assert visit.statements is not None
+    call = partial(sql_file, statement=given.get("sql", ""), limit=limit, form=form)
+    return visit.statements.write(call, visit.request.receive, file)
+
+
+class _SmallFile(BytesIO):
+    """A file in memory, of bounded size."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self._bytes_max = bytes_max
+
+    def write(self, data: Any) -> int:
+        """Add bytes.
+
+        Raises:
+            QueryInvalid: they are too many.
+        """
+        if self.tell() + len(data) > self._bytes_max:
+            raise QueryInvalid(
+                f"the rows have more than {self._bytes_max:,} bytes, which is too much for a page: "
+                "select fewer columns, or download them"
+            )
+        return super().write(data)
 
 
 _QUESTIONS: Final[Mapping[str, Callable[[Visit, Table, Asked, int], Rows]]] = {

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from functools import partial
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, BinaryIO, Final
 from urllib.parse import unquote
 
-import pyarrow as pa
 from anyio import to_thread
 from fastapi import APIRouter, Header, HTTPException, Query, Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
-from sleeper.errors import InputRefused, InputUnreadable, StorageFailed, StorageFull
+from sleeper.errors import InputUnreadable, StorageFailed, StorageFull
 from sleeper.interfaces.rest.answers import MEDIA_TYPES
 from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
-from sleeper.interfaces.rest.json_values import json_answer
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
-from sleeper.operations.ingest import IngestResult
-from sleeper.table.table import Table
+from sleeper.interfaces.rest.statements.uploaded import ingested, is_plain
+from sleeper.interfaces.rest.statements.worker import CallKind
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
@@ -32,7 +33,6 @@ router = APIRouter(
 
 JOB_ID: Final = "Sleeper-Job-Id"
 _TYPES: Final = {name: form for name, form in MEDIA_TYPES.items() if form != "json"}
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _RESULT: Final = {"rows_read": 2, "rows_written": 2, "transaction": 3, "job_id": "flights-2013"}
 
 
@@ -80,9 +80,21 @@ async def add_rows(
         path = os.path.join(folder, f"upload.{form}")  # noqa: PTH118 - a path object blocks no less
         await _received(request, path)
         ingest = partial(
-            _ingested, opened, path, form, unquote(sleeper_job_id), extra=ignore_extra_columns
+            ingested,
+            table=table,
+            path=path,
+            form=form,
+            job_id=unquote(sleeper_job_id),
+            ignore_extra=ignore_extra_columns,
         )
-        return json_answer(await to_thread.run_sync(ingest))
+        statements = served_by(request).statements
+        if statements is None or await to_thread.run_sync(is_plain, path, form):
+            answer = await to_thread.run_sync(ingest, served_by(request))
+            return answer.response()
+        kind = CallKind(lacks=_lacks, more_bytes=opened.properties.ingest.memory_bytes)
+        content = BytesIO()
+        await statements.written(ingest, _stays, content, kind)
+        return Response(content.getvalue(), media_type="application/json")
 
 
 async def _received(request: Request, path: str) -> None:
@@ -112,42 +124,15 @@ def _new_file(path: str) -> BinaryIO:
     return Path(path).open("xb")
 
 
-def _ingested(table: Table, path: str, form: str, job_id: str, *, extra: bool) -> IngestResult:
-    """Ingest an upload.
-
-    Raises:
-        InputRefused: it does not fit the table.
-    """
-    try:
-        if form != "arrow":
-            return table.ingest([path], job_id or None, ignore_extra_columns=extra)
-        _check_arrow(path)
-        with pa.memory_map(path) as file, pa.ipc.open_stream(file) as reader:
-            return table.ingest(reader, job_id or None, ignore_extra_columns=extra)
-    except InputRefused as error:
-        # The name of the temp file means nothing to who sent it.
-        error.args = tuple(
-            each.replace(path, f"upload.{form}") if isinstance(each, str) else each
-            for each in error.args
-        )
-        raise
+async def _stays() -> Message:
+    """Receive nothing: an upload that is whole is ingested though its client leaves."""
+    await asyncio.Event().wait()
+    raise AssertionError
 
 
-def _check_arrow(path: str) -> None:
-    """Check a whole Arrow stream: its values must be what its types say, for nobody checks later.
-
-    Raises:
-        InputUnreadable: it is none, is cut off, or has values that are damaged.
-    """
-    try:
-        with pa.memory_map(path) as file:
-            with pa.ipc.open_stream(file) as reader:
-                for batch in reader:
-                    batch.validate(full=True)
-            size = file.size()
-            file.seek(max(0, size - 8))
-            end = file.read()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputUnreadable(f"the upload is no Arrow stream that can be read: {error}") from None
-    if end != _END_OF_STREAM:
-        raise InputUnreadable("the upload is an Arrow stream without its end: it was cut off")
+def _lacks(memory_bytes: int) -> InputUnreadable:
+    return InputUnreadable(
+        f"the upload needs more than {memory_bytes >> 20:,} MB of memory to be read, far more than "
+        "it is long. Nothing was ingested. Send smaller record batches or row groups, and long "
+        "values without dictionaries; whoever runs the server may allow more (--statement-mb)."
+    )

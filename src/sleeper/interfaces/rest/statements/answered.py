@@ -1,0 +1,125 @@
+"""Answers questions about rows: a query, a count, a statement in SQL.
+
+Each function gets what is served, as the process knows it in which it runs, and returns the whole
+answer. Its other arguments can be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, Final, Literal
+
+from sleeper.engine.writing.user_file import stream_rows
+from sleeper.errors import QueryInvalid
+from sleeper.interfaces.rest.answers import TRANSACTION, Answer, answer_format, rows_answer
+from sleeper.interfaces.rest.bodies import Query, Question, SqlBody
+from sleeper.interfaces.rest.json_values import (
+    checked_sql,
+    json_text,
+    key_of,
+    keys_of,
+    prefix_of,
+    region_of,
+)
+from sleeper.interfaces.rest.served import Served
+from sleeper.model.schema import Schema
+
+Call = Callable[[Served], Answer]
+"""A question whose arguments are given."""
+
+FileFormat = Literal["csv", "parquet", "arrow", "json"]
+_JSON: Final = "application/json"
+_READERS: Final = {"key": key_of, "keys": keys_of, "range": region_of, "prefix": prefix_of}
+
+
+def query(served: Served, *, table: str, body: Query, accept: str | None) -> Answer:
+    """Answer a query."""
+    form = answer_format(body.format, accept)
+    opened = served.table(table)
+    asked = _asked(opened.schema, body)
+    for name in ("columns", "limit", "max_age"):
+        if name in body.model_fields_set:
+            asked[name] = getattr(body, name)
+    return rows_answer(opened.query(**asked, ordered=body.ordered), form, served.limits)
+
+
+def count(served: Served, *, table: str, body: Question) -> Answer:
+    """Count rows."""
+    opened = served.table(table)
+    rows = opened.count(**_asked(opened.schema, body))
+    return Answer(media_type=_JSON, body=json_text({"rows": rows}))
+
+
+def table_sql(served: Served, *, table: str, body: SqlBody, accept: str | None) -> Answer:
+    """Answer a statement about one table."""
+    statement, opened = checked_sql(body.statement), served.table(table)
+    if body.explain:
+        return _plan(opened.explain_sql(statement))
+    form = answer_format(body.format, accept)
+    as_of = None if body.as_of is None else version_of(body.as_of)
+    return rows_answer(opened.sql(statement, as_of=as_of), form, served.limits)
+
+
+def instance_sql(served: Served, *, body: SqlBody, accept: str | None) -> Answer:
+    """Answer a statement about tables of the instance."""
+    statement = checked_sql(body.statement)
+    if body.explain:
+        return _plan(served.instance.explain_sql(statement))
+    form = answer_format(body.format, accept)
+    return rows_answer(served.instance.sql(statement), form, served.limits)
+
+
+def sql_file(served: Served, *, statement: str, limit: int, form: FileFormat) -> Answer:
+    """Answer a statement by a file with its first rows."""
+    rows = served.instance.sql(checked_sql(statement)).limited(limit)
+    return Answer(
+        media_type="application/octet-stream",
+        headers={TRANSACTION: str(rows.transaction)},
+        rows=rows,
+        write_rows=partial(stream_rows, output_format=form),
+    )
+
+
+def _plan(text: str) -> Answer:
+    return Answer(media_type=_JSON, body=json_text({"plan": text}))
+
+
+def _asked(schema: Schema, body: Question) -> dict[str, Any]:
+    """Return the arguments for `Table.query`: those that the body has, null included.
+
+    Raises:
+        QueryInvalid: a value is not one of its field.
+    """
+    given = {name: getattr(body, name) for name in body.model_fields_set}
+    asked = {
+        name: read(schema, given[name])
+        for name, read in _READERS.items()
+        if name in given and given[name] is not None
+    }
+    if isinstance(given.get("regions"), list):
+        asked["regions"] = [region_of(schema, region) for region in given["regions"]]
+    others = ("key", "keys", "range", "regions", "prefix", "where")
+    asked |= {name: given[name] for name in others if name in given and name not in asked}
+    if isinstance(asked.get("where"), str):
+        checked_sql(asked["where"])
+    if given.get("as_of") is not None:
+        asked["as_of"] = version_of(given["as_of"])
+    return asked
+
+
+def version_of(given: int | str, name: str = "as_of") -> int | datetime:
+    """Return a version as `Table.query` takes it.
+
+    Raises:
+        QueryInvalid: it is no time.
+    """
+    if isinstance(given, int):
+        return given
+    try:
+        return datetime.fromisoformat(given)
+    except ValueError:
+        raise QueryInvalid(
+            f"{name} is a transaction number or a time in ISO 8601, not {given!r:.200}"
+        ) from None
