@@ -108,7 +108,7 @@ COMPILE := $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-u
 	--no-emit-find-links --no-emit-trusted-host
 
 lock: $(READY) ## Pin requirements/*.in anew. ARGS="--upgrade" takes newer versions.
-	@for name in build run dev spark40 peers; do \
+	@for name in build run dev image spark40 peers; do \
 		echo "pinning requirements/$$name.txt"; \
 		$(COMPILE) $(ARGS) --output-file=requirements/$$name.txt requirements/$$name.in || exit 1; \
 	done

@@ -16,7 +16,10 @@ PINS = sorted((ROOT / "requirements").glob("*.txt"))
 OF_TOOLS = re.compile(r"(^|/)(build|dist|data|__pycache__|\.(?!ci/)[^/]+)/")
 UNCHANGED = ("src/sleeper/interfaces/page/static/htmx.min.js",)
 """Files of others, as these published them: what is asked of our texts does not hold for them."""
-MACHINE_PATHS = re.compile(r"(?<![\w.~/:{}$-])/(work|root|Users|opt|mnt|home|tmp)/\w")
+# Spark's images have Spark and Java in folders of these names.
+MACHINE_PATHS = re.compile(
+    r"(?<![\w.~/:{}$-])/(?!opt/(?:spark|java|entrypoint))(work|root|Users|opt|mnt|home|tmp)/\w"
+)
 REGISTRY_HOSTS = re.compile(
     r"(?:pypi|pythonhosted|test\.pypi)\.org|repo1?\.maven|registry\.npmjs|--(?:extra-)?index-url"
     r"|--find-links|--trusted-host"

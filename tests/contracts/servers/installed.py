@@ -28,6 +28,7 @@ AWS_CDK_SHA512 = (
     "cacfdca65c5c5fb9d04e2f7ad46fc240bac0cd4942e2414d9fb091fb9326365c"
 )
 VERSITYGW_SOURCE = HERE / "versitygw"
+HELM_SOURCE = HERE / "helm"
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ def left_out(name: str, why: str) -> NoReturn:
     leave(f"LEFT OUT: {name}: {why}")
 
 
-def _digest_of_source() -> str:
-    files = sorted(VERSITYGW_SOURCE.iterdir())
+def _digest_of(source: Path) -> str:
+    files = sorted(path for path in source.rglob("*") if path.is_file())
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
@@ -89,7 +90,8 @@ DYNAMODB = Server(
     note="Amazon's licence is beside it, and asks for an AWS account; without one, "
     "set SLEEPER_TEST_WITHOUT=dynamodb-local.",
 )
-VERSITYGW = Server("versitygw", "go", "Go", _digest_of_source())
+VERSITYGW = Server("versitygw", "go", "Go", _digest_of(VERSITYGW_SOURCE))
 CDK = Server("aws-cdk", "npm", "Node.js with npm", AWS_CDK_SHA512[:12])
-"""No server, but installed as they are: tests deploy stacks by it."""
+HELM = Server("helm", "go", "Go", _digest_of(HELM_SOURCE))
+"""This and the last are no servers, but are installed as they are: tests deploy by them."""
 SERVERS = (DYNAMODB, VERSITYGW)

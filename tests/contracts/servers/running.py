@@ -43,8 +43,9 @@ def running(
     is_up: Callable[[], bool],
     log: Path,
     environment: Mapping[str, str] | None = None,
+    max_s: float = PATIENCE_S,
 ) -> Iterator[None]:
-    """Run a server; it is killed in the end, and when this process is."""
+    """Run a server that answers soon; it is killed in the end, and when this process is."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-S", "-E", KEEPER, *command],
@@ -55,7 +56,7 @@ def running(
             cwd=log.parent,
         )
     try:
-        _wait_until(is_up, process, log)
+        _wait_until(is_up, process, log, max_s)
         yield
     finally:
         process.stdin.close()
@@ -86,12 +87,14 @@ def free_port() -> int:
             return port
 
 
-def _wait_until(is_up: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + PATIENCE_S
+def _wait_until(
+    is_up: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, max_s: float
+) -> None:
+    end = time.monotonic() + max_s
     while time.monotonic() < end:
         if process.poll() is not None:
             pytest.fail(f"a server did not start: {process.args}\n{log.read_text()}")
         if is_up():
             return
         time.sleep(0.05)
-    pytest.fail(f"no answer within {PATIENCE_S} s: {process.args}\n{log.read_text()}")
+    pytest.fail(f"no answer within {max_s} s: {process.args}\n{log.read_text()}")

@@ -26,7 +26,15 @@ __all__ = ["account", "cdk_path", "s3_credentials"]
 pytestmark = pytest.mark.xdist_group("cdk")
 
 PAGE = Path(__file__).parents[3] / "docs" / "deploy" / "aws.md"
-STACKS = "IngestStack,QueryStack,CompactionStack,GarbageCollectorStack"
+STACKS = ",".join(
+    (
+        *("IngestStack", "IngestBatcherStack", "BulkExportStack", "QueryStack", "CompactionStack"),
+        *("GarbageCollectorStack", "PartitionSplittingStack", "DashboardStack"),
+        "TableMetricsStack",
+    )
+)
+"""All that the emulator can make: EMR Serverless is not among it."""
+BATCHER_QUEUE = "sleeper.default.table.ingest.batcher.ingest.queue"
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
 
@@ -72,6 +80,7 @@ def deployed(cloud, network):
     words = (
         *("deploy", "aws", cloud.instance_id, *network),
         *("--set", f"sleeper.optional.stacks={STACKS}", "--yes", "--no-smoke-test"),
+        *("--set", f"{BATCHER_QUEUE}=standard_ingest"),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deployment, "create_instance", interrupted)
@@ -143,7 +152,7 @@ def test_its_properties_are_those_of_init(cloud):
     """Given an instance that `sleeper init` made, then both have the same properties."""
     other = Cloud(cloud.endpoint, f"i-{uuid.uuid4().hex[:8]}")
     with sleeper.create_instance(other.url) as made, sleeper.connect(cloud.url) as opened:
-        given = {"sleeper.vpc", "sleeper.subnets", "sleeper.optional.stacks"}
+        given = {"sleeper.vpc", "sleeper.subnets", "sleeper.optional.stacks", BATCHER_QUEUE}
         found = without_id(opened.properties.values, cloud)
         assert {n: t for n, t in found.items() if n not in given} == without_id(
             made.properties.values, other

@@ -1,0 +1,2 @@
+// Package kubernetes is imported for its version alone.
+package kubernetes

@@ -1,0 +1,297 @@
+"""deploy/helm: a chart that helm renders, and manifests that Kubernetes' schemas accept.
+
+There is no cluster here, so nothing is installed; helm's own code renders.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.contracts.servers.installed import HELM
+from tests.deploy.files.programs import ROOT
+
+CHART = ROOT / "deploy" / "helm" / "sleeper"
+IMAGE = {"repository": "registry.example.com/sleeper"}
+KUBERNETES = ("1.29", "1.33", "1.37")
+"""The oldest version that the chart names, the newest that is known here, and one between."""
+SQS = "https://sqs.eu-west-2.amazonaws.com/123456789012/sleeper-demo-IngestJobQ"
+CUSTOM = {"ScaledObject"}
+
+VALUES = {
+    "least": {"instance": "s3://bucket/demo", "image": IMAGE},
+    "workers on AWS": {
+        "instance": "aws://demo",
+        "image": {**IMAGE, "digest": f"sha256:{'0' * 64}", "pullSecrets": ["pull"]},
+        "environment": {"AWS_REGION": "eu-west-2"},
+        "serviceAccount": {
+            "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/sleeper"}
+        },
+        "serve": {"onlyTables": True},
+        "workers": {
+            "ingest": {
+                "autoscaling": {"by": "keda-sqs", "max": 20, "queueUrl": SQS, "region": "eu-west-2"}
+            },
+            "query": {
+                "autoscaling": {"by": "keda-prometheus", "max": 5, "prometheus": "http://p:9090"}
+            },
+            "export": {
+                "autoscaling": {"by": "hpa", "max": 3, "metric": "sleeper_queue_messages_ready"}
+            },
+            "compaction": {"replicas": 2},
+            "bulk-import": {},
+        },
+        "spark": {"enabled": True},
+        "nodeSelector": {"kubernetes.io/arch": "arm64"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+    },
+    "a server beside a store of one's own": {
+        "instance": "s3://bucket/demo",
+        "image": {**IMAGE, "tag": "0.2.0"},
+        "secretName": "keys",
+        "environment": {"AWS_ENDPOINT_URL": "http://store:7070"},
+        "serviceAccount": {"create": False, "name": "mine"},
+        "serve": {"jobWorkers": {"ingest": 4, "export": 0}},
+        "server": {
+            "enabled": True,
+            "replicas": 2,
+            "tokensSecret": "tokens",
+            "tlsSecret": "tls",
+            "ingress": {"enabled": True, "host": "sleeper.example.com", "tlsSecret": "cert"},
+        },
+        "networkPolicy": {
+            "serverFrom": [{"namespaceSelector": {}}],
+            "metricsFrom": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}],
+            "egressPorts": [443, 7070],
+        },
+    },
+}
+each_set = pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+
+
+def helm(*arguments: str, values: dict) -> subprocess.CompletedProcess[str]:
+    """Run helm on the chart."""
+    command = [HELM.require(), arguments[0], CHART, *arguments[1:]]
+    given = yaml.safe_dump(values)
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+
+def rendered(values: dict) -> list[dict]:
+    """Return the manifests."""
+    done = helm("template", "demo", "data", values=values)
+    assert done.returncode == 0, done.stderr
+    texts = [text for path, text in json.loads(done.stdout).items() if path.endswith(".yaml")]
+    return [found for text in texts for found in yaml.safe_load_all(text) if found]
+
+
+def of_kind(manifests: list[dict], kind: str) -> dict[str, dict]:
+    """Return the manifests of a kind, by name."""
+    return {each["metadata"]["name"]: each for each in manifests if each["kind"] == kind}
+
+
+def containers(manifests: list[dict]) -> list[dict]:
+    """Return every container."""
+    pods = [each["spec"]["template"]["spec"] for each in of_kind(manifests, "Deployment").values()]
+    return [each for pod in pods for each in [*pod["containers"], *pod.get("initContainers", [])]]
+
+
+class TestManifests:
+    """What the chart makes of each set of values."""
+
+    @each_set
+    def test_are_accepted_by_kubernetes_schemas(self, values):
+        """Nothing is unknown, misplaced or of the wrong type, in each version that is supported."""
+        manifests = rendered(values)
+
+        for manifest in manifests:
+            for version in KUBERNETES if manifest["kind"] not in CUSTOM else ():
+                kubernetes_validate.validate(manifest, version, strict=True)
+        assert len(manifests) >= 3
+
+    @each_set
+    def test_are_accepted_by_helms_linter(self, values):
+        """There is no warning and no error."""
+        done = helm("lint", values=values)
+
+        assert done.returncode == 0, done.stdout
+        assert "WARNING" not in done.stdout
+
+    @each_set
+    def test_give_no_container_more_than_it_needs(self, values):
+        """No root, no capability, no writable root file system, and limits of what it takes."""
+        manifests = rendered(values)
+
+        for container in containers(manifests):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"].keys() == {"cpu", "memory"}
+            assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert re.search(r"(:\d+\.\d+\.\d+|@sha256:[0-9a-f]{64})$", container["image"])
+        for deployment in of_kind(manifests, "Deployment").values():
+            pod = deployment["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert pod["terminationGracePeriodSeconds"] == 90
+
+    @each_set
+    def test_write_to_volumes_with_a_limit_alone(self, values):
+        """/tmp is a volume, for the root file system is read-only."""
+        manifests = rendered(values)
+
+        for deployment in of_kind(manifests, "Deployment").values():
+            pod = deployment["spec"]["template"]["spec"]
+            assert "/tmp" in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+            for volume in pod["volumes"]:
+                assert "sizeLimit" in volume.get("emptyDir", {"sizeLimit": None})
+
+    @each_set
+    def test_shut_the_network_but_for_what_is_named(self, values):
+        """One policy covers each pod of the release; nobody reaches a pod without being named."""
+        manifests = rendered(values)
+        policies = of_kind(manifests, "NetworkPolicy")
+        selected = policies["demo-sleeper"]["spec"]["podSelector"]["matchLabels"].items()
+        egress = policies["demo-sleeper"]["spec"]["egress"]
+        allowed = values.get("networkPolicy", {})
+
+        assert policies["demo-sleeper"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
+        assert "ingress" not in policies["demo-sleeper"]["spec"]
+        assert [port["port"] for rule in egress for port in rule["ports"]] == [
+            *(53, 53),
+            *allowed.get("egressPorts", [443]),
+        ]
+        assert ("demo-sleeper-server" in policies) == ("serverFrom" in allowed)
+        assert ("demo-sleeper-serve" in policies) == ("metricsFrom" in allowed)
+        for deployment in of_kind(manifests, "Deployment").values():
+            labels = deployment["spec"]["template"]["metadata"]["labels"]
+            assert selected <= labels.items()
+
+    @each_set
+    def test_have_commands_that_sleeper_knows(self, values):
+        """Each command is parsed by `sleeper` with its options, and each kind is one of its own."""
+        program = str(Path(sys.executable).with_name("sleeper"))
+        commands = {
+            (*container["command"], *container.get("args", []))
+            for container in containers(rendered(values))
+            if container["command"][0] == "sleeper"
+        }
+
+        for command in commands:
+            asked = [program, *command[1:], "--help"]
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            options = {word for word in command if word.startswith("--")} - {"--log-format"}
+            assert all(option in done.stdout for option in options)
+        assert commands
+
+
+class TestChoices:
+    """What single values change."""
+
+    def test_only_spark_is_given_the_api(self):
+        """Only the workers of bulk imports have a token of the API, and only with Spark."""
+        manifests = rendered(VALUES["workers on AWS"])
+        with_token = {
+            name
+            for name, each in of_kind(manifests, "Deployment").items()
+            if each["spec"]["template"]["spec"]["automountServiceAccountToken"]
+        }
+
+        assert with_token == {"demo-sleeper-bulk-import"}
+        assert of_kind(manifests, "Role").keys() == {"demo-sleeper-spark"}
+        assert of_kind(rendered(VALUES["least"]), "Role") == {}
+
+    def test_workers_follow_their_queue(self):
+        """Each way to scale watches the queue of its kind; a fixed number is left to nobody."""
+        manifests = rendered(VALUES["workers on AWS"])
+        deployments = of_kind(manifests, "Deployment")
+        scaled = of_kind(manifests, "ScaledObject")
+        (by_metric,) = of_kind(manifests, "HorizontalPodAutoscaler").values()
+
+        (sqs,) = scaled["demo-sleeper-ingest"]["spec"]["triggers"]
+        (prometheus,) = scaled["demo-sleeper-query"]["spec"]["triggers"]
+        assert sqs["metadata"]["queueURL"] == SQS
+        assert 'sleeper_queue_messages_ready{queue="query"}' in prometheus["metadata"]["query"]
+        assert by_metric["spec"]["scaleTargetRef"]["name"] == "demo-sleeper-export"
+        assert {name for name, each in deployments.items() if "replicas" in each["spec"]} == {
+            "demo-sleeper-serve",
+            "demo-sleeper-compaction",
+            "demo-sleeper-bulk-import",
+        }
+
+    def test_a_server_has_tokens_and_tls(self):
+        """It reads a file of tokens that it alone may read, and is probed by HTTPS."""
+        manifests = rendered(VALUES["a server beside a store of one's own"])
+        pod = of_kind(manifests, "Deployment")["demo-sleeper-server"]["spec"]["template"]["spec"]
+        (copied,) = pod["initContainers"]
+        (server,) = pod["containers"]
+
+        assert copied["command"][:3] == ["install", "-m", "600"]
+        assert server["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+        assert server["args"][2:4] == ["--tokens", "/tokens/tokens.json"]
+        assert of_kind(manifests, "Ingress").keys() == {"demo-sleeper-server"}
+        assert pod["serviceAccountName"] == "mine"
+
+    def test_the_role_of_aws_is_on_the_account(self):
+        """The annotation by which EKS gives a role is on the service account that pods have."""
+        (account,) = of_kind(rendered(VALUES["workers on AWS"]), "ServiceAccount").values()
+
+        assert "eks.amazonaws.com/role-arn" in account["metadata"]["annotations"]
+
+    def test_the_version_is_that_of_the_package(self):
+        """A release changes both."""
+        chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+        version = re.search(
+            r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+        )[1]
+
+        assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
+LEAST = VALUES["least"]
+REFUSED = {
+    "no instance": ({"image": IMAGE}, "/instance"),
+    "a folder": ({**LEAST, "instance": "/data/demo"}, "does not match pattern '^(s3|s3a|aws)://"),
+    "no image": ({"instance": "s3://bucket/demo"}, "/image/repository"),
+    "the newest image": ({**LEAST, "image": {**IMAGE, "tag": "latest"}}, "/image/tag"),
+    "a misspelt value": ({**LEAST, "server": {"enable": True}}, "'enable' not allowed"),
+    "an unknown kind": ({**LEAST, "workers": {"ingests": {}}}, "'ingests'"),
+    "a server without tokens": ({**LEAST, "server": {"enabled": True}}, "/server/tokensSecret"),
+    "an ingress without TLS": (
+        {
+            **LEAST,
+            "server": {
+                "enabled": True,
+                "tokensSecret": "tokens",
+                "ingress": {"enabled": True, "host": "sleeper.example.com"},
+            },
+        },
+        "/server/ingress/tlsSecret",
+    ),
+    "scaling without a queue": (
+        {**LEAST, "workers": {"ingest": {"autoscaling": {"by": "keda-sqs", "max": 3}}}},
+        "missing properties 'queueUrl', 'region'",
+    ),
+    "no limits": (
+        {**LEAST, "workers": {"ingest": {"resources": {"requests": {"cpu": 1, "memory": "1Gi"}}}}},
+        "missing property 'limits'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "said"), REFUSED.values(), ids=REFUSED)
+def test_wrong_values_are_refused(values, said):
+    """The schema refuses them before anything is made, and names the value."""
+    done = helm("template", "demo", "data", values=values)
+
+    assert done.returncode == 1
+    assert said in done.stderr
