@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 import sleeper
 from sleeper.deploy.flow.checks import account as account_checks
 from sleeper.deploy.flow.checks.account import check_vcpus
+from sleeper.deploy.flow.checks.clusters import check_packages
 from sleeper.deploy.flow.checks.findings import Level, failure, ok, raise_failures, run_checks
 from sleeper.deploy.flow.checks.images import check_image
 from sleeper.deploy.flow.checks.network import check_network
@@ -19,6 +20,7 @@ from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed
 from sleeper.storage.aws.deployment.instance_names import InstanceNames
 from tests.contracts.s3_server import REGION
 from tests.deploy.flow.emulator import ACCOUNT, account, cloud, put_image, s3_credentials
+from tests.deploy.stacks.conftest import settings_of
 
 __all__ = ["account", "cloud", "s3_credentials"]
 
@@ -60,6 +62,26 @@ def test_all_failures_are_told_together_and_nothing_else_stops(caplog):
     assert of_stacks.startswith("the stacks: not checked")
     with pytest.raises(BadRequest, match=r"(?s)nothing was deployed.*no subnet.*a is.*b is wrong"):
         raise_failures(found)
+
+
+def test_bulk_imports_on_emr_need_packages():
+    """Given stacks of EMR without packages, then how to make them is told; with them, where."""
+    default = settings_of()
+    without = settings_of(
+        {
+            "sleeper.optional.stacks": "IngestStack,IngestBatcherStack",
+            "sleeper.default.table.ingest.batcher.ingest.queue": "standard_ingest",
+        }
+    )
+    given = settings_of({"sleeper.bulk.import.environment": "s3://bucket/packages"})
+
+    (told,) = check_packages(default)
+
+    assert told.level is Level.WARNING
+    assert "EmrServerlessBulkImportStack will be rejected" in told.text
+    assert "sleeper spark-environment --extra aws" in told.text
+    assert check_packages(without) == []
+    assert [each.level for each in check_packages(given)] == [Level.OK]
 
 
 def test_the_vpc_and_its_subnets_belong_together(cloud):

@@ -12,6 +12,7 @@ from typing import Final
 
 from sleeper.deploy.flow.cdk_command import CdkCommand, find_cdk
 from sleeper.deploy.flow.checks.account import check_account, check_vcpus
+from sleeper.deploy.flow.checks.clusters import check_packages
 from sleeper.deploy.flow.checks.findings import (
     Check,
     Finding,
@@ -197,7 +198,7 @@ class _Parts:
                 failures |= error.failures
         if failures:
             raise PropertiesInvalid(failures)
-        return []
+        return [] if self.settings is None else check_packages(self.settings)
 
     def _check_fixed(self) -> None:
         if self.stored is not None:
