@@ -22,7 +22,7 @@ from sleeper.interfaces.page.rendering import HEADERS, path_of, rendered
 from sleeper.interfaces.rest.authorization import ADMIN, COOKIE, READ, Caller, check_role
 from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
-from sleeper.interfaces.rest.statements.processes import StatementProcesses
+from sleeper.interfaces.rest.statements.processes import StatementProcesses, statements_of
 from sleeper.interfaces.rest.tokens import Role
 from sleeper.table.table import Table
 
@@ -56,7 +56,7 @@ class Visit:
     @property
     def statements(self) -> StatementProcesses | None:
         """The processes that run SQL; None if this one does."""
-        return served_by(self.request).statements
+        return statements_of(self.request)
 
     def now(self) -> datetime:
         """Return the time."""

@@ -50,9 +50,9 @@ def make_app(
             instance in the memory of this process has no other way.
     """
     limits = limits or RequestLimits()
-    served = Served(instance, tokens, limits, input_folder)
+    statements = None
     if statement_bytes is not None and not instance.url.startswith("memory:"):
-        served.statements = StatementProcesses(instance, limits, memory_bytes=statement_bytes)
+        statements = StatementProcesses(instance, limits, memory_bytes=statement_bytes)
     app = FastAPI(
         title="Sleeper",
         version="1",
@@ -64,7 +64,8 @@ def make_app(
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
-    app.state.served = served
+    app.state.served = Served(instance, tokens, limits, input_folder)
+    app.state.statements = statements
     answer_problems(app)
     for modules in (tables, rows, uploads, jobs, maintenance, watching):
         app.include_router(_with_roles(modules.router))
@@ -76,7 +77,7 @@ def make_app(
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Have a process ready for the first statement, and kill all at the end."""
-    statements = app.state.served.statements
+    statements = app.state.statements
     if statements is None:
         yield
         return

@@ -9,7 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from fastapi import Request
@@ -20,9 +20,6 @@ from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.tokens import TokenFile
 from sleeper.services.serving.metrics import Metrics
 from sleeper.table.table import Table
-
-if TYPE_CHECKING:  # its processes serve, too
-    from sleeper.interfaces.rest.statements.processes import StatementProcesses
 
 _OPEN_TABLES_MAX: Final = 256
 
@@ -58,11 +55,7 @@ class Served:
         limits: How large requests and answers may be.
         input_folder: The folder of this machine whose files jobs may name; None for none.
         metrics: Figures of queues and jobs.
-        statements: The processes that run SQL; None to run it in this process, without a limit of
-            memory.
     """
-
-    statements: StatementProcesses | None = None
 
     def __init__(
         self,

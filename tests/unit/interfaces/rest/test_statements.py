@@ -61,7 +61,7 @@ def url(instance, temp_folder):
     limits = RequestLimits(answer_bytes=8 << 20)
     app = make_app(instance, limits=limits, statement_bytes=MEMORY)
     add_pages(app)
-    SERVED.append(app.state.served.statements)
+    SERVED.append(app.state.statements)
     with running_server(app) as found:
         yield found
     assert not processes()

@@ -19,6 +19,7 @@ from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements import answered
 from sleeper.interfaces.rest.statements.answered import Call, version_of
+from sleeper.interfaces.rest.statements.processes import statements_of
 
 router = APIRouter(
     prefix="/sleeper/tables/{table:segment}", tags=["rows"], route_class=CheckedRoute
@@ -82,10 +83,10 @@ async def instance_sql(body: SqlBody, request: Request) -> Response:
 
 async def _answer(request: Request, call: Call, *, has_sql: bool) -> Response:
     """Answer a question; one with SQL runs where statements run."""
-    served = served_by(request)
-    if has_sql and served.statements is not None:
-        return await served.statements.answer(call, request.receive)
-    answer = await to_thread.run_sync(call, served)
+    statements = statements_of(request) if has_sql else None
+    if statements is not None:
+        return await statements.answer(call, request.receive)
+    answer = await to_thread.run_sync(call, served_by(request))
     return answer.response()
 
 

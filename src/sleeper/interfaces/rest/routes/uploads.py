@@ -24,6 +24,7 @@ from sleeper.interfaces.rest.answers import MEDIA_TYPES
 from sleeper.interfaces.rest.authorization import WRITE, CheckedRoute
 from sleeper.interfaces.rest.routes.tables import answers
 from sleeper.interfaces.rest.served import served_by
+from sleeper.interfaces.rest.statements.processes import statements_of
 from sleeper.interfaces.rest.statements.uploaded import ingested, is_plain
 from sleeper.interfaces.rest.statements.worker import CallKind
 
@@ -87,7 +88,7 @@ async def add_rows(
             job_id=unquote(sleeper_job_id),
             ignore_extra=ignore_extra_columns,
         )
-        statements = served_by(request).statements
+        statements = statements_of(request)
         if statements is None or await to_thread.run_sync(is_plain, path, form):
             answer = await to_thread.run_sync(ingest, served_by(request))
             return answer.response()

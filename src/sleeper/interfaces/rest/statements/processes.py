@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import IO, Any, Final
 
 from anyio import from_thread, to_thread
-from fastapi import HTTPException
+from fastapi import HTTPException, Request
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -239,6 +239,12 @@ class StatementProcesses:
         self._release(worker)
         if self._waiting:
             self.start()
+
+
+def statements_of(request: Request) -> StatementProcesses | None:
+    """Return the processes that run SQL; None if the server does, without a limit of memory."""
+    found: StatementProcesses | None = request.app.state.statements
+    return found
 
 
 def _fail(waiting: asyncio.Future[StatementWorker], error: SleeperError) -> None:
