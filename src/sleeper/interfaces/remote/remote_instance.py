@@ -18,6 +18,7 @@ from sleeper.interfaces.remote.remote_jobs import RemoteJobs
 from sleeper.interfaces.remote.remote_table import RemoteTable, not_offered, path_of_table
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
+from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import NAME, TableRecord
 
@@ -63,6 +64,17 @@ class RemoteInstance:
     def instance_id(self) -> str:
         """Its name, `sleeper.id`."""
         return str(self._client.get("/sleeper/instance")["id"])
+
+    @property
+    def properties(self) -> InstanceProperties:
+        """Its properties, typed, as the server uses them now."""
+        found = self._client.get("/sleeper/instance/properties")["properties"]
+        return InstanceProperties(found)
+
+    def set_properties(self, changes: Mapping[str, PropertyValue | None]) -> None:
+        """Set properties of the instance, as `Instance.set_properties`."""
+        path = "/sleeper/instance/properties"
+        self._client.send("PATCH", path, {"properties": dict(changes)})
 
     def tables(self) -> tuple[TableRecord, ...]:
         """Return every table's id, name, online flag and properties, ordered by name."""

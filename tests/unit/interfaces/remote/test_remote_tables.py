@@ -307,6 +307,20 @@ class TestInstances:
         with pytest.raises(sleeper.NotFound, match="no table 'v'"):
             remote[0].table("v")
 
+    def test_have_properties(self, remote):
+        """That can be shown and set; those that cannot be set are refused by their names."""
+        name = "sleeper.gc.batch.size"
+
+        remote[0].set_properties({name: 500})
+
+        assert remote[0].properties.values[name] == "500"
+        assert remote[0].properties.values == remote[1].properties.values
+        with pytest.raises(PropertiesInvalid) as caught:
+            remote[0].set_properties({name: "many"})
+        assert name in caught.value.failures
+        remote[0].set_properties({name: None})
+        assert name not in remote[1].properties.values
+
     def test_run_statements(self, remote):
         """Over all tables, by their names."""
         for name in ("t", "u"):
