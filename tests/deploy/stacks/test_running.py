@@ -190,7 +190,7 @@ def test_sizes_processors_and_spot_are_those_of_the_properties(synthesised):
     }
     starter = deployed.resource("AWS::Lambda::Function", "worker-starter").properties
     found = starter["Environment"]["Variables"]
-    assert found["SLEEPER_CAPACITY"] == "FARGATE_SPOT"
+    assert found["SLEEPER_CAPACITY"] == "FARGATE_SPOT,FARGATE"
     assert found["SLEEPER_PUBLIC_IP"] == "ENABLED"
     assert found["SLEEPER_WORKERS_MAX_INGEST"] == "3"
     assert found["SLEEPER_WORKERS_MAX_COMPACTION"] == "300"

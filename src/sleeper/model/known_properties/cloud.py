@@ -184,7 +184,7 @@ class TaskProperties:
         "false",
         BOOLEAN,
         "Tasks run on spare capacity, for less money: AWS may stop one at any time, and its job is "
-        "run again.",
+        "run again. While there is none, tasks run on demand.",
         since="ours",
     )
     public_ip: bool = setting(

@@ -66,7 +66,7 @@ def add_workers_stack(app: App, settings: DeploymentSettings) -> Stack:
             "SLEEPER_CLUSTER": cluster.ref,
             "SLEEPER_SUBNETS": ",".join(settings.subnets),
             "SLEEPER_SECURITY_GROUP": group.attr_group_id,
-            "SLEEPER_CAPACITY": "FARGATE_SPOT" if properties.tasks.spot else "FARGATE",
+            "SLEEPER_CAPACITY": "FARGATE_SPOT,FARGATE" if properties.tasks.spot else "FARGATE",
             "SLEEPER_PUBLIC_IP": "ENABLED" if properties.tasks.public_ip else "DISABLED",
             **{f"SLEEPER_TASK_{kind.upper()}": task_family(names, kind) for kind in TASK_KINDS},
             "SLEEPER_WORKERS_MAX_INGEST": str(properties.ingest_queue.workers_max),
