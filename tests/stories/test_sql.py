@@ -463,10 +463,17 @@ def test_merged_tables_are_read_by_statements_that_several_tasks_run(tmp_path):
     assert alone.to_pylist() == [{"n": 36_000}]
 
 
+def limit_memory(monkeypatch, memory_bytes):
+    """Let statements have so much memory, in contexts that none has used before."""
+    idle = contexts.IdleContexts()
+    idle.memory_bytes = memory_bytes
+    monkeypatch.setattr(contexts, "IDLE", idle)
+    monkeypatch.setattr(session, "IDLE", idle)
+
+
 def test_a_statement_that_needs_too_much_memory_is_refused(flights, monkeypatch):
     """The message says what to do; what can be spilled is spilled."""
-    monkeypatch.setattr(contexts, "MEMORY_BYTES", 50_000)
-    monkeypatch.setattr(session, "IDLE", contexts.IdleContexts())
+    limit_memory(monkeypatch, 50_000)
 
     with pytest.raises(StorageFailed, match=r"more memory or disk.*select fewer columns"):
         flights.sql(
@@ -481,9 +488,8 @@ def test_a_sort_of_all_rows_is_spilled(tmp_path, monkeypatch):
     )
     texts = [f"{n % 9973:04}" * 300 for n in range(100_000)]
     table.ingest(pa.table({"id": range(100_000), "s": texts}))
-    monkeypatch.setattr(contexts, "MEMORY_BYTES", 100 << 20)
+    limit_memory(monkeypatch, 100 << 20)
     monkeypatch.setattr(session.os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(session, "IDLE", contexts.IdleContexts())
 
     rows = table.sql("SELECT s, id FROM t ORDER BY s, id")
     found = [text for batch in rows for text in batch.column("s").to_pylist()]

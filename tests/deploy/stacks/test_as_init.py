@@ -79,9 +79,9 @@ def test_the_resources_are_the_same(deployed, client, instance_id):
     prefix = deployed.settings.names.prefix
     templates = deployed.resources
 
-    tables = {
-        each for each in client("dynamodb").list_tables()["TableNames"] if each.startswith(prefix)
-    }
+    pages = client("dynamodb").get_paginator("list_tables").paginate()
+    listed = [each for page in pages for each in page["TableNames"]]
+    tables = {each for each in listed if each.startswith(prefix)}
     assert tables == {deployed.settings.names.table(each) for each in INIT_TABLES}
     for table in templates("AWS::DynamoDB::Table"):
         if table.name in tables:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
 
 from sleeper.errors import BadRequest, SubmissionFailed
+from sleeper.spark.submit import environment
 from sleeper.spark.submit.environment import build_environment, sleeper_requirements
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,7 +132,15 @@ class TestRequirements:
         )
         assert all("==" in each for each in asked)
 
-    def test_an_extra_that_is_missing_here_is_told(self):
+    def test_an_extra_that_is_missing_here_is_told(self, monkeypatch):
         """Its version for the cluster cannot be known."""
-        with pytest.raises(BadRequest, match="is not installed here"):
-            sleeper_requirements(["deploy", "server"])
+
+        def without_fastapi(name):
+            if name == "fastapi":
+                raise PackageNotFoundError(name)
+            return version(name)
+
+        monkeypatch.setattr(environment, "version", without_fastapi)
+
+        with pytest.raises(BadRequest, match="fastapi is not installed here"):
+            sleeper_requirements(["server"])
