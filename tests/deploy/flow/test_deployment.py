@@ -336,8 +336,10 @@ def test_all_mistakes_are_told_at_once(environment):
 
 
 def test_an_id_that_names_in_aws_cannot_have_is_refused(environment):
-    """Given an id that is too long, or has other characters, then nothing is asked."""
+    """Given an id that is too long, or has other characters, then it is told with all the rest."""
     for wrong in ("a" * 21, "under_score", "-dash"):
-        done = command("deploy", "aws", "--", wrong)
+        done = command("deploy", "aws", "--set", "sleeper.fargate.spot=perhaps", "--", wrong)
         assert done.exit_code == 1
         assert "at most 20" in done.output
+        assert "fargate.spot" in done.output
+        assert "nothing was deployed" in done.output

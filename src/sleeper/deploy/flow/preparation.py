@@ -34,7 +34,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import check_editable
 from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity
-from sleeper.storage.aws.deployment.instance_names import InstanceNames
+from sleeper.storage.aws.deployment.instance_names import InstanceNames, is_instance_id
 
 logger = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class _Parts:
         return check_account(self.identity.account, self.identity.region)
 
     def check_properties(self) -> list[Finding]:
-        if self.identity is not None:
+        if self.identity is not None and is_instance_id(self._id):
             self.stored = self._read_stored()
         self.values = _merged(self._id, self.stored, self._given)
         before = self.stored or {}
@@ -219,7 +219,7 @@ class _Parts:
 
     def checks_in_aws(self) -> Mapping[str, Check]:
         """Return the checks that ask AWS, as far as it is known what to ask."""
-        if self.identity is None:
+        if self.identity is None or not is_instance_id(self._id):
             return {}
         checks: dict[str, Check] = {"the stacks": self._check_stacks}
         settings, region = self.settings, self.identity.region

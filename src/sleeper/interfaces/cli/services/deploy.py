@@ -29,7 +29,6 @@ from sleeper.interfaces.cli.terminal.present import print_json, say
 from sleeper.interfaces.cli.terminal.stderr import warn
 from sleeper.model.formats.properties_file import read_properties
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.storage.aws.deployment.instance_names import instance_id_of
 
 
 @click.group()
@@ -100,7 +99,6 @@ def aws(
         sleeper deploy aws demo --properties instance.properties --dry-run
     """
     given = _given(properties_file, settings)
-    instance_id_of(f"aws://{instance_id}")
     with ExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="sleeper-deploy-")))
         folder.mkdir(parents=True, exist_ok=True)

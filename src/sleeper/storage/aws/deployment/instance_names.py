@@ -66,6 +66,11 @@ class InstanceNames:
         return f"sleeper-{cleaned}-{of}-{self.account}"
 
 
+def is_instance_id(text: str) -> bool:
+    """Return whether an instance in AWS can have this id (rule INS-1)."""
+    return _ID.fullmatch(text) is not None
+
+
 def instance_id_of(url: str) -> str:
     """Return the id in the URL of an instance in AWS.
 
@@ -76,7 +81,7 @@ def instance_id_of(url: str) -> str:
         UrlInvalid: it is not the id of an instance (rule INS-1).
     """
     instance_id = url.partition("://")[2].removesuffix("/")
-    if _ID.fullmatch(instance_id) is None:
+    if not is_instance_id(instance_id):
         raise UrlInvalid(
             f"{url!r:.100} does not name an instance in AWS: write aws:// and an id of at most 20 "
             "letters from a to z, digits, dots and dashes, such as aws://demo"
