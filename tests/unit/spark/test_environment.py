@@ -132,6 +132,11 @@ class TestRequirements:
         )
         assert all("==" in each for each in asked)
 
+    def test_an_extra_that_there_is_not_is_refused(self):
+        """The message has those that there are."""
+        with pytest.raises(BadRequest, match="no extra 'awss'; there are aws, client"):
+            sleeper_requirements(["objectstore", "awss"])
+
     def test_an_extra_that_is_missing_here_is_told(self, monkeypatch):
         """Its version for the cluster cannot be known."""
 

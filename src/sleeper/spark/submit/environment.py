@@ -16,7 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import IO
 
@@ -109,11 +109,15 @@ def sleeper_requirements(extras: Iterable[str] = ("objectstore",)) -> list[str]:
     """Return what the installed Sleeper needs, in the versions that are installed here.
 
     Raises:
-        BadRequest: Sleeper runs from its sources without being installed, or an extra's
-            packages are missing here.
+        BadRequest: Sleeper runs from its sources without being installed, has no such extra, or
+            an extra's packages are missing here.
     """
-    wanted = {f"extra == '{extra}'" for extra in extras}
+    asked_for = [*extras]
+    wanted = {f"extra == '{extra}'" for extra in asked_for}
     try:
+        known = metadata("sleeper-store").get_all("Provides-Extra") or []
+        if unknown := [extra for extra in asked_for if extra not in known]:
+            raise BadRequest(f"no extra {unknown[0]!r}; there are {', '.join(sorted(known))}")
         declared = requires("sleeper-store") or []
         pairs = [text.replace('"', "'").partition(";")[::2] for text in declared]
         names = [
