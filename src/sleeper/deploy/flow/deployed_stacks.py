@@ -9,12 +9,10 @@ from typing import Any, Final
 from sleeper.errors import DeploymentFailed, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, is_not_offered, vendor_errors
+from sleeper.storage.aws.failures import aws_failure, vendor_errors
 from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
 
 logger = logging.getLogger(__name__)
-
-_AMAZON: Final = ".amazonaws.com"
 
 _PERMISSION: Final = (
     "cloudformation:DescribeStacks, DescribeStackEvents, ListStackResources, CreateChangeSet, "
@@ -105,11 +103,7 @@ class DeployedStacks:
             pages = self.client.get_paginator("describe_stacks").paginate()
             found = [_stack(each) for page in pages for each in page["Stacks"]]
         except vendor_errors() as error:
-            is_amazon = _AMAZON in self.client.meta.endpoint_url
-            if is_amazon or not is_not_offered(error):
-                raise self._failure(error, "look for", f"stacks {self._prefix}*") from error
-            logger.warning("this server has no CloudFormation: %s has no stacks", self._url)
-            return {}
+            raise self._failure(error, "look for", f"stacks {self._prefix}*") from error
         mine = owner_tag_value(self._url)
         return {
             each.name: each

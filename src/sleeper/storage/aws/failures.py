@@ -47,7 +47,6 @@ _MISSING: Final = (
     "ResourceNotFoundException",
     "TableNotFoundException",
 )
-_NOT_IMPLEMENTED: Final = 501
 _SHOWN_MAX: Final = 400
 
 
@@ -65,14 +64,6 @@ def vendor_errors() -> tuple[type[Exception], ...]:
             "AWS needs the package boto3, an extra of Sleeper: pip install 'sleeper-store[aws]'"
         ) from error
     return BotoCoreError, ClientError, ResponseParserError
-
-
-def is_not_offered(error: Exception) -> bool:
-    """Return whether a server other than Amazon's answered that it does not have the service."""
-    answer: Any = getattr(error, "response", None)
-    if not isinstance(answer, dict):  # not even its refusal is one of the service
-        return type(error).__name__ == "ResponseParserError"
-    return bool(answer.get("ResponseMetadata", {}).get("HTTPStatusCode") == _NOT_IMPLEMENTED)
 
 
 def error_code(error: Exception) -> str | None:

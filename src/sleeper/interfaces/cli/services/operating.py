@@ -19,6 +19,7 @@ from sleeper.interfaces.cli.terminal.options import (
 from sleeper.interfaces.cli.terminal.present import counted, print_grid, print_json, say
 from sleeper.language.late_imports import late_imports
 from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.operations.destroy_instance import Removal
 from sleeper.ports.belongings import Belonging
 
 with late_imports():
@@ -108,11 +109,13 @@ def destroy(url: str, *, yes: bool) -> None:
         sleeper destroy /data/demo
         sleeper destroy aws://demo --yes
     """
-    deployed = _deployed(url)
+    listed = _listed(url)
+    deployed = _deployed(url, listed)
     if deployed is not None:
         _destroy_deployed(*deployed, yes=yes)
         return
-    listed = removal_of(url)
+    if listed is None:
+        listed = removal_of(url)  # which says what is missing
     _show(listed.belongings)
     if listed.others:
         some = ", ".join(listed.other_keys)
@@ -123,13 +126,19 @@ def destroy(url: str, *, yes: bool) -> None:
     say(f"removed the instance at {listed.url}")
 
 
-def _deployed(url: str) -> tuple[removal.DeployedRemoval, deployed_stacks.DeployedStacks] | None:
+def _listed(url: str) -> Removal | None:
+    """List what belongs to an instance; None without any, of which stacks may be left."""
+    with suppress(InstanceNotFound):
+        return removal_of(url)
+    return None
+
+
+def _deployed(
+    url: str, data: Removal | None
+) -> tuple[removal.DeployedRemoval, deployed_stacks.DeployedStacks] | None:
     """Return the stacks of an instance, and how they are removed; None for one without stacks."""
     if not url.startswith("aws://"):
         return None
-    data = None
-    with suppress(InstanceNotFound):
-        data = removal_of(url)
     stores = ObjectStoreSettings.of(process_environment())
     region = identity.aws_identity(stores.region).region
     name = instance_names.instance_id_of(url)
