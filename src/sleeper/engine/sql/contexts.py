@@ -17,6 +17,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from sleeper.engine.scan.session import datafusion, new_context
+from sleeper.engine.sql.float_aggregates import register_functions
 from sleeper.engine.sql.joined_lists import SIMPLIFY
 from sleeper.engine.sql.plans import ROWS_MAX, STORED
 from sleeper.engine.sql.scans.table_dataset import OpenScan, TableDataset
@@ -74,6 +75,7 @@ class SqlContext:
         if not joins_lists:
             was_there = self.context.remove_optimizer_rule(SIMPLIFY)
             assert was_there, f"DataFusion has no rule {SIMPLIFY}"
+        self._has_float_functions = False
         self.views: dict[str, Any] = {}
         self.datasets: dict[str, TableDataset] = {}
         catalog = self.context.catalog(_CATALOG)
@@ -86,6 +88,12 @@ class SqlContext:
             limited = self.context.table(place).limit(ROWS_MAX)
             self.views[name] = limited.filter(_ALWAYS) if keep_limits else limited
             named.register_table(name, module.catalog.Table(self.views[name]))
+
+    def use_float_functions(self) -> None:
+        """Register the functions of rewritten statements; few statements need them."""
+        if not self._has_float_functions:
+            register_functions(self.context)
+            self._has_float_functions = True
 
     def use(self, open_scan: OpenScan | None) -> None:
         """Let scans that are planned from now on be those of a statement."""

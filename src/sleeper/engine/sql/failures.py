@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sleeper.engine.scan.failures import is_read_failure
+from sleeper.engine.sql.float_aggregates import NOT_FINITE
 from sleeper.engine.sql.scans.streams import OpenScans
 from sleeper.errors import QueryInvalid, StorageFailed
 
@@ -79,6 +80,8 @@ def _reason(text: str, columns: Sequence[str]) -> str:
             "a condition is about one row, and cannot have functions over many rows such as "
             "count(*): use Table.sql() with GROUP BY and HAVING"
         )
+    if NOT_FINITE in text:
+        return NOT_FINITE
     missing = _NO_FIELD.search(text)
     if missing:
         name = missing["name"].rpartition(".")[2].strip('"') if columns else missing["name"]

@@ -74,6 +74,11 @@ class SqlSession:
         assert self._context is not None, "the statement has ended"
         return self._context.views[name]
 
+    def use_float_functions(self) -> None:
+        """Let the statement call the functions of `float_aggregates`."""
+        assert self._context is not None, "the statement has ended"
+        self._context.use_float_functions()
+
     def close(self) -> None:
         """Stop all reads, and let other statements use the context. Calling it again is allowed."""
         self.scans.close()

@@ -14,6 +14,12 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.failures import shortened, translated
+from sleeper.engine.sql.float_aggregates import (
+    HOW_TO_NAME,
+    check_rewritten,
+    may_need_rewriting,
+    rewritten,
+)
 from sleeper.engine.sql.joined_lists import joins_lists
 from sleeper.engine.sql.plans import BARRIER, ROWS_MAX, STORED
 from sleeper.engine.sql.refusals import check_planned, check_written
@@ -35,6 +41,9 @@ _IGNORED: Final = re.compile(
     re.IGNORECASE,
 )
 """Clauses that DataFusion parses and leaves out, so that a statement returns other rows."""
+
+_COUNTED: Final = re.compile(r"\b(?:EXCEPT|INTERSECT|MINUS)\s+ALL\b", re.IGNORECASE)
+"""Operators that are to count equal rows: DataFusion takes away, or keeps, all of them."""
 
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
@@ -75,19 +84,53 @@ class Statement:
         temp_folder: Path | None,
     ) -> None:
         self._text = text
+        self._asked = text
         self._temp_folder = temp_folder
         self._tables = {name: comparable_table(table) for name, table in tables.items()}
         _check_reads(text)
         self._no_such_table = no_such_table
+        self._planned_text = text
+        self._plan()
+        given = self._frame.schema()
+        self._names = given.names
+        if may_need_rewriting(self._logical):
+            self._rewrite(given)
+
+    def _plan(self) -> None:
         self._joins_lists = True
         self._plan_it()
-        if joins_lists(text, self._frame, self._plan):
+        if joins_lists(self._planned_text, self._frame, self._logical):
             self._joins_lists = False
             self._session.close()
             self._plan_it()
         if self._physical is not None and _SORT_IN_MEMORY in self._physical.display_indent():
             self._session.close()
             self._plan_it(keep_limits=True)
+
+    def _rewrite(self, given: pa.Schema) -> None:
+        """Plan the statement with its aggregates of floats as `float_aggregates` writes them."""
+        with self._translated():
+            written = rewritten(self._text, self._types_of, self._what)
+        if written != self._text:
+            self._session.close()
+            self._planned_text = written
+            try:
+                self._plan()
+            except QueryInvalid as error:
+                raise QueryInvalid(f"{self._what}: {HOW_TO_NAME}") from error
+        with self._translated():
+            if self._frame.schema().types != given.types:
+                raise QueryInvalid(f"{self._what}: {HOW_TO_NAME}")
+            part = self._session.context.create_dataframe_from_logical_plan
+            check_rewritten(self._logical, lambda node: part(node).schema().types, self._what)
+
+    def _types_of(self, text: str) -> str:
+        """Return the plan of another statement with the types of its columns."""
+        try:
+            frame = self._session.context.sql_with_options(text, _reading_only())
+        except Exception as error:
+            raise QueryInvalid(f"{self._what}: {HOW_TO_NAME}") from error
+        return str(frame.logical_plan().display_indent_schema())
 
     def _plan_it(self, *, keep_limits: bool = False) -> None:
         self._session = SqlSession(
@@ -97,22 +140,23 @@ class Statement:
             keep_limits=keep_limits,
             joins_lists=self._joins_lists,
         )
-        options = datafusion().SQLOptions()
-        options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
-        options = options.with_allow_statements(allow=False)
+        if self._planned_text != self._text:
+            self._session.use_float_functions()
         with self._translated():
             try:
-                self._frame = self._session.context.sql_with_options(self._text, options)
+                self._frame = self._session.context.sql_with_options(
+                    self._planned_text, _reading_only()
+                )
             except Exception as error:
                 missing = _NOT_FOUND.search(str(error))
                 if missing:
                     text = self._no_such_table(missing["name"])
                     raise QueryInvalid(f"{text} ({self._what})") from None
                 raise
-            check_written(self._text, self._frame, self._what)
-            self._plan = self._session.plan(self._frame)
-            check_planned(self._frame, self._plan, self._what)
-            is_direct = self._session.direct(self._plan) is not None
+            check_written(self._planned_text, self._frame, self._what)
+            self._logical = self._session.plan(self._frame)
+            check_planned(self._frame, self._logical, self._what)
+            is_direct = self._session.direct(self._logical) is not None
             self._physical = None if is_direct else self._frame.execution_plan()
 
     @property
@@ -135,8 +179,8 @@ class Statement:
         session = self._session
         with self._translated():
             given = self._frame.schema()
-            schema = _result_schema(given)
-            direct = session.direct(self._plan)
+            schema = _result_schema(self._names, given)
+            direct = session.direct(self._logical)
             if direct is not None and given.names == schema.names:
                 session.close()
                 return direct.rows(schema.names)
@@ -153,7 +197,7 @@ class Statement:
         session.close()
         shown = "none: the table's reader returns exactly these rows"
         parts = [
-            f"plan:\n{_without_barriers(self._plan.display_indent())}",
+            f"plan:\n{_without_barriers(self._logical.display_indent())}",
             f"steps:\n{shown if steps is None else _without_barriers(steps)}",
         ]
         reads = [f"  {name}: {read.explain()}" for name, read in session.reads.items()]
@@ -207,7 +251,14 @@ def _check_reads(text: object) -> None:
             f"{first.upper() or rest[:20]!r}{instead}"
         )
     check_operators(text)
-    ignored = _IGNORED.search(_TEXTS.sub(" ", text))
+    words = _TEXTS.sub(" ", text)
+    counted = _COUNTED.search(words)
+    if counted:
+        raise QueryInvalid(
+            f"{counted[0].upper()} would not count equal rows here: number them by row_number() "
+            "OVER (PARTITION BY all columns) on both sides, and write it without ALL"
+        )
+    ignored = _IGNORED.search(words)
     if ignored:
         raise QueryInvalid(
             f"{ignored[0].upper()} is not known here: use LIMIT, WHERE, WITH RECURSIVE, or "
@@ -215,10 +266,15 @@ def _check_reads(text: object) -> None:
         )
 
 
-def _result_schema(schema: pa.Schema) -> pa.Schema:
+def _reading_only() -> Any:
+    options = datafusion().SQLOptions()
+    options = options.with_allow_ddl(allow=False).with_allow_dml(allow=False)
+    return options.with_allow_statements(allow=False)
+
+
+def _result_schema(names: Sequence[str], schema: pa.Schema) -> pa.Schema:
     """Return the schema of a result: each name once, and text as tables have it."""
-    names = _distinct(schema.names)
-    pairs = zip(names, schema, strict=True)
+    pairs = zip(_distinct(names), schema, strict=True)
     return pa.schema([pa.field(name, _plain(each.type), each.nullable) for name, each in pairs])
 
 
