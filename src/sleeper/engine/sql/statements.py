@@ -45,6 +45,15 @@ _IGNORED: Final = re.compile(
 _COUNTED: Final = re.compile(r"\b(?:EXCEPT|INTERSECT|MINUS)\s+ALL\b", re.IGNORECASE)
 """Operators that are to count equal rows: DataFusion takes away, or keeps, all of them."""
 
+_WINDOW_BEGINS: Final = (
+    r"(?!(?:PARTITION|ORDER|ROWS|RANGE|GROUPS|SELECT|WITH|VALUES|FROM)\b)[\w\"`]"
+)
+_WINDOW_IN_WINDOW: Final = re.compile(
+    rf"\bOVER\s*\(\s*{_WINDOW_BEGINS}|\bWINDOW\b.*\bAS\s*\(\s*{_WINDOW_BEGINS}",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Windows that go on from another one by its name, which DataFusion leaves out."""
+
 _INSTEAD: Final = {
     "insert": "add rows by Table.ingest() (`sleeper ingest`)",
     "update": "rows are not changed in place: add newer rows to a table with aggregations "
@@ -258,12 +267,22 @@ def _check_reads(text: object) -> None:
             f"{counted[0].upper()} would not count equal rows here: number them by row_number() "
             "OVER (PARTITION BY all columns) on both sides, and write it without ALL"
         )
+    # Names of windows may be quoted; what is in a text or comment has no effect.
+    if _WINDOW_IN_WINDOW.search(_TEXTS.sub(_name_or_space, text)):
+        raise QueryInvalid(
+            "a window in parentheses cannot go on from another one by its name here: write OVER "
+            "name without parentheses, or all of the window, as in OVER (PARTITION BY a ORDER BY b)"
+        )
     ignored = _IGNORED.search(words)
     if ignored:
         raise QueryInvalid(
             f"{ignored[0].upper()} is not known here: use LIMIT, WHERE, WITH RECURSIVE, or "
             "GROUP BY ROLLUP (...) or CUBE (...); a name that is such a word is quoted"
         )
+
+
+def _name_or_space(match: re.Match[str]) -> str:
+    return '""' if match[0].startswith('"') else " "
 
 
 def _reading_only() -> Any:
