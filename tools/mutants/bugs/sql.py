@@ -7,6 +7,7 @@ from ..bug import Bug
 STATEMENTS = ("tests/stories/test_sql.py",)
 CONDITIONS = ("tests/unit/planning/test_key_conditions.py",)
 NUMBERS = ("tests/stories/test_numbers_in_sql.py",)
+AGGREGATES = ("tests/stories/test_aggregates_in_sql.py",)
 ENGINES = ("tests/stories/test_other_engines.py",)
 
 BUGS = (
@@ -137,5 +138,61 @@ BUGS = (
         right="if taken > len(_DISTINCT.findall(text)):",
         wrong="if taken < 0:",
         tests=("tests/stories/test_misread_sql.py",),
+    ),
+    Bug(
+        name="floats-of-groups-as-they-are",
+        breaks="min of an infinity alone in a group is the largest finite number.",
+        module="engine/sql/float_aggregates.py",
+        right='return ":Float" in shown and (has_groups or',
+        wrong='return ":Float" in shown and (not shown or',
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="negative-floats-in-wrong-order",
+        breaks="Of negative numbers in a group, min returns the one nearest to zero.",
+        module="engine/sql/float_aggregates.py",
+        right="return pc.if_else(is_negative, pc.bit_wise_xor(bits, others), bits)",
+        wrong="return pc.if_else(is_negative, bits, bits)",
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="nan-with-a-sign-is-least",
+        breaks="min of a group that has a computed NaN is NaN.",
+        module="engine/sql/float_aggregates.py",
+        right="if lowest is not None and (lowest < -limit - 1 or highest > limit):",
+        wrong="if lowest is not None and highest < lowest:",
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="filter-of-groups-lost",
+        breaks="min of floats takes rows that FILTER leaves out.",
+        module="engine/sql/float_aggregates.py",
+        right='condition = "" if call.filter is None else f" FILTER {write(*call.filter)}"',
+        wrong='condition = "" if call.filter else ""',
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="infinities-in-moving-sums",
+        breaks="A moving sum is NaN for ever after an infinity has left its window.",
+        module="engine/sql/float_aggregates.py",
+        right="if pc.all(pc.is_finite(numbers)).as_py() is False:",
+        wrong="if not numbers:",
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="equal-rows-not-counted",
+        breaks="EXCEPT ALL takes away all equal rows.",
+        module="engine/sql/statements.py",
+        right="counted = _COUNTED.search(words)",
+        wrong="counted = _COUNTED.fullmatch(words)",
+        tests=AGGREGATES,
+    ),
+    Bug(
+        name="named-windows-left-out",
+        breaks="OVER (w ORDER BY k) is a window over all rows.",
+        module="engine/sql/statements.py",
+        right="if _WINDOW_IN_WINDOW.search(_TEXTS.sub(_name_or_space, text)):",
+        wrong="if _WINDOW_IN_WINDOW.fullmatch(text):",
+        tests=AGGREGATES,
     ),
 )
