@@ -84,6 +84,7 @@ def values(rows):
         "SELECT DISTINCT min(x) FROM t GROUP BY g ORDER BY min(x)",
         "SELECT g, n, min(x), max(small) FROM t GROUP BY ROLLUP (g, n)",
         "SELECT g, max(x) FROM t GROUP BY GROUPING SETS ((g), ())",
+        "SELECT g, min(-x), max(-small), min(x - x) FROM t GROUP BY g",
         "SELECT x, max(small), min(x) FROM t GROUP BY x",
         "SELECT n, min(x + 1), max(small * 2), max(x - x) FROM t GROUP BY n",
         "SELECT n, max(CASE WHEN g < '010' THEN x ELSE small END) AS m, 'min(x)' FROM t GROUP BY n",
