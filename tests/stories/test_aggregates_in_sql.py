@@ -151,6 +151,8 @@ def test_columns_have_the_names_that_they_would_have(table):
         ("SELECT max(named_struct('n', n)) OVER (ORDER BY k) FROM t", "first_value"),
         ("SELECT n FROM t EXCEPT ALL SELECT n FROM t WHERE k < 9", "row_number"),
         ("SELECT n FROM t INTERSECT\nall SELECT n FROM t WHERE k < 9", "row_number"),
+        ("SELECT stddev(f) OVER (ORDER BY k ROWS 1 PRECEDING) FROM t", "to_duckdb"),
+        ("SELECT corr(f, n) OVER w FROM t WINDOW w AS (ORDER BY k ROWS 1 PRECEDING)", "to_duckdb"),
         ("SELECT sum(n) OVER (w) FROM t WINDOW w AS (ORDER BY k)", "OVER name without"),
         ('SELECT sum(n) OVER ("a b" ORDER BY k) FROM t WINDOW "a b" AS ()', "OVER name without"),
         ("SELECT sum(n) OVER v FROM t WINDOW w AS (ORDER BY k), v AS (w)", "OVER name without"),
@@ -162,7 +164,7 @@ def test_what_would_be_wrong_is_refused(table, statement, says):
         table.sql(statement).to_pylist()
 
 
-@pytest.mark.parametrize("function", ["sum", "avg", "stddev", "var_pop", "mean"])
+@pytest.mark.parametrize("function", ["sum", "avg", "mean"])
 @pytest.mark.parametrize("number", [INF, -INF, NAN])
 @pytest.mark.parametrize(
     "window", ["(ORDER BY k ROWS 1 PRECEDING)", "w", "(ORDER BY k RANGE 2 PRECEDING)"]

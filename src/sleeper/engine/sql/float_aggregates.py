@@ -4,7 +4,7 @@ DataFusion 55 computes min in groups from the largest finite number down and max
 and each value replaces a NaN: min of an infinity alone is 1.797e308, and beside a NaN the result
 depends on the order of rows. So min and max are written over integers that have the order of the
 numbers. Sums of a moving window are reduced by what leaves it, and after an infinity or a NaN they
-stay NaN. So values are checked to be finite there.
+stay NaN. So values are checked to be finite there. Variances may become negative so: refused.
 
 The types of arguments are known only when a statement is planned. So it is planned with a marker
 around each of them first, and their types are read from that plan.
@@ -119,7 +119,9 @@ def rewritten(text: str, planned: Callable[[str], str], what: str) -> str:
     """
     tokens = _tokens(text)
     calls = _calls(tokens)
-    typed = {place: call for place, call in calls.items() if call.needs_type}
+    if not all(call.needs_type for call in calls.values()):
+        raise QueryInvalid(f"{what}: {NO_DEVIATIONS}")
+    typed = calls
     kinds, names = _arguments(tokens, typed, planned) if typed else ({}, {})
     if kinds.keys() != typed.keys():
         raise QueryInvalid(f"{what}: {HOW_TO_NAME}")
@@ -131,8 +133,7 @@ def rewritten(text: str, planned: Callable[[str], str], what: str) -> str:
     changed = {
         place: call
         for place, call in calls.items()
-        if not call.needs_type
-        or (kinds[place] in _BITS and not (call.is_extreme and call.is_window))
+        if kinds[place] in _BITS and not (call.is_extreme and call.is_window)
     }
 
     def right(place: int, write: _Write) -> tuple[str, int]:
@@ -239,7 +240,7 @@ class _Call:
         end: The first token after the call, with FILTER and OVER.
         is_window: True of a call with OVER: of a sum in a moving window, or any min and max.
         is_extreme: True of min and max.
-        needs_type: True if it is changed for floating-point numbers only.
+        needs_type: True if it depends on the type whether it is changed; others are refused.
     """
 
     block: int
@@ -506,8 +507,13 @@ def _all_finite(numbers: pa.Array) -> pa.Array:
     return numbers
 
 
+NO_DEVIATIONS: Final = (
+    "deviations, variances and regressions in a window that rows leave (ROWS BETWEEN n PRECEDING) "
+    "are rounded so that they may be negative or NaN here: begin the window at UNBOUNDED "
+    "PRECEDING, or ask DuckDB by Table.to_duckdb()"
+)
 NOT_FINITE: Final = (
-    "a sum, mean or deviation in a window that rows leave (ROWS BETWEEN n PRECEDING) has an "
+    "a sum or mean in a window that rows leave (ROWS BETWEEN n PRECEDING) has an "
     "infinity or NaN, and would stay NaN after that left the window: compute it of finite numbers, "
     "as in CASE WHEN abs(x) < 'infinity'::DOUBLE THEN x END, or begin the window at UNBOUNDED "
     "PRECEDING"
