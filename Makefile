@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs site release bench mutants lock clean
+.PHONY: help demo test test-all-but-spark servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs site release bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -42,11 +42,15 @@ AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)'
 OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
-# Both take a minute where nothing of them is there yet, and neither needs all processors.
+# Where nothing is there yet, servers and the oldest Spark are installed while tests run: a test that
+# needs a server waits for it (tests/contracts/servers/install.py), those of Spark come last.
 test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs some.
-	@$(MAKE) --no-print-directory --jobs=2 $(READY40) servers
-	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
+	@$(BIN)/python -m tests.contracts.servers.install behind
+	@$(MAKE) --no-print-directory --jobs=2 test-all-but-spark $(READY40)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
+
+test-all-but-spark: $(READY)
+	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
 
 test-spark: $(READY)
 	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(ARGS) $(OR_NONE)

@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+from tests.contracts.servers.installed import wait_while_installed
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 UNWANTED = "chromium" in os.environ.get("SLEEPER_TEST_WITHOUT", "").split(",")
 
@@ -17,9 +19,13 @@ def find_chromium() -> str | None:
 
 
 def require_chromium() -> str:
-    """Return its path. Skip the test without it; in CI, fail."""
+    """Return its path, once no installer is at work: apt makes it whole last of all.
+
+    Skip the test without it; in CI, fail.
+    """
     if UNWANTED:
         pytest.skip("LEFT OUT: chromium: SLEEPER_TEST_WITHOUT names it")
+    wait_while_installed()
     path = find_chromium()
     if path is None:
         leave = pytest.fail if os.environ.get("CI") else pytest.skip

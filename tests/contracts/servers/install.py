@@ -1,13 +1,16 @@
 """A program: installs the servers that tests use and that no Python package brings.
 
-    python -m tests.contracts.servers.install
+    python -m tests.contracts.servers.install           returns when all are there
+    python -m tests.contracts.servers.install behind    returns at once, and goes on behind
 
 Each is in .servers afterwards, unless its tool is missing here: that is said, and is no failure.
-A tool that fails is one in CI. What is installed is not looked at again.
+A tool that fails is one in CI. What is installed is not looked at again. A test that needs one waits
+as long as an installer is at work; started behind, it is at work when the command returns.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +35,8 @@ from tests.contracts.servers.installed import (
     FOLDER,
     HELM,
     HELM_SOURCE,
+    LOCK,
+    ROOT,
     VERSITYGW,
     VERSITYGW_SOURCE,
     Server,
@@ -39,6 +44,8 @@ from tests.contracts.servers.installed import (
 
 DOWNLOAD_MAX_S = 120
 BUILD_MAX_S = 600
+LOCKED = "locked"
+INSTALL = (sys.executable, "-m", "tests.contracts.servers.install", LOCKED)
 PARTS = ("DynamoDBLocal.jar", "DynamoDBLocal_lib", "LICENSE.txt", "THIRD-PARTY-LICENSES.txt")
 
 
@@ -46,9 +53,32 @@ class NotInstalled(Exception):
     """A server could not be installed."""
 
 
-def main() -> int:
-    """Install what is missing, all at once. Return the exit code."""
+def main(arguments: Sequence[str]) -> int:
+    """Install what is missing, here or behind. Return the exit code."""
     FOLDER.mkdir(exist_ok=True)
+    if arguments[:1] == [LOCKED]:  # by whoever started this; the lock is in an open file of it
+        return install_all()
+    lock = os.open(FOLDER / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    if arguments == ["behind"]:
+        start_behind(lock)
+        return 0
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return install_all()
+
+
+def start_behind(
+    lock: int, command: Sequence[str | Path] = INSTALL
+) -> subprocess.Popen[bytes] | None:
+    """Leave the work to a process that holds the lock from now on, unless one does already."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, pass_fds=[lock])
+
+
+def install_all() -> int:
+    """Install what is missing, all at once. Return the exit code."""
     with ThreadPoolExecutor() as threads:
         browser = threads.submit(chromium)
         fetchers = {DYNAMODB: dynamodb_local, CDK: aws_cdk, VERSITYGW: versitygw, HELM: helm}
@@ -172,4 +202,4 @@ def say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

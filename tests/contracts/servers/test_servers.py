@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -10,6 +11,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -18,8 +20,8 @@ from tests.contracts.s3_server import s3_credentials
 from tests.contracts.servers import install as installer
 from tests.contracts.servers import installed
 from tests.contracts.servers.dynamo import dynamo_endpoint, dynamo_environment
-from tests.contracts.servers.install import dynamodb_local, install, versitygw
-from tests.contracts.servers.installed import ROOT, Server
+from tests.contracts.servers.install import dynamodb_local, install, start_behind, versitygw
+from tests.contracts.servers.installed import LOCK, ROOT, Server, is_installing
 from tests.contracts.servers.versity import takes_attributes
 
 __all__ = ["dynamo_endpoint", "dynamo_environment", "s3_credentials"]
@@ -33,6 +35,14 @@ code = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 log = Path(sys.argv[1])
 with running([sys.executable, "-c", code], lambda: log.read_bytes().endswith(b"\\n"), log):
     time.sleep(600)
+"""
+
+WAITS_FOR_A_FILE = """
+import sys, time
+from pathlib import Path
+
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.02)
 """
 
 
@@ -55,6 +65,15 @@ def tool(tmp_path):
         return Server("a-server", str(path), "a tool", "1")
 
     return write
+
+
+@pytest.fixture
+def lock(folder):
+    """The file that an installer locks, opened."""
+    folder.mkdir()
+    opened = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    yield opened
+    os.close(opened)
 
 
 def is_alive(process_id):
@@ -140,6 +159,43 @@ def test_a_test_without_its_server_is_left_out_with_a_reason(
 
     with pytest.raises(outcome, match=f"LEFT OUT: a-server: it is not installed; {cure}"):
         Server("a-server", tool, "A Tool", "1").require()
+
+
+def test_a_test_waits_for_a_server_that_is_being_installed(lock, monkeypatch):
+    """It goes on as soon as that is there, while the installer has other work yet."""
+    monkeypatch.setenv("CI", "true")
+    server = Server("a-server", "sh", "A Tool", "1")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    Timer(0.5, server.path.touch).start()
+
+    assert server.require() == server.path
+    assert is_installing()
+
+
+def test_a_test_without_its_server_is_left_out_once_the_installer_has_ended(lock, monkeypatch):
+    """The installer could not install it, and has said so: nobody waits for ever."""
+    monkeypatch.setenv("CI", "")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    Timer(0.5, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+
+    with pytest.raises(pytest.skip.Exception, match="it is not installed; run: make servers"):
+        Server("a-server", "sh", "A Tool", "1").require()
+
+
+def test_an_installer_that_works_behind_holds_the_lock_until_it_ends(folder):
+    """It holds it when the call returns, so no test misses it; a second one is not started."""
+    folder.mkdir()
+    first, second = [os.open(folder / LOCK, os.O_RDWR | os.O_CREAT) for _ in range(2)]
+    command = [sys.executable, "-c", WAITS_FOR_A_FILE, folder / "end"]
+
+    with start_behind(first, command):
+        assert start_behind(second, command) is None
+        os.close(first)
+        os.close(second)
+        assert is_installing()
+        (folder / "end").touch()
+
+    assert not is_installing()
 
 
 def test_a_server_that_is_not_wanted_is_neither_installed_nor_used(folder, tool, monkeypatch):
