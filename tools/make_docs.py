@@ -10,7 +10,8 @@ properties and Spark's options from their definitions, that of Python from docst
 named in docs/rules from the tests (rules.py), the costs of a deployment from its templates
 (cost_page.py), the requests in docs/buckets.md from what their tests
 expect (request_counts.py), the tables in docs/performance.md from figures that were kept
-(speed_tables.py), and the outputs in README.md and docs/guide from running what stands
+(speed_tables.py), the test runs from figures that were kept
+(run_figures.py), and the outputs in README.md and docs/guide from running what stands
 above them (shown_runs.py).
 """
 
@@ -31,6 +32,7 @@ from cost_page import costs_page
 from python_page import python_page
 from request_counts import buckets_page
 from rest_page import rest_page
+from run_figures import test_runs_page
 from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
 
@@ -120,6 +122,7 @@ def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "docs/reference/rest.md", lambda _: f"{GENERATED}{rest_page()}"
     yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
+    yield ROOT / "docs/reference/test-runs.md", lambda _: test_runs_page()
     yield ROOT / "docs/deploy/costs.md", lambda _: f"{GENERATED}{costs_page()}"
     yield ROOT / "docs/buckets.md", buckets_page
     yield ROOT / "docs/performance.md", performance_page

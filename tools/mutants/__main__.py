@@ -26,6 +26,7 @@ from pathlib import Path
 
 import pytest
 
+from ..run_figures import commit_of, leave  # type: ignore[import-not-found]  # mypy: flat
 from .bug import Bug, all_bugs
 from .one_source import BROKEN, MODULE, SOURCE
 
@@ -85,12 +86,15 @@ def main(names: Sequence[str]) -> int:
         print(f"no such bugs: {', '.join(sorted(unknown))}. See tools/mutants/bugs/")
         return 2
     bugs = [bug for bug in all_bugs() if bug.name in names or not names]
-    began = time.monotonic()
+    commit, began = commit_of(ROOT), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="sleeper-mutants-") as folder:
         rows = run_all(bugs, Path(folder))
     print_table(rows)
     caught = sum(bool(row.caught_by) for row in rows)
-    print(f"caught {caught} of {len(bugs)} in {time.monotonic() - began:.0f} s")
+    took_s = round(time.monotonic() - began)
+    print(f"caught {caught} of {len(bugs)} in {took_s} s")
+    if not names:
+        leave("mutants", commit, {"bugs": len(bugs), "caught": caught, "seconds": took_s})
     return int(caught < len(bugs))
 
 
