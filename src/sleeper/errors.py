@@ -30,6 +30,7 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── SubmissionFailed               the cluster refused the job, or its driver failed
     ├── DeploymentFailed               correct what CloudFormation says, and deploy again
     ├── FormatTooNew                   upgrade Sleeper
+    ├── LibraryFailed                  write the call in another way, or report the error
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
@@ -353,6 +354,10 @@ class DeploymentFailed(SleeperError):
 
 class FormatTooNew(SleeperError):
     """Stored data was written by a newer Sleeper than this one."""
+
+
+class LibraryFailed(SleeperError):
+    """A native library ended a call by an internal error (a panic). The message names it."""
 
 
 class MissingExtra(SleeperError, ImportError):

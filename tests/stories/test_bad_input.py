@@ -427,3 +427,25 @@ class TestQuestions:
         """A schema made by hand is checked as one from a file."""
         with pytest.raises(SchemaInvalid, match="Must have at least one row key field"):
             sleeper.Schema(row_keys=())
+
+
+@pytest.mark.parametrize("make", [lambda frame: frame, lambda frame: frame.lazy()])
+def test_a_frame_of_polars_with_nul_in_a_name_is_refused(tmp_path, make):
+    """polars would end the process: no exception could be caught."""
+    table = sleeper.connect(tmp_path / "i", create=True).create_table(
+        "t", pa.schema([pa.field("k", pa.int64(), nullable=False)]), row_keys=["k"]
+    )
+    frame = make(pl.DataFrame({"k": [1], "a\0b": [2]}))
+
+    with pytest.raises(InputSchemaMismatch, match="NUL character"):
+        table.ingest(frame, ignore_extra_columns=True)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "a\0"])
+def test_a_field_with_nul_in_its_name_is_refused_when_a_table_is_created(tmp_path, name):
+    """Later each ingest would end in a panic."""
+    instance = sleeper.connect(tmp_path / "i", create=True)
+    for fields in ([("k", pa.int64()), (name, pa.string())], [(name, pa.int64())]):
+        with pytest.raises(SchemaInvalid, match="NUL character"):
+            instance.create_table("t", pa.schema(fields), row_keys=[fields[0][0]])
+    assert instance.tables() == ()

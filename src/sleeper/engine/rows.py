@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, Self
 
 import pyarrow as pa
 
+from sleeper.engine.panics import translated_panics
 from sleeper.errors import BadRequest
 from sleeper.language.html_views import repr_html
 
@@ -153,6 +154,7 @@ class Rows:
             )
         return self.to_arrow().to_pandas(maps_as_pydicts="lossy")
 
+    @translated_panics("polars")
     def to_polars(self) -> pl.DataFrame:
         """Read all rows into a polars DataFrame."""
         import polars  # noqa: PLC0415, ICN001 - not needed before

@@ -11,6 +11,14 @@ from sleeper.language.value_classes import dataclass
 PATIENCE_S = 90
 """Default number of seconds for which requests to an overloaded object store are retried."""
 
+_NO_BUCKET_NAME = re.compile(r"[^0-9A-Za-z._:-]")
+"""What no bucket has in its name: obstore panics at spaces, and `?` and `#` would end the path.
+
+A colon is in the names of access points of S3.
+"""
+
+_SHOWN_MAX = 200
+
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs"}
 """Schemes of URLs, and the scheme that each one means: Hadoop has two other names for S3."""
 
@@ -125,7 +133,7 @@ def split_url(url: str) -> tuple[Bucket, str]:
     (Bucket(scheme='s3', name='trades'), '2026/a b%20.parquet')
 
     Raises:
-        UrlInvalid: the scheme is not known, or no bucket is named.
+        UrlInvalid: the scheme is not known, or no bucket is named, or none can have such a name.
     """
     scheme, _, rest = url.partition("://")
     name, _, key = rest.partition("/")
@@ -137,5 +145,10 @@ def split_url(url: str) -> tuple[Bucket, str]:
             f"{without_credentials(url)!r} was given with a user name or password before the "
             "bucket, which would appear in messages: remove them, and set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY"
+        )
+    if _NO_BUCKET_NAME.search(name):
+        raise UrlInvalid(
+            f"{url[:_SHOWN_MAX]!r} cannot be opened: {name[:_SHOWN_MAX]!r} is no bucket's name, "
+            "which has letters, digits, dots, dashes and underscores. Correct the URL"
         )
     return Bucket(_SCHEMES[scheme.lower()], name), key

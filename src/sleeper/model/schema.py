@@ -86,7 +86,7 @@ class Field:
     """One named column.
 
     Attributes:
-        name: Any text that is not empty.
+        name: Any text that is not empty and has no NUL character.
         type: The type of its values.
         nullable: True if values may be null; for value fields only (rule SCH-5).
     """
@@ -100,6 +100,11 @@ class Field:
             raise SchemaInvalid(f"a field needs a name, not {self.name!r}")
         if any("\ud800" <= each <= "\udfff" for each in self.name):
             raise SchemaInvalid(f"the field name {self.name!r} is not valid Unicode")
+        if "\0" in self.name:
+            raise SchemaInvalid(
+                f"the field name {self.name!r} has a NUL character, which libraries of Arrow "
+                "cannot pass on: leave it out"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

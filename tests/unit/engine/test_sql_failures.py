@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sleeper.engine.panics import translated_panics
 from sleeper.engine.sql.failures import translated
-from sleeper.errors import QueryInvalid
+from sleeper.errors import LibraryFailed, QueryInvalid
 
 
 class PanicException(BaseException):
@@ -33,3 +34,22 @@ def test_an_interrupt_is_no_error_of_datafusion():
     """Ctrl-C stays what it is."""
     with pytest.raises(KeyboardInterrupt), translated("statement 'x'", []):
         raise KeyboardInterrupt
+
+
+def test_a_panic_of_any_library_is_an_error_that_names_it():
+    """It is ours, so workers, the command line and the REST server report it as others."""
+    with pytest.raises(LibraryFailed, match=r"^the library polars has an error here.*unwrap"):
+        sort()
+
+
+def test_what_is_no_panic_passes_as_it_is():
+    """Ctrl-C, and errors of callers."""
+    for error in (KeyboardInterrupt(), ValueError("x"), SystemExit(1)):
+        with pytest.raises(type(error)), translated_panics("polars"):
+            raise error
+
+
+@translated_panics("polars")
+def sort() -> None:
+    """A function that calls a library."""
+    raise PanicException("unwrap")

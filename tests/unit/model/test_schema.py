@@ -30,8 +30,9 @@ decimals = st.integers(1, 38).flatmap(
 )
 elements = st.sampled_from(Primitive) | decimals
 types = elements | st.builds(ListType, elements) | st.builds(MapType, elements, elements)
-key_fields = st.builds(Field, st.text(min_size=1), st.sampled_from(KEY_TYPES))
-value_fields = st.builds(Field, st.text(min_size=1), types, st.booleans())
+names = st.text(min_size=1).filter(lambda name: "\0" not in name)
+key_fields = st.builds(Field, names, st.sampled_from(KEY_TYPES))
+value_fields = st.builds(Field, names, types, st.booleans())
 
 
 @st.composite
@@ -79,9 +80,9 @@ class TestSchema:
         with pytest.raises(SchemaInvalid, match=r"Row key field 'x' cannot be.*LongType"):
             Schema(row_keys=[Field("x", kind)])
 
-    @pytest.mark.parametrize("name", ["", "a\ud800", None, 5])
+    @pytest.mark.parametrize("name", ["", "a\ud800", "a\0b", "\0", None, 5])
     def test_a_field_needs_a_name_that_is_text(self, name):
-        """Not empty, and of characters that Unicode has."""
+        """Not empty, and of characters that Unicode has, without NUL."""
         with pytest.raises(SchemaInvalid, match=r"field name|needs a name"):
             Field(name, Primitive.LONG)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from sleeper.columns.any_values import checked_column
 from sleeper.engine.arrow_schema import check_columns
+from sleeper.engine.panics import translated_panics
 from sleeper.errors import BadRequest, InputSchemaMismatch, InputUnreadable
 
 _BATCH_ROWS = 131_072
@@ -21,6 +22,27 @@ def is_lazy_frame(data: object) -> bool:
     return module is not None and isinstance(data, module.LazyFrame)
 
 
+def check_frame_names(names: Iterable[str]) -> None:
+    """Check the names of columns before a frame of polars is read, which ends the process at NUL.
+
+    Raises:
+        InputSchemaMismatch: one has a NUL character.
+    """
+    for name in names:
+        if "\0" in name:
+            raise InputSchemaMismatch(
+                f"the frame of polars has a column {name!r}, with a NUL character, which polars "
+                "cannot pass on: rename or drop it. Nothing was ingested"
+            )
+
+
+def is_frame(data: object) -> bool:
+    """Return whether `data` is a DataFrame of polars, without importing polars."""
+    module = sys.modules.get("polars")
+    return module is not None and isinstance(data, module.DataFrame)
+
+
+@translated_panics("polars")
 def lazy_schema(frame: Any) -> pa.Schema:
     """Return the schema of a lazy frame, which is not computed for it.
 
@@ -30,7 +52,9 @@ def lazy_schema(frame: Any) -> pa.Schema:
     import polars as pl  # noqa: PLC0415 - loaded by whoever made the frame
 
     try:
-        return pl.DataFrame(schema=frame.collect_schema()).to_arrow().schema
+        schema = frame.collect_schema()
+        check_frame_names(schema)
+        return pl.DataFrame(schema=schema).to_arrow().schema
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _uncomputed(error) from None
 
@@ -46,10 +70,17 @@ def lazy_batches(frame: Any) -> Iterator[pa.RecordBatch]:
     if not hasattr(frame, "collect_batches"):
         raise BadRequest("this version of polars streams no LazyFrame: give frame.collect()")
     try:
-        for part in frame.collect_batches(chunk_size=_BATCH_ROWS):
-            yield from part.to_arrow().to_batches()
+        parts = iter(frame.collect_batches(chunk_size=_BATCH_ROWS))
+        while (part := _next_part(parts)) is not None:
+            yield from part
     except (pl.exceptions.PolarsError, OSError) as error:
         raise _uncomputed(error) from None
+
+
+@translated_panics("polars")
+def _next_part(parts: Iterator[Any]) -> list[pa.RecordBatch] | None:
+    part = next(parts, None)
+    return None if part is None else part.to_arrow().to_batches()
 
 
 def _uncomputed(error: Exception) -> InputUnreadable:

@@ -108,6 +108,8 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
         return _in_memory(data, arrow_schema)
     if (frame := _frame(data, arrow_schema)) is not None:
         return frame
+    if frames.is_frame(data):
+        frames.check_frame_names(data.columns)  # type: ignore[attr-defined]
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _stream(data, arrow_schema)
     if hasattr(data, "__arrow_c_array__"):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.columns.exact_cast import is_text
+from sleeper.engine.panics import translated_panics
 
 
 def csv_type(want: pa.DataType) -> pa.DataType:
@@ -100,6 +101,7 @@ def _converted(column: pa.Array, want: pa.DataType) -> pa.Array:
     return _floats(column, want) if pa.types.is_floating(want) else column.cast(want)
 
 
+@translated_panics("polars")
 def _bytes(column: pa.Array) -> pa.Array:
     import polars as pl  # noqa: PLC0415 - slow to import, and few inputs have bytes
 

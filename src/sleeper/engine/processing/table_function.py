@@ -19,6 +19,7 @@ import pyarrow as pa
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.processing.key_limits import KeyLimits
 from sleeper.errors import TableFunctionFailed
+from sleeper.language.failures import is_panic
 from sleeper.lookup.key_order import first_out_of_order
 from sleeper.model.processing import FUNCTION, TableFunction
 from sleeper.model.schema import Schema
@@ -126,7 +127,9 @@ def _results(
     try:
         given = call(incoming)
         yield from given
-    except _RAISED as error:
+    except BaseException as error:
+        if not (isinstance(error, _RAISED) or is_panic(error)):
+            raise
         if incoming.failure is not None:
             raise incoming.failure from incoming.failure.__cause__
         raise _failure(

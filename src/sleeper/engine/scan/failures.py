@@ -9,6 +9,7 @@ from typing import Any
 
 from sleeper.engine.scan.session import FileMissing
 from sleeper.errors import DataDamaged, SleeperError, StorageFailed
+from sleeper.language.failures import is_panic
 
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 _STORAGE_FAULTS = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EPERM}
@@ -30,7 +31,7 @@ def is_read_failure(error: BaseException) -> bool:
     """Return whether DataFusion raised this error, or a Rust panic, which is no `Exception`."""
     if isinstance(error, SleeperError | AssertionError):
         return False
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+    return isinstance(error, Exception) or is_panic(error)
 
 
 def is_shortage(error: BaseException) -> bool:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from sleeper.engine.panics import translated_panics
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -28,6 +30,8 @@ _FILLED = np.array(
     [~((1 << (64 - 8 * length)) - 1) & (2**64 - 1) for length in range(9)], dtype=np.uint64
 )
 
+_doors = translated_panics("polars")  # of every function here that calls it
+
 
 class OrderedRows:
     """Rows of a table in key order, returned slice by slice.
@@ -38,6 +42,7 @@ class OrderedRows:
         row_count: The number of rows.
     """
 
+    @_doors
     def __init__(self, table: pa.Table, key_names: Sequence[str]) -> None:
         import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
@@ -59,11 +64,15 @@ class OrderedRows:
 
     def take(self, start: int, stop: int) -> pa.Table:
         """Return rows `start` to `stop` of the order, in the schema they came with."""
-        return self._with_others(self._frame[self._index[start:stop]], start, stop)
+        return self._with_others(self._taken(start, stop), start, stop)
+
+    @_doors
+    def _taken(self, start: int, stop: int) -> pl.DataFrame:
+        return self._frame[self._index[start:stop]]
 
     def _chunks_between(self, start: int, stop: int, size_bytes: int) -> Iterator[pa.Table]:
         """Halve slices that are too large, which occur if long rows share a key."""
-        taken = self._frame[self._index[start:stop]]
+        taken = self._taken(start, stop)
         if stop - start > 1 and _text_bytes(taken) > 2 * size_bytes:
             middle = (start + stop) // 2
             yield from self._chunks_between(start, middle, size_bytes)
@@ -71,6 +80,7 @@ class OrderedRows:
             return
         yield self._with_others(taken, start, stop)
 
+    @_doors
     def _with_others(self, taken: pl.DataFrame, start: int, stop: int) -> pa.Table:
         import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
@@ -87,6 +97,7 @@ class OrderedRows:
 class Groups:
     """Adjacent ranges of the first key; n bounds divide n + 1 of them."""
 
+    @_doors
     def __init__(self, bounds: Sequence[Any], first_key: str, kind: pa.DataType) -> None:
         import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
@@ -98,17 +109,22 @@ class Groups:
 
     def parts(self, rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """Yield (group, its rows) of rows in key order, for groups that have some."""
-        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
-
         if not rows.num_rows:
             return
-        keys = pl.Series(pl.from_arrow(rows.column(self._first_key)))
-        ends = pl.concat([keys.head(1), keys.tail(1)])
-        first, last = self._bounds.search_sorted(ends, side="right").to_list()
-        inside = keys.search_sorted(self._bounds[first:last], side="left").to_list()
+        first, inside = self._starts(rows)
         for group, (start, stop) in enumerate(pairwise([0, *inside, rows.num_rows]), first):
             if stop > start:
                 yield group, rows.slice(start, stop - start)
+
+    @_doors
+    def _starts(self, rows: pa.Table) -> tuple[int, list[int]]:
+        """Return the first group that has rows, and where the groups after it start."""
+        import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
+
+        keys = pl.Series(pl.from_arrow(rows.column(self._first_key)))
+        ends = pl.concat([keys.head(1), keys.tail(1)])
+        first, last = self._bounds.search_sorted(ends, side="right").to_list()
+        return first, keys.search_sorted(self._bounds[first:last], side="left").to_list()
 
 
 def sorting_bytes(schema: pa.Schema, row_count: int, size_bytes: int) -> int:

@@ -15,6 +15,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics
+from sleeper.engine.panics import translated_panics
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.row_groups import row_groups
 from sleeper.engine.writing.unfinished_file import UnfinishedFile, write_failure
@@ -161,12 +162,14 @@ def _bytes_as_text(batch: pa.RecordBatch, text: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=text)
 
 
+@translated_panics("polars")
 def _base64(column: pa.Array) -> pa.Array:
     import polars as pl  # noqa: PLC0415 - slow to import, and look-ups need none
 
     return pl.Series(column).bin.encode("base64").to_arrow().cast(pa.string())
 
 
+@translated_panics("polars")
 def json_lines(batch: pa.RecordBatch) -> BytesIO:
     """Return rows as JSON, an object a line.
 

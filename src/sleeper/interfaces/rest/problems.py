@@ -45,6 +45,7 @@ STATUSES: Final[Mapping[type[SleeperError], HTTPStatus]] = {
     errors.SubmissionFailed: HTTPStatus.BAD_GATEWAY,
     errors.DeploymentFailed: HTTPStatus.BAD_GATEWAY,
     errors.FormatTooNew: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.LibraryFailed: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,
     errors.AccessRefused: HTTPStatus.UNAUTHORIZED,
     errors.StorageFailed: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -68,6 +69,10 @@ _CLASS_OF_STATUS: Final[Mapping[int, type[SleeperError]]] = {
     HTTPStatus.INTERNAL_SERVER_ERROR: errors.SleeperError,
 }
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="sleeper"'}
+
+
+UNEXPECTED: Final = "the server failed in a way that it does not know; its log says more"
+"""The detail of an answer to a request that failed with an error that nobody expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,5 +216,4 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     """Say nothing of an error that nobody expected; `LimitedRequests` logs it, with its trace."""
-    detail = "the server failed in a way that it does not know; its log says more"
-    return plain_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail).response()
+    return plain_problem(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED).response()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from fastapi import HTTPException
 
-from sleeper.interfaces.rest.problems import plain_problem
+from sleeper.interfaces.rest.problems import UNEXPECTED, plain_problem
 from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
@@ -112,6 +112,10 @@ class LimitedRequests:
             if not task.cancelled() and (failure := task.exception()) is not None:
                 what = "broke off" if request.is_answered else "failed"
                 _log.error("%s %r %s", scope["method"], scope["path"], what, exc_info=failure)
+                if not isinstance(failure, Exception) and not request.is_answered:
+                    # Such as a panic of a native library, which handlers of errors do not see.
+                    await request.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, UNEXPECTED)
+                    return
             task.result()
             return
         request.is_over = True

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sleeper.errors import BadRequest, MissingExtra, StorageFailed, UrlInvalid
+from sleeper.language.failures import is_panic
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings
 
 T = TypeVar("T")
@@ -50,6 +52,17 @@ def obstore() -> Any:
     return module
 
 
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Raise a panic of obstore as its `GenericError`, which its callers translate like others."""
+    try:
+        yield
+    except BaseException as error:
+        if is_panic(error):
+            raise obstore().exceptions.GenericError(f"obstore panicked: {error}") from error
+        raise
+
+
 class Client:
     """A client of one bucket, by obstore. Cheap to make, safe in threads, may be pickled.
 
@@ -81,17 +94,18 @@ class Client:
             BadRequest, MissingExtra, StorageFailed, UrlInvalid: as for `store`.
             Exception: any error of obstore.
         """
-        try:
-            return request(self.store())
-        except obstore().exceptions.BaseError as error:
-            if not is_overload(error):
-                raise
-            logger.warning(
-                "%s is overloaded; the request is retried for up to %d s more",
-                self.bucket.named(""),
-                self.settings.patience_s,
-            )
-            return request(self.patient_store())
+        with panics_as_errors():
+            try:
+                return request(self.store())
+            except obstore().exceptions.BaseError as error:
+                if not is_overload(error):
+                    raise
+                logger.warning(
+                    "%s is overloaded; the request is retried for up to %d s more",
+                    self.bucket.named(""),
+                    self.settings.patience_s,
+                )
+                return request(self.patient_store())
 
     def patient_store(self) -> Any:
         """Return obstore's store that retries for the settings' patience, for uploads in parts."""
@@ -112,7 +126,8 @@ class Client:
         _refuse_a_fork()
         if patient not in self._stores:
             try:
-                self._stores[patient] = _open(self.bucket, self.settings, patient=patient)
+                with panics_as_errors():
+                    self._stores[patient] = _open(self.bucket, self.settings, patient=patient)
             except obstore().exceptions.BaseError as error:
                 raise StorageFailed(
                     f"cannot open {self.bucket.named('')}: {str(error).splitlines()[0]}. Correct "

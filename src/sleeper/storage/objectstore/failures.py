@@ -14,6 +14,7 @@ _NO_CONDITIONS = re.compile("501 Not Implemented|NotImplemented")
 _ELSEWHERE = re.compile("redirect without LOCATION|PermanentRedirect|AuthorizationHeaderMalformed")
 _OTHER_RANGE = re.compile("CONTENT_RANGE|non-partial response|Requested [0-9]+\\.\\.")
 _CERTIFICATE = re.compile(r"InvalidCertificate\(\s*(\w+)")
+_PANIC = "obstore panicked"
 _NO_TLS = re.compile(r"InvalidMessage\(\s*InvalidContentType")
 _CREDENTIALS = (
     "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role that may use "
@@ -113,6 +114,11 @@ def _told(error: Exception, bucket: Bucket) -> str:
         return (
             f"the store is overloaded ({_reason(error)}). Requests were retried. Try again later, "
             "or with fewer processes. SLEEPER_STORE_PATIENCE_SECONDS sets how long to retry."
+        )
+    if _PANIC in text:
+        return (
+            f"the library obstore has an error here ({_reason(error)}). Try again; if it stays, "
+            "report it with this message"
         )
     if _NO_CREDENTIALS.search(text):
         advice = _GOOGLE_CREDENTIALS if bucket.scheme == "gs" else _CREDENTIALS

@@ -20,7 +20,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
 from sleeper.storage.objectstore.beside import at_once
-from sleeper.storage.objectstore.client import Client, is_overload, obstore
+from sleeper.storage.objectstore.client import Client, is_overload, obstore, panics_as_errors
 from sleeper.storage.objectstore.failures import (
     is_about_range,
     is_missing_bucket,
@@ -236,12 +236,15 @@ class BucketObjects:
         store, offset = self.client.store(), stored_name(_whole_names(after)) or None
         for patient in (False, True):
             try:
-                for page in obstore().list(
-                    store,
-                    prefix=stored_name(folder[:-1]) or None,
-                    offset=offset,
-                    chunk_size=_PAGE_KEYS,
-                ):
+                pages = iter(
+                    obstore().list(
+                        store,
+                        prefix=stored_name(folder[:-1]) or None,
+                        offset=offset,
+                        chunk_size=_PAGE_KEYS,
+                    )
+                )
+                while (page := _next_page(pages)) is not None:
                     yield page
                     offset = page[-1]["path"] if page else offset
             except obstore().exceptions.BaseError as error:
@@ -279,6 +282,11 @@ class BucketObjects:
             f"{self.client.bucket.named(self.prefix + key)} ends before byte {_end(ranges)}, up to "
             "which it should be read. It is shorter than expected: truncated, or replaced."
         )
+
+
+def _next_page(pages: Iterator[Any]) -> Any:
+    with panics_as_errors():
+        return next(pages, None)
 
 
 def _end(ranges: Sequence[tuple[int, int]]) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import Output
-from sleeper.storage.objectstore.client import Client, obstore
+from sleeper.storage.objectstore.client import Client, obstore, panics_as_errors
 from sleeper.storage.objectstore.failures import vendor_errors
 
 _PART_BYTES = 8 << 20
@@ -51,7 +51,8 @@ class BucketOutput(Output):
         self._position += length
         if len(self._filling) >= _PART_BYTES:
             try:
-                self._send()
+                with panics_as_errors():
+                    self._send()
             except vendor_errors() as error:
                 self.abort()
                 raise self._failure(error) from error
@@ -71,12 +72,13 @@ class BucketOutput(Output):
         self._closed = True
         store = self._client.patient_store()
         try:
-            if self._upload is None:
-                obstore().put(store, self._name, self._take())
-            else:
-                if self._filling:
-                    self._send()
-                self._upload.finish()
+            with panics_as_errors():
+                if self._upload is None:
+                    obstore().put(store, self._name, self._take())
+                else:
+                    if self._filling:
+                        self._send()
+                    self._upload.finish()
         except vendor_errors() as error:
             raise self._failure(error) from error
         finally:

@@ -409,3 +409,27 @@ class TestListening:
             port = urlsplit(url).port
             with pytest.raises(BadRequest, match=f"127.0.0.1:{port}"):
                 listening_socket(Listening(host="127.0.0.1", port=port))
+
+
+class PanicException(BaseException):
+    """What Python gets where code in Rust failed that should not."""
+
+
+@pytest.mark.parametrize("error", [PanicException("unwrap"), TypeError("x")], ids=repr)
+def test_any_unexpected_error_is_a_problem_document(instance, monkeypatch, caplog, error):
+    """A panic of a native library too, which is no `Exception`; the log has its trace."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(sleeper.Instance, "table", fail)
+    with running_server(make_app(instance)) as url:
+        answer = httpx.get(f"{url}/sleeper/tables/t")
+        again = httpx.get(f"{url}/sleeper/health")
+
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["class"] == "SleeperError"
+    assert "unwrap" not in answer.text
+    assert error in [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert again.status_code == 200
