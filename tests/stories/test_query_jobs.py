@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import sleeper
 from sleeper.errors import JobNotFound, QueryInvalid
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.query_statuses import QueryState
@@ -175,3 +177,128 @@ def test_results_are_deleted_when_they_have_expired(instance, tmp_path, caplog):
     assert len([*(tmp_path / "mine").glob("*.parquet")]) == 1
     assert Path(instance.jobs.query(new).locations[0]).exists()
     assert instance.table("numbers").query().to_arrow().num_rows == 5
+
+
+class TestAnIdThatAnotherTableHad:
+    """The results of a query are found by its id alone, so an id is for one table (QRY-10)."""
+
+    @pytest.fixture(autouse=True)
+    def letters(self, instance):
+        """Another table, with one row."""
+        table = instance.create_table(
+            "letters", instance.table("numbers").arrow_schema, row_keys=["id"]
+        )
+        table.ingest([{"id": "a", "n": 26}])
+
+    def message(self, query_id: str, table: str, **fields: object) -> str:
+        """A query of all rows, as others send it."""
+        query = {"queryId": query_id, "tableName": table, "type": "Query", "regions": [{}]}
+        return json.dumps(query | fields)
+
+    @pytest.mark.parametrize("destination", ["S3", "NoResultsOutput"])
+    @pytest.mark.parametrize("is_renamed", [False, True])
+    def test_is_rejected_and_the_first_querys_rows_stay(self, instance, destination, is_renamed):
+        """Given a worker of another process and day, then the reason says what to do."""
+        instance.jobs.send("query", self.message("q", "numbers"))
+        work(instance, "query")
+        if is_renamed:
+            instance.table("numbers").rename("digits")
+        later = sleeper.connect(instance.url)
+        publisher = {"resultsPublisherConfig": {"destination": destination}}
+        later.jobs.send("query", self.message("q", "letters", **publisher))
+
+        work(later, "query")
+
+        (status,) = later.jobs.queries(table="letters")
+        assert status.state is QueryState.FAILED
+        assert "'q' was used for a query of another table" in status.errors[0]
+        assert "another queryId" in status.errors[0]
+        (first,) = later.jobs.queries(table="digits" if is_renamed else "numbers")
+        assert first.state is QueryState.COMPLETED
+        assert pq.read_table(first.locations[0]).num_rows == 5
+
+    def test_is_known_by_the_results_where_the_tracker_has_forgotten(self, instance):
+        """Given a tracker that keeps nothing, then the files tell."""
+        instance.jobs.submit_query("numbers", query_id="q")
+        work(instance, "query")
+        forgotten = instance.now() + dt.timedelta(days=9)
+        assert instance.jobs.stores.tracker.delete_expired(forgotten)
+        instance.jobs.send("query", self.message("q", "letters"))
+
+        work(instance, "query")
+
+        (status,) = instance.jobs.queries(table="letters")
+        assert "'q' was used" in status.errors[0]
+
+    def test_is_known_by_the_tracker_where_there_are_no_files(self, instance):
+        """Given a first query whose rows went elsewhere, then the second is rejected too."""
+        nothing = {"resultsPublisherConfig": {"destination": "NoResultsOutput"}}
+        instance.jobs.send("query", self.message("q", "letters", **nothing))
+        work(instance, "query")
+        instance.jobs.send("query", self.message("q", "numbers"))
+
+        work(instance, "query")
+
+        (status,) = instance.jobs.queries(table="numbers")
+        assert "'q' was used" in status.errors[0]
+
+    def test_is_refused_when_it_is_submitted(self, instance):
+        """Given an id that is chosen, then the caller hears at once, and nothing is sent."""
+        instance.jobs.submit_query("numbers", query_id="q")
+        work(instance, "query")
+
+        with pytest.raises(QueryInvalid, match="'q' was used for a query of another table"):
+            instance.jobs.submit_query("letters", query_id="q")
+
+        assert list(instance.jobs.queries(table="letters")) == []
+
+    def test_is_free_where_the_other_query_was_rejected(self, instance):
+        """Given a first query that was never begun, then the second has its own rows."""
+        instance.jobs.send("query", self.message("q", "numbers", regions=[{"n": {}}]))
+        instance.jobs.send("query", self.message("q", "letters"))
+
+        work(instance, "query")
+
+        (status,) = instance.jobs.queries(table="letters")
+        assert pq.read_table(status.locations[0]).to_pylist() == [{"id": "a", "n": 26}]
+
+    def test_a_message_that_comes_again_is_answered_as_before(self, instance):
+        """Given another try of the other table between, then its own table still has its rows."""
+        for table in ("numbers", "letters", "numbers", "letters"):
+            instance.jobs.send("query", self.message("q", table))
+            work(instance, "query")
+
+        (status,) = instance.jobs.queries(table="numbers")
+        assert status.state is QueryState.COMPLETED
+        assert status.rows == 5
+        (folder,) = Path(instance.url, "query_results").iterdir()
+        assert folder.name == "query-q"
+        assert len(list(folder.iterdir())) == 1
+
+    @pytest.mark.parametrize(
+        "query_id", ["a/b", ".", "..", ".tmp-a", "a\0b", "a\nb", "x" * 201, "é" * 101]
+    )
+    def test_an_id_that_names_no_folder_is_rejected(self, instance, query_id):
+        """Queries and exports, before anything is read."""
+        instance.jobs.send("query", self.message(query_id, "numbers"))
+        export = json.dumps({"exportId": query_id, "tableName": "numbers"})
+        instance.jobs.send("export", export)
+
+        work(instance, "query")
+        work(instance, "export")
+
+        for kind in ("query", "export"):
+            status = instance.jobs.query(query_id, kind=kind)
+            assert "names a folder of results" in status.errors[0]
+
+    @pytest.mark.parametrize("query_id", ["x" * 200, "é" * 100, "...", "a b", "-x"])
+    def test_any_other_id_names_one(self, instance, query_id):
+        """The longest ones too, for queries and for exports."""
+        instance.jobs.submit_query("numbers", query_id=query_id)
+        instance.jobs.submit_export("numbers", export_id=query_id)
+
+        work(instance, "query")
+        work(instance, "export")
+
+        for kind in ("query", "export"):
+            assert instance.jobs.query(query_id, kind=kind).state is QueryState.COMPLETED

@@ -27,6 +27,7 @@ class InstanceJobs(JobsHandle):
     list = reports.list_jobs
     query = reports.query
     queries = reports.queries
+    file_of_query = reports.file_of_query
     tasks = reports.tasks
     wait = reports.wait
 

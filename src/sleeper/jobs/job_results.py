@@ -3,13 +3,15 @@
     query_results/query-<query id>/<uuid>.parquet     rows of a query (rule QRY-10)
     bulk_export/<table id>/<export id>/...            an export, with a manifest (rule EXP-3)
 
-A query's file has a name that follows from the query's id: a query that is run twice replaces it.
-They are deleted some days later, by the instance's properties.
+A query's file has a name that follows from the query's id and its table's: a query that is run
+twice replaces it, and never takes the rows of another table for its own. Results are deleted some
+days later, by the instance's properties.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from sleeper.engine.writing.atomic_directory import delete_unfinished
 from sleeper.engine.writing.exported_parts import MANIFEST, Exported, read_manifest
 from sleeper.engine.writing.json_parts import json_parts
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
-from sleeper.errors import BadRequest, DataDamaged, ResultsIncomplete, SleeperError
+from sleeper.errors import BadRequest, DataDamaged, JobInvalid, ResultsIncomplete, SleeperError
 from sleeper.lookup.parquet.file_end import range_reader, read_file_end
 from sleeper.model.formats.results_batch import results_batch
 from sleeper.model.formats.results_publishing import ResultsPublishing
@@ -34,6 +36,10 @@ from sleeper.ports.results_queue import ResultsQueue
 _log = logging.getLogger(__name__)
 
 _QUERIES: Final = "query_results/"
+_QUERY_KEY: Final = re.compile(
+    rf"{_QUERIES}query-[^/]+/[0-9a-f]{{8}}-[0-9a-f]{{4}}-5[0-9a-f]{{3}}-[0-9a-f]{{4}}"
+    r"-[0-9a-f]{12}\.parquet",
+)
 _EXPORTS: Final = "bulk_export/"
 _NAMES_IN_EXPORTS: Final = 3  # the table's id, the export's, the file
 _NAMES: Final = uuid.UUID("6f0f3ed0-0f7e-4d53-9d0c-1b7a5a3c8e11")  # of the files of results
@@ -63,23 +69,37 @@ class JobResults:
         self._properties = properties
         self._queue = queue
 
-    def query_location(self, query_id: str) -> str:
+    def query_location(self, query_id: str, table_id: str) -> str:
         """Return the URL of a query's file, which may not be there yet."""
-        return self._objects.url(_query_key(query_id))
+        return self._objects.url(_query_key(query_id, table_id))
 
-    def has_query(self, query_id: str) -> bool:
-        """Return whether a query's rows were written."""
-        key = _query_key(query_id)
-        return any(info.key == key for info in self._objects.listing(key))
+    def query_file(self, query_id: str, table_id: str) -> str | None:
+        """Return the key of a query's file; None if there is none.
 
-    def rows_of_query(self, query_id: str) -> int:
-        """Return how many rows a query wrote.
+        A file that earlier versions wrote has a name without its table: it counts as this query's.
 
         Raises:
-            ObjectNotFound: it wrote none, or they were deleted.
-            DataDamaged: its file is no Parquet file.
+            JobInvalid: a query of another table has files under this id.
         """
-        key = _query_key(query_id)
+        keys = {
+            info.key
+            for info in self._objects.listing(_query_folder(query_id))
+            if _is_query_key(info.key)
+        }
+        for key in (_query_key(query_id, table_id), _query_key_before(query_id)):
+            if key in keys:
+                return key
+        if keys:
+            raise JobInvalid((used_for_other_table(query_id),))
+        return None
+
+    def rows_of_query(self, query_id: str, key: str) -> int:
+        """Return how many rows a query wrote to the file that `query_file` returned.
+
+        Raises:
+            ObjectNotFound: it was deleted.
+            DataDamaged: it is no Parquet file.
+        """
         read = range_reader(self._objects.read_ranges, key)
         try:
             return read_file_end(self._objects.size(key), read).footer.row_count
@@ -89,11 +109,18 @@ class JobResults:
                 f"{damage}. Delete the file, and submit the query again."
             ) from damage
 
-    def write_query(self, query_id: str, rows: Rows, publishing: ResultsPublishing) -> int:
+    def url(self, key: str) -> str:
+        """Return the URL of a file."""
+        return self._objects.url(key)
+
+    def write_query(
+        self, query_id: str, table_id: str, rows: Rows, publishing: ResultsPublishing
+    ) -> int:
         """Write a query's rows, which are visible when all are; return how many there were.
 
         Args:
             query_id: The query.
+            table_id: Its table.
             rows: They are read to the end.
             publishing: What the query says of its results (rule QRY-10).
 
@@ -101,7 +128,7 @@ class JobResults:
             StorageFailed: the file cannot be written.
             DataDamaged: a file of the table is missing or damaged.
         """
-        with rows, self._objects.open_output(_query_key(query_id)) as file:
+        with rows, self._objects.open_output(_query_key(query_id, table_id)) as file:
             return stream_parquet(rows, file, self._layout(publishing))
 
     def send_query(
@@ -184,7 +211,7 @@ class JobResults:
         queries = [
             (info.modified, [info.key])
             for info in self._objects.listing(_QUERIES)
-            if info.key == _query_key(_query_id(info.key))
+            if _is_query_key(info.key)
         ]
         exports = self._exports()
         if not queries and not exports:
@@ -220,12 +247,31 @@ class JobResults:
         ]
 
 
-def _query_key(query_id: str) -> str:
-    return f"{_QUERIES}query-{query_id}/{uuid.uuid5(_NAMES, query_id)}.parquet"
+def used_for_other_table(query_id: str) -> str:
+    """Return why a query's id is refused that a query of another table had."""
+    return (
+        f"queryId {query_id!r} was used for a query of another table, and names its results: "
+        "submit this query again with another queryId"
+    )
 
 
-def _query_id(key: str) -> str:
-    return key.removeprefix(f"{_QUERIES}query-").rpartition("/")[0]
+def _query_folder(query_id: str) -> str:
+    return f"{_QUERIES}query-{query_id}/"
+
+
+def _query_key(query_id: str, table_id: str) -> str:
+    name = uuid.uuid5(_NAMES, f"{table_id}/{query_id}")
+    return f"{_query_folder(query_id)}{name}.parquet"
+
+
+def _query_key_before(query_id: str) -> str:
+    """Return the key that earlier versions gave the file of a query."""
+    return f"{_query_folder(query_id)}{uuid.uuid5(_NAMES, query_id)}.parquet"
+
+
+def _is_query_key(key: str) -> bool:
+    """Return whether this class gives such keys: its UUIDs are of version 5."""
+    return _QUERY_KEY.fullmatch(key) is not None
 
 
 def _export_prefix(table_id: str, export_id: str) -> str:

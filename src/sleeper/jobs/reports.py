@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from sleeper.errors import BadRequest, JobNotFound
+from sleeper.errors import BadRequest, JobInvalid, JobNotFound, StorageFailed
+from sleeper.jobs.job_results import used_for_other_table
 from sleeper.jobs.jobs_handle import JobsHandle
 from sleeper.model import paths
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
@@ -15,6 +17,8 @@ from sleeper.model.jobs.states import JobState
 from sleeper.model.jobs.statuses import JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
 from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
+
+_log = logging.getLogger(__name__)
 
 _LOST = "its worker was killed: the table has neither claims nor a file of the job"
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # nothing happened before
@@ -130,6 +134,32 @@ def query(self: JobsHandle, query_id: str, *, kind: JobKind | str = JobKind.QUER
         )
     tables = {event.table_id for event in events}
     return query_status(event for event in events if event.table_id == max(tables))
+
+
+def file_of_query(self: JobsHandle, query_id: str, table_id: str) -> str | None:
+    """Return the key of a query's file; None if its rows were not written.
+
+    Args:
+        query_id: The query.
+        table_id: Its table.
+
+    Raises:
+        JobInvalid: a query of another table had this id: its files have it, or the tracker knows
+            that it was begun.
+        StorageFailed: the results cannot be listed.
+    """
+    file = self.results.query_file(query_id, table_id)
+    if file is not None:
+        return file
+    try:
+        events = self.stores.tracker.events_of_job(JobKind.QUERY, query_id)
+    except StorageFailed as failure:
+        _log.warning("the tracker cannot be asked about query %s: %s", query_id, failure)
+        return None
+    begun = {event.table_id for event in events if event.type is JobEventType.STARTED}
+    if begun - {table_id}:
+        raise JobInvalid((used_for_other_table(query_id),))
+    return None
 
 
 def queries(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sleeper.errors import JobInvalid, QueryInvalid
 from sleeper.jobs.job_tables import absolute
 from sleeper.jobs.jobs_handle import JobsHandle, queue_name
+from sleeper.jobs.reports import file_of_query
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -154,10 +155,12 @@ def submit_query(
         table: The table's name.
         key, range, regions, prefix: As for `Table.query`; all rows without.
         columns: Value fields to return; keys come along.
-        query_id: Names the query and its file; where it is None or blank, one is made.
+        query_id: Names the query and its file, for one table; where it is None or blank, one is
+            made.
 
     Raises:
-        QueryInvalid: a field, value, range or column does not fit the schema.
+        QueryInvalid: a field, value, range or column does not fit the schema, or the id was used
+            for a query of another table.
         TableNotFound: there is no such table.
         StorageFailed: the queue cannot be reached.
 
@@ -174,6 +177,11 @@ def submit_query(
         requested_value_fields=None if columns is None else tuple(columns),
     )
     failures = query_failures(query, schema)
+    if not failures and given_job_id(query_id) is not None:
+        try:
+            file_of_query(self, query.query_id or "", table_id)
+        except JobInvalid as used:
+            failures = list(used.failures)
     if failures:
         raise QueryInvalid("; ".join(failures))
     self.send_message(QueueName.QUERY, write_query(query))

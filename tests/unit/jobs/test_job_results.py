@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import pickle
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -13,7 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.rows import Rows
-from sleeper.errors import BadRequest, QueryInvalid, ResultsIncomplete, StorageFailed
+from sleeper.errors import (
+    BadRequest,
+    JobInvalid,
+    QueryInvalid,
+    ResultsIncomplete,
+    StorageFailed,
+)
 from sleeper.jobs.job_results import JobResults
 from sleeper.model.formats.results_publishing import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
@@ -43,10 +50,10 @@ def written(
     results = JobResults(objects, InstanceProperties(texts), noon)
     rows = Rows(iter(TABLE.to_batches()), TABLE.schema, transaction=1)
 
-    assert results.write_query("q", rows, publishing) == 20_000
+    assert results.write_query("q", "table", rows, publishing) == 20_000
 
     (info,) = objects.listing("query_results/query-q/")
-    assert results.query_location("q") == objects.url(info.key)
+    assert results.query_location("q", "table") == objects.url(info.key)
     return pq.ParquetFile(io.BytesIO(objects.read(info.key)))
 
 
@@ -72,12 +79,34 @@ def test_the_instance_says_what_a_query_does_not(objects, size, groups):
 def test_a_query_that_is_run_twice_has_one_file(objects):
     """The second replaces the first."""
     results = JobResults(objects, InstanceProperties(), noon)
-    assert not results.has_query("q")
+    assert results.query_file("q", "table") is None
 
     written(objects, ResultsPublishing())
     written(objects, ResultsPublishing())
 
-    assert results.has_query("q")
+    (info,) = objects.listing("query_results/")
+    assert results.query_file("q", "table") == info.key
+
+
+@pytest.mark.parametrize("other", ["another", "", "table/q"])
+def test_a_query_does_not_take_the_rows_of_another_table_for_its_own(objects, other):
+    """The message says that its id was used."""
+    results = JobResults(objects, InstanceProperties(), noon)
+    written(objects, ResultsPublishing())
+
+    with pytest.raises(JobInvalid, match="'q' was used for a query of another table"):
+        results.query_file("q", other)
+
+
+def test_a_file_that_an_earlier_version_wrote_counts_as_the_querys(objects):
+    """Its name does not say the table; it goes after its days like others."""
+    name = uuid.uuid5(uuid.UUID("6f0f3ed0-0f7e-4d53-9d0c-1b7a5a3c8e11"), "q")
+    key = f"query_results/query-q/{name}.parquet"
+    objects.put(key, b"")
+    results = JobResults(objects, InstanceProperties(), lambda: NOON + timedelta(days=99))
+
+    assert results.query_file("q", "table") == key
+    assert results.delete_expired() == 1
 
 
 class TestExpiry:

@@ -10,7 +10,11 @@ from dataclasses import field
 from typing import Any
 
 from sleeper.language.value_classes import dataclass
-from sleeper.model.formats.message_json import MessageFields, write_message
+from sleeper.model.formats.message_json import (
+    MessageFields,
+    folder_name_failures,
+    write_message,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +68,4 @@ def export_job_failures(job: ExportJob, *, table_found: bool) -> list[str]:
         failures.append("tableId or tableName field must be provided")
     elif not table_found:
         failures.append(f"Table not found: {table}")
-    if "/" in (job.export_id or "") or job.export_id in (".", ".."):
-        failures.append(f"exportId names a folder, so it cannot be {job.export_id!r}")
-    return failures
+    return failures + folder_name_failures("exportId", job.export_id or "an id that is made")

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Final
 
 from sleeper.errors import JobInvalid
+
+_DEPTH_MAX: Final = 100
+_SHOWN_MAX: Final = 100
+_FAILURES_MAX: Final = 50
+_FOLDER_NAME_BYTES_MAX: Final = 200  # of 255; temp folders have longer names
+_IDS: Final = ("id", "queryId", "exportId")
 
 # What Gson escapes within texts, beside what JSON demands.
 _ESCAPED: Final = {ord(each): f"\\u{ord(each):04x}" for each in "<>&='\u2028\u2029"}
@@ -92,8 +99,9 @@ class MessageFields:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What is wrong with the fields that were read by now."""
-        return tuple(self._failures)
+        """What is wrong with the fields that were read by now: the first failures, if many."""
+        first, more = self._failures[:_FAILURES_MAX], len(self._failures) - _FAILURES_MAX
+        return (*first, f"and {more:,} failures more") if more > 0 else tuple(first)
 
     def others(self) -> dict[str, Any]:
         """Return the fields that were not read by now.
@@ -133,14 +141,18 @@ class MessageFields:
         return None
 
     def _refuse(self, place: str, wanted: str, value: Any) -> None:
-        found = json.dumps(value, ensure_ascii=False)[:100]
+        found = json.dumps(value, ensure_ascii=False)
+        found = found if len(found) <= _SHOWN_MAX else f"{found[:_SHOWN_MAX]}..."
         self._failures.append(f"Error parsing JSON. Reason: {place}: must be {wanted}, not {found}")
 
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
         text.encode()
-        values = json.loads(text, parse_constant=_refuse_constant)
+        values = json.loads(
+            text, parse_constant=_refuse_constant, object_pairs_hook=_without_repeats
+        )
+        _check_depth(values)
         if "\\u" in text:  # what is escaped may be half a pair
             json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -156,6 +168,62 @@ def _parsed(text: str) -> dict[str, Any]:
             (f"Error parsing JSON. Reason: must be an object in braces, not {text[:100]!r}",)
         )
     return values
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object. One that has a name twice may mean either value, so it is refused."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:_SHOWN_MAX]!r} is given twice")
+    return values
+
+
+def _check_depth(values: Any) -> None:
+    """Check that objects and lists are in few others, as many functions recurse into them."""
+    level = [values]
+    for _ in range(_DEPTH_MAX):
+        inner = [
+            each.values() if isinstance(each, dict) else each
+            for each in level
+            if isinstance(each, dict | list)
+        ]
+        if not inner:
+            return
+        level = [*chain.from_iterable(inner)]
+    raise ValueError(f"it is nested more than {_DEPTH_MAX} deep")
+
+
+def id_in_message(text: str) -> str | None:
+    """Return the id that a message gives its job, whatever else is wrong with it; None without.
+
+    >>> id_in_message('{"id": "june", "files": 5}')
+    'june'
+    """
+    try:
+        message = MessageFields(text)
+    except JobInvalid:
+        return None
+    ids = (message.text(name) for name in _IDS)
+    return next((each for each in ids if each and each.strip()), None)
+
+
+def folder_name_failures(field: str, name: str) -> list[str]:
+    """Return why an id cannot name a folder of results, if it cannot.
+
+    Args:
+        field: The message's field that has it.
+        name: The id.
+    """
+    if "/" in name or name in (".", "..") or name.startswith(".tmp-") or not name.isprintable():
+        shown = name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}..."
+        return [f"{field} names a folder of results, so it cannot be {shown!r}"]
+    size = len(name.encode(errors="replace"))
+    if size > _FOLDER_NAME_BYTES_MAX:
+        most = _FOLDER_NAME_BYTES_MAX
+        return [f"{field} names a folder of results: it has {size:,} bytes of UTF-8, above {most}"]
+    return []
 
 
 def _refuse_constant(name: str) -> None:

@@ -16,7 +16,11 @@ from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
 from sleeper.language.value_classes import dataclass
-from sleeper.model.formats.message_json import MessageFields, write_message
+from sleeper.model.formats.message_json import (
+    MessageFields,
+    folder_name_failures,
+    write_message,
+)
 from sleeper.model.formats.regions_json import region_from_document, region_to_document
 from sleeper.model.formats.results_publishing import read_results_publishing, unused_options
 from sleeper.model.ranges import Region
@@ -141,8 +145,8 @@ def query_failures(query: QueryMessage, schema: Schema | None) -> list[str]:
     failures = [*query.problems]
     if not (query.query_id or "").strip():
         failures.append("queryId field must be provided")
-    elif "/" in str(query.query_id):
-        failures.append(f"queryId names a folder of results, so it cannot be {query.query_id!r}")
+    else:
+        failures += folder_name_failures("queryId", str(query.query_id))
     if not (query.table_id or query.table_name):
         failures.append("tableName field must be provided")
     elif schema is None and query.table_id:

@@ -37,12 +37,14 @@ class QueryWork:
         table: The table.
         query: What is asked.
         is_delivered_again: Whether its message was delivered before.
+        file: The key of the file with its rows, if they were written before.
     """
 
     instance: Instance
     table: Table
     query: QueryMessage
     is_delivered_again: bool
+    file: str | None
 
     @property
     def job_id(self) -> str:
@@ -84,12 +86,12 @@ class QueryWork:
         if destination is ResultsDestination.SQS and self.is_delivered_again:
             return self._sent_before()
         results = self.instance.jobs.results
-        if destination is not ResultsDestination.S3 or not results.has_query(self.job_id):
+        if destination is not ResultsDestination.S3 or self.file is None:
             return None
         return JobOutcome(
-            rows_written=results.rows_of_query(self.job_id),
+            rows_written=results.rows_of_query(self.job_id, self.file),
             files=1,
-            locations=(results.query_location(self.job_id),),
+            locations=(results.url(self.file),),
         )
 
     @property
@@ -117,8 +119,8 @@ class QueryWork:
         if publishing.destination is ResultsDestination.SQS:
             count = results.send_query(self.job_id, rows, schema, publishing)
             return JobOutcome(rows_written=count, locations=(publishing.queue_url or "",))
-        count = results.write_query(self.job_id, rows, publishing)
-        location = results.query_location(self.job_id)
+        count = results.write_query(self.job_id, self.table_id, rows, publishing)
+        location = results.query_location(self.job_id, self.table_id)
         return JobOutcome(rows_written=count, files=1, locations=(location,))
 
     def _sent_before(self) -> JobOutcome | None:
@@ -172,4 +174,16 @@ class QueryReader:
             )
         for warning in query_warnings(query):
             _log.warning("query %s: %s", query.query_id, warning)
-        return QueryWork(self._instance, table, query, message.receives > 1)
+        file = self._file(query.query_id or "", table.table_id)
+        return QueryWork(self._instance, table, query, message.receives > 1, file)
+
+    def _file(self, query_id: str, table_id: str) -> str | None:
+        """Return the key of a query's rows, if they were written before.
+
+        Raises:
+            MessageRejected: its id was used for another table.
+        """
+        try:
+            return self._instance.jobs.file_of_query(query_id, table_id)
+        except JobInvalid as used:
+            raise MessageRejected(query_id, used.failures, table_id=table_id) from None
