@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from sleeper.errors import DataDamaged
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
+from sleeper.services import file_batcher
 from sleeper.services.file_batcher import run_batcher
 from tests.stories.test_ingest_jobs import instance, work, written
 from tests.unit.interfaces.command_line import sleeper as command
@@ -108,3 +112,28 @@ def test_the_report_says_where_jobs_will_run(instance, tmp_path):
     limited(instance)
     report = command("batcher", "report", "--instance", instance.url)
     assert "jobs of numbers go to the ingest queue and run in a worker of ingest" in report.output
+
+
+@pytest.mark.parametrize("error", [DataDamaged("x"), KeyError("k")], ids=repr)
+def test_a_table_that_fails_keeps_no_others_files_waiting(
+    instance, tmp_path, error, monkeypatch, caplog
+):
+    """Given a table that cannot be read, then jobs are made for the others, and it is logged."""
+    instance.create_table("broken", instance.table("numbers").arrow_schema, row_keys=["id"])
+    limited(instance)
+    for table in ("broken", "numbers"):
+        instance.jobs.submit_files(table, written(tmp_path / f"{table}.parquet", 1))
+    work(instance, "batcher")
+    limits, errors = file_batcher.batch_limits, [error]
+
+    def fail_once(properties):
+        if errors:
+            raise errors.pop()
+        return limits(properties)
+
+    monkeypatch.setattr(file_batcher, "batch_limits", fail_once)
+
+    done = run_batcher(instance.jobs, datetime.now(UTC) + timedelta(days=1))
+
+    assert (done.jobs, done.files) == (1, 1)
+    assert "no jobs are made of 1 files" in caplog.text

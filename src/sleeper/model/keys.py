@@ -43,6 +43,7 @@ _LARGEST: dict[Primitive, KeyValue] = {
     Primitive.TIMESTAMP_NTZ: datetime.max,  # noqa: DTZ901
 }
 
+_SHOWN_MAX = 200
 _LAST_CHARACTER = "\U0010ffff"
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000  # UTF-8 has no code points between them
 
@@ -110,8 +111,18 @@ def checked_value(field: Field, value: object) -> Any:
     except (ValueError, OverflowError) as error:
         reason = f" ({error})"
     raise QueryInvalid(
-        f"{value!r} is not a value for key field {field.name!r}: it must be {WANTED[kind]}{reason}"
+        f"{shown_value(value)} is not a value for key field {field.name!r}: it must be "
+        f"{WANTED[kind]}{reason}"
     )
+
+
+def shown_value(value: object) -> str:
+    """Return a value for a message: the beginning of its repr; its class where it has none."""
+    try:
+        shown = repr(value)
+    except (ValueError, RecursionError):  # an integer of more digits than Python writes
+        return f"a value of {type(value).__name__}"
+    return shown if len(shown) <= _SHOWN_MAX else f"{shown[:_SHOWN_MAX]}..."
 
 
 def _plain(kind: Primitive, value: Any) -> Any:
@@ -271,9 +282,10 @@ def value_from_text(field: Field, text: str, *, base64_encoded: bool = False) ->
             value = date.fromisoformat(text)
         else:
             value = datetime.fromisoformat(text)
-    except (ValueError, binascii.Error) as error:
+    except (ValueError, OverflowError, binascii.Error) as error:
         raise QueryInvalid(
-            f"{text!r} is not a value for key field {field.name!r} of {kind.value}: {error}"
+            f"{shown_value(text)} is not a value for key field {field.name!r} of {kind.value}: "
+            f"{error!s:.{_SHOWN_MAX}}"
         ) from None
     return checked_value(field, value)
 
@@ -309,4 +321,9 @@ def value_from_json(field: Field, value: Any) -> Any:
         return None
     if kind in (Primitive.INT, Primitive.LONG, Primitive.STRING):
         return checked_value(field, value)
+    if type(value) is not str:
+        raise QueryInvalid(
+            f"{shown_value(value)} is not a value for key field {field.name!r} of {kind.value}: in "
+            "JSON it is a text"
+        )
     return value_from_text(field, value)

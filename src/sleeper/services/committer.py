@@ -12,11 +12,12 @@ from datetime import datetime
 
 from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.operations.commit_requests import CommitAnswer
-from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
+from sleeper.planning.jobs.redelivery import chain_text, plan_redelivery, reasons_of
 from sleeper.ports.job_queue import JobQueue
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 _REQUESTS_MAX = 100
 _WAIT_AFTER_FAILURE_S = 5.0
 _RECEIVES_MAX = 1_000  # a request is kept until the log takes or refuses it
+
+_UNEXPECTED_MAX = 3  # one that fails by an error in the code is not tried for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,12 @@ class Committer:
                 _log.error("a message asks for no commit: %s", invalid)
                 self._queue.bury(message.receipt, str(invalid))
                 continue
+            except BaseException as failure:
+                if ends_process(failure):
+                    raise
+                _log.exception("message %s was read with an unexpected error", message.message_id)
+                self._queue.bury(message.receipt, chain_text(failure))
+                continue
             by_table.setdefault(request.table_id, []).append(_Delivered(message, request))
         return sum(self._commit_table(table_id, each) for table_id, each in by_table.items())
 
@@ -98,6 +107,10 @@ class Committer:
         except SleeperError as failure:
             self._put_back(delivered, failure)
             return 0
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            return self._commit_after_error(table_id, delivered, failure)
         events = [
             event
             for answer, each in zip(answers, delivered, strict=True)
@@ -111,14 +124,34 @@ class Committer:
             _log.warning("stored requests of table %s stay: %s", table_id, failure)
         return len(delivered)
 
-    def _put_back(self, delivered: list[_Delivered], failure: SleeperError) -> None:
+    def _commit_after_error(
+        self, table_id: str, delivered: list[_Delivered], failure: BaseException
+    ) -> int:
+        """Commit requests one by one after an unexpected error, to find the one that it is of.
+
+        The log knows requests that were committed before the error, so none is added twice.
+        """
+        if len(delivered) > 1:
+            _log.warning("%d requests are tried one by one: %r", len(delivered), failure)
+            return sum(self._commit_table(table_id, [each]) for each in delivered)
+        _log.error("a request failed with an unexpected error", exc_info=failure)
+        self._put_back(delivered, failure, receives_max=_UNEXPECTED_MAX)
+        return 0
+
+    def _put_back(
+        self,
+        delivered: list[_Delivered],
+        failure: BaseException,
+        *,
+        receives_max: int = _RECEIVES_MAX,
+    ) -> None:
         """Put requests back that could not be committed now; bury those that never can be."""
         _log.warning("%d requests were not committed: %s", len(delivered), failure)
         for each in delivered:
             plan = plan_redelivery(
                 failure,
                 receives=each.message.receives,
-                receives_max=_RECEIVES_MAX,
+                receives_max=receives_max,
                 first_s=0.1,
                 max_s=30.0,
             )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+from sleeper.errors import SleeperError, StorageFailed
 from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, write_ingest_job
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.planning.jobs.file_batches import batch_limits, files_by_table, plan_batches
+from sleeper.planning.jobs.redelivery import chain_text
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     """Make jobs of the files that are due, and send those that were made and not sent yet.
 
     A job is made in one durable step with its files, and sent after that. Killed in between, the
-    next round sends it (rules BAT-4, BAT-5).
+    next round sends it (rules BAT-4, BAT-5). A table that fails does not keep others waiting.
 
     Args:
         jobs: The instance's jobs.
@@ -51,9 +54,22 @@ def run_batcher(jobs: InstanceJobs, now: datetime) -> BatcherRound:
     for table_id, files in files_by_table(store.pending()).items():
         if table_id not in online:
             continue
-        limits = batch_limits(jobs.tables.table(table_id).properties)
-        for batch in plan_batches(files, limits, now):
-            store.assign(jobs.new_id(), batch, limits.queue)
+        try:
+            limits = batch_limits(jobs.tables.table(table_id).properties)
+            for batch in plan_batches(files, limits, now):
+                store.assign(jobs.new_id(), batch, limits.queue)
+        except StorageFailed:
+            raise
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            _log.error(
+                "no jobs are made of %d files of table %s: %s",
+                len(files),
+                table_id,
+                chain_text(failure),
+                exc_info=None if isinstance(failure, SleeperError) else failure,
+            )
     sent = _send_unsent(jobs)
     if dropped:
         _log.info("dropped %d files that expired or whose table was deleted", dropped)

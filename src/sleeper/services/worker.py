@@ -3,6 +3,10 @@
 A message is deleted when its job is done, or can never be done and its tracker knows why. Killed
 at any point, the worker leaves the message where it is: it is delivered again when its visibility
 ends, and the job's id tells whether its work was done.
+
+No message ends the worker. One that cannot be read is rejected, also where its reader fails with an
+error that nobody expected; a job that fails with one is FAILED, as with any other. Only what ends
+the process ends the worker: Ctrl-C, and `SystemExit`.
 """
 
 from __future__ import annotations
@@ -12,10 +16,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sleeper.errors import ResultsIncomplete, SleeperError, StorageFailed
+from sleeper.errors import (
+    BadRequest,
+    PropertiesInvalid,
+    ResultsIncomplete,
+    SleeperError,
+    StorageFailed,
+)
 from sleeper.jobs.event_recorder import EventRecorder
 from sleeper.jobs.run_events import RunEvents
+from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
+from sleeper.model.formats.message_json import id_in_message
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.planning.jobs.redelivery import plan_redelivery, reasons_of
@@ -189,9 +201,40 @@ class Worker:
             self._defer(source, message, deferral)
             return
         except SleeperError as failure:
-            self._give_back(source, message, failure)
+            self._read_failed(source, message, failure)
+            return
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            _log.exception(
+                "%s message %s was read with an unexpected error",
+                source.reader.kind,
+                message.message_id,
+            )
+            self._read_failed(source, message, failure)
             return
         self._run_job(source, message, job)
+
+    def _read_failed(
+        self, source: WorkQueue, message: ReceivedMessage, failure: BaseException
+    ) -> None:
+        """Put back a message that may be read later; reject one that never can be.
+
+        What the machine lacked may pass: memory, or what an `OSError` says. Any other unexpected
+        error follows from the message.
+        """
+        if isinstance(failure, SleeperError):
+            is_wrong = isinstance(failure, BadRequest) and not isinstance(
+                failure, PropertiesInvalid
+            )
+        else:
+            may_pass = isinstance(failure, MemoryError | OSError)
+            is_wrong = not may_pass or message.receives >= source.settings.receives_max
+        if not is_wrong:
+            self._give_back(source, message, failure)
+            return
+        job_id = id_in_message(message.body) or message.message_id
+        self._reject(source, message, MessageRejected(job_id, reasons_of(failure)))
 
     def _reject(
         self, source: WorkQueue, message: ReceivedMessage, rejection: MessageRejected
@@ -232,7 +275,9 @@ class Worker:
             self._record(job, events.failed(self._recorder.now(), (str(deferral),)))
             self._defer(source, message, deferral)
             return
-        except Exception as failure:  # noqa: BLE001 - a job must not end the worker
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
             if not isinstance(failure, SleeperError):
                 _log.exception("job %s failed with an unexpected error", job.job_id)
             is_final = self._give_back(source, message, failure)
@@ -272,7 +317,9 @@ class Worker:
             _log_done(source.reader.kind, job, outcome, self._recorder.now() - now)
         return outcome
 
-    def _give_back(self, source: WorkQueue, message: ReceivedMessage, failure: Exception) -> bool:
+    def _give_back(
+        self, source: WorkQueue, message: ReceivedMessage, failure: BaseException
+    ) -> bool:
         """Put a message back for another try, or among the dead letters: then return True."""
         plan = plan_redelivery(
             failure,

@@ -192,7 +192,10 @@ def time_from_json(text: str) -> datetime:
         raise ValueError(f"the time {text!r} has no time zone")
     if at.year > _YEAR_MAX:
         raise ValueError(f"the time {text!r} is out of range")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{at} is outside the years 1 to 9999 in UTC") from None
 
 
 def owner_to_json(owner: ClaimOwner) -> dict[str, Any]:

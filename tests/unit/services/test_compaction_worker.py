@@ -18,6 +18,7 @@ from sleeper.services.online_tables import OnlineTable
 from sleeper.services.worker import WorkerSettings
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
+from sleeper.table.table import Table
 from tests.any_order.whole_instance import open_instance
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])
@@ -352,3 +353,40 @@ def test_a_watch_follows_jobs_of_this_process_only(world):
 
     with pytest.raises(BadRequest, match="leave out workers= and spark="):
         table.compact(workers=2, watch=object())
+
+
+class PanicException(BaseException):
+    """What Python gets where code in Rust failed that should not."""
+
+
+@pytest.mark.parametrize("error", [PanicException("unwrap"), KeyError("k")], ids=repr)
+def test_an_unexpected_error_at_one_table_keeps_no_other_waiting(world, monkeypatch, caplog, error):
+    """It is logged with its trace; the table is left alone for a while, then compacted."""
+    bad, good = world.table("bad"), world.table("good")
+    compact, errors = Table.compact, [error]
+
+    def fail_once(table, **arguments):
+        if table.name == "bad" and errors:
+            raise errors.pop()
+        return compact(table, **arguments)
+
+    monkeypatch.setattr(Table, "compact", fail_once)
+
+    world.work(idle_max_s=1000.0)
+
+    assert (files_of(bad), files_of(good)) == (1, 1)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_what_ends_the_process_ends_the_worker(world, monkeypatch, end):
+    """Ctrl-C is no failure of a table."""
+    world.table("one")
+
+    def fail(table, **arguments):
+        raise end
+
+    monkeypatch.setattr(Table, "compact", fail)
+
+    with pytest.raises(end):
+        world.work()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sleeper.errors import StorageFailed
 from sleeper.services.serving.timers import Timer, Timers
 
@@ -51,3 +53,35 @@ def test_what_was_done_is_logged(caplog):
     ).run_due()
 
     assert caplog.messages == ["made 3 jobs"]
+
+
+class PanicException(BaseException):
+    """What Python gets where code in Rust failed that should not."""
+
+
+@pytest.mark.parametrize("error", [PanicException("unwrap"), TypeError("x")], ids=repr)
+def test_an_unexpected_error_keeps_no_other_timer_waiting(error, caplog):
+    """It is logged with its trace, and the timer is tried again after its period."""
+    now, ran = [0.0], []
+
+    def fail():
+        ran.append("a")
+        raise error
+
+    timers = Timers([Timer("a", 1, fail), Timer("b", 1, lambda: ran.append("b"))], lambda: now[0])
+    timers.run_due()
+    now[0] = 1
+    timers.run_due()
+
+    assert ran == ["a", "b", "a", "b"]
+    assert [record.exc_info[1] for record in caplog.records] == [error, error]
+
+
+def test_ctrl_c_ends_the_timers():
+    """It is no failure of a timer."""
+
+    def fail():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Timers([Timer("a", 1, fail)], lambda: 0.0).run_due()

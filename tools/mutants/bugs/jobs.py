@@ -14,6 +14,10 @@ MESSAGES = (
     "tests/unit/model/formats/test_query_json.py",
 )
 
+MALFORMED = ("tests/stories/test_malformed_messages.py",)
+RESULTS = ("tests/unit/jobs/test_job_results.py",)
+QUERY_JOBS = ("tests/stories/test_query_jobs.py",)
+
 BUGS = (
     Bug(
         name="retry-hidden-by-failure",
@@ -204,5 +208,53 @@ BUGS = (
         right="    if known.instance_id != owner.instance_id:\n",
         wrong="    if known.instance_id == owner.url:\n",
         tests=("tests/unit/storage/test_job_places.py",),
+    ),
+    Bug(
+        name="unexpected-error-ends-worker",
+        breaks="An error that nobody expected, while a message is read, ends the worker.",
+        module="services/worker.py",
+        right="""        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            _log.exception(
+                "%s message""",
+        wrong="""        except BaseException as failure:
+            if ends_process(failure) or True:
+                raise
+            _log.exception(
+                "%s message""",
+        tests=MALFORMED,
+    ),
+    Bug(
+        name="panic-ends-worker",
+        breaks="A panic of a native library in a job ends the worker.",
+        module="language/failures.py",
+        right="    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)",
+        wrong="    return not isinstance(error, Exception)",
+        tests=MALFORMED,
+    ),
+    Bug(
+        name="name-twice-in-message",
+        breaks="Of two values of one name in a message the first is dropped in silence.",
+        module="model/formats/message_json.py",
+        right="    if len(values) < len(pairs):",
+        wrong="    if len(values) > len(pairs):",
+        tests=MESSAGES,
+    ),
+    Bug(
+        name="rows-of-another-table",
+        breaks="A query id that another table had gives the other table's rows.",
+        module="jobs/job_results.py",
+        right='    name = uuid.uuid5(_NAMES, f"{table_id}/{query_id}")',
+        wrong="    name = uuid.uuid5(_NAMES, query_id)",
+        tests=RESULTS,
+    ),
+    Bug(
+        name="rejected-query-takes-its-id",
+        breaks="The id of a query that was rejected cannot be used for another table.",
+        module="jobs/reports.py",
+        right=" for event in events if event.type is JobEventType.STARTED}",
+        wrong=" for event in events}",
+        tests=QUERY_JOBS,
     ),
 )

@@ -6,6 +6,7 @@ MiB a column are read ahead from a file by URL, 1 MiB from a local file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
-from sleeper.errors import BadRequest, InputNotFound, InputUnreadable
+from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.ports.input_store import InputStore
@@ -30,6 +31,7 @@ _BATCH_BYTES_MAX = 32 << 20
 _READ_BYTES = 1 << 20  # read ahead in each column; without it complete column chunks are in memory
 _REMOTE_READ_BYTES = 4 << 20  # the same for files by URL, where each read is a request
 _FOOTERS_AT_ONCE = 8  # of files by URL: reading one is mostly latency
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 AnyPath = str | bytes | os.PathLike[Any]
@@ -43,25 +45,37 @@ def find_files(paths: Iterable[AnyPath], remote: InputStore | None = None) -> tu
         remote: Finds files by URLs with a scheme other than `file`.
 
     Raises:
-        InputNotFound: a path does not exist, a folder has no `*.parquet` below it, a URL cannot
-            be read here, or a file is given twice, which would double its rows.
-        UrlInvalid: `remote` does not support such URLs.
+        InputNotFound: a path does not exist or cannot be one, a folder has no `*.parquet` below
+            it, a URL cannot be read here, or a file is given twice, which would double its rows.
+        UrlInvalid: `remote` does not support such URLs, or it is none.
     """
     files: list[str] = []
     for path in map(_local_path, paths):
         if is_remote(path):
             files += _find_remote(path, remote)
-        elif Path(path).is_dir():
+        else:
+            files += _find_local(path)
+    _refuse_repeats(files)
+    return tuple(files)
+
+
+def _find_local(path: str) -> list[str]:
+    """Return a file itself, or the Parquet files below a folder, sorted."""
+    try:
+        if Path(path).is_dir():
             below = sorted(_files_below(path, set()))
             if not below:
                 raise InputNotFound(f"the folder {shown(path)} has no *.parquet file below it")
-            files += below
-        elif Path(path).exists():
-            files.append(path)
-        else:
-            raise InputNotFound(f"there is no file or folder {shown(path)}")
-    _refuse_repeats(files)
-    return tuple(files)
+            return below
+        if Path(path).exists():
+            return [path]
+    except ValueError as error:  # NUL
+        raise InputNotFound(f"{shown(path)} cannot be a path: {error}") from None
+    except OSError as error:
+        if error.errno in _NO_PATH:
+            raise InputNotFound(f"{shown(path)} cannot be a path here: {error.strerror}") from None
+        raise
+    raise InputNotFound(f"there is no file or folder {shown(path)}")
 
 
 def shown(path: str) -> str:
@@ -195,7 +209,10 @@ def _local_path(path: AnyPath) -> str:
         raise BadRequest(f"{path!r} is not a file: give the path or URL of a file or a folder")
     if not _URL.match(local):
         return local
-    url = urlsplit(local)
+    try:
+        url = urlsplit(local)
+    except ValueError as error:
+        raise UrlInvalid(f"{shown(local)} is not a URL: {error}") from None
     if url.scheme.lower() != "file" or url.netloc not in ("", "localhost"):
         return local
     return unquote(url.path, errors="surrogateescape")

@@ -10,6 +10,7 @@ from typing import Any
 from sleeper.errors import BadRequest, SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
+from sleeper.language.failures import ends_process
 from sleeper.model.jobs.messages import QueueName
 from sleeper.services.job_workers import open_worker
 from sleeper.services.serving.pause_look import GO_ON_PAUSED
@@ -68,6 +69,10 @@ def run_delivered(
         worker.run()
     except SleeperError as failure:
         _log.error("%d messages of the %s queue come again: %s", queue.ready(), name, failure)
+    except BaseException as failure:
+        if ends_process(failure):
+            raise
+        _log.exception("messages of the %s queue come again", name)
     if queue.ready():
         queue.release_waiting(_PAUSED_S if _is_paused(instance, kind) else 0.0)
     return failures_of(queue.failed())

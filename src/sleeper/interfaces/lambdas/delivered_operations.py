@@ -14,6 +14,7 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.delivered_jobs import Answer, failures_of, records_of
 from sleeper.interfaces.lambdas.time_limit import TimeLimit
 from sleeper.interfaces.lambdas.warm_instance import needed
+from sleeper.language.failures import ends_process
 from sleeper.operations.report import FilesReport
 from sleeper.services.scheduled.table_operations import TableOperation, run_operation
 from sleeper.storage.aws.clients import aws_client
@@ -70,6 +71,11 @@ def _is_done(instance: Instance, body: str, limit: TimeLimit) -> bool:
         )
     except SleeperError as failure:
         _log.error("%s of table %s failed: %s", wanted.operation, wanted.table_id, failure)
+        return False
+    except BaseException as failure:
+        if ends_process(failure):
+            raise
+        _log.exception("%s of table %s failed", wanted.operation, wanted.table_id)
         return False
     return not failures
 

@@ -31,7 +31,7 @@ class BatcherSubmission:
     @property
     def paths(self) -> list[str]:
         """The files, without what a message may hold in their place by mistake."""
-        return [path for path in self.files or () if path is not None]
+        return [path for path in self.files or () if path]
 
 
 def read_batcher_submission(text: str) -> BatcherSubmission:

@@ -38,7 +38,7 @@ class IngestJob:
     @property
     def paths(self) -> list[str]:
         """The files, without what a message may hold in their place by mistake."""
-        return [path for path in self.files or () if path is not None]
+        return [path for path in self.files or () if path]
 
 
 def read_ingest_job(text: str) -> IngestJob:
@@ -97,6 +97,8 @@ def ingest_job_failures(
         failures.append('Missing property "files"')
     if None in (job.files or ()):
         failures.append("One of the files was null")
+    if "" in (job.files or ()):
+        failures.append("One of the files was empty: give the path or URL of a file or a folder")
     if not table_found:
         failures.append(f"Table not found: {job.table_id or job.table_name or 'none was named'}")
     if missing_paths:

@@ -15,7 +15,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.keys import key_type, value_from_json, value_from_text, value_to_json
+from sleeper.model.keys import (
+    key_type,
+    shown_value,
+    value_from_json,
+    value_from_text,
+    value_to_json,
+)
 from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Field, Primitive, Schema
@@ -94,7 +100,9 @@ def region_from_document(schema: Schema, document: object, *, base64_strings: bo
             the wrong type.
     """
     if not isinstance(document, Mapping):
-        raise QueryInvalid(f"a region is a JSON object of row key fields, not {document!r}")
+        raise QueryInvalid(
+            f"a region is a JSON object of row key fields, not {shown_value(document)}"
+        )
     in_base64 = document.get(_BASE64, base64_strings) is True
     fields = {field.name: field for field in schema.row_keys}
     given = {name: value for name, value in document.items() if name != _BASE64 or name in fields}
@@ -112,7 +120,7 @@ def _range_from_json(
     if not isinstance(document, Mapping) or set(document) - _ENTRIES:
         raise QueryInvalid(
             f"the range of {field.name!r} is an object of {', '.join(sorted(_ENTRIES))}, "
-            f"not {document!r}"
+            f"not {shown_value(document)}"
         )
     low, high = (
         _value_from_json(field, document.get(end), in_base64=in_base64) for end in ("min", "max")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from sleeper.errors import SleeperError
+from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.planning.jobs.redelivery import reasons_of
@@ -129,6 +130,10 @@ class CompactionWorker:
                     done = self._turn(table) or done
         except SleeperError as failure:
             _log.error("the tables cannot be read now: %s", failure)
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            _log.exception("the tables cannot be read now: an unexpected error")
         return done
 
     def _turn(self, table: Table) -> bool:
@@ -156,7 +161,10 @@ class CompactionWorker:
             failed = True
         except BaseException as failure:
             turn.give_back(reasons_of(failure))
-            raise
+            if ends_process(failure):
+                raise
+            _log.exception("%s: compact failed with an unexpected error", table.name)
+            failed = True
         else:
             turn.give_back(("its claims were given back before it began",))
             for job_id in summary.released:  # another task ran it

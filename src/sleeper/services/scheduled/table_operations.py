@@ -60,7 +60,7 @@ class TableOperation:
         """
         try:
             found = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadRequest(
                 f"a message asks for no operation, as it is no JSON: {error}"
             ) from None

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from sleeper.instance.instance import Instance
+from sleeper.language.failures import ends_process
 from sleeper.services.job_workers import COMPACTION, queues_of
 from sleeper.services.serving.pause_look import GO_ON_PAUSED
 from sleeper.services.serving.timers import CurrentTimers
@@ -118,7 +119,9 @@ class JobServices:
         while not self._stop.wait(wait_s):
             try:
                 wait_s = do()
-            except Exception:  # noqa: BLE001 - an unexpected error must not end the service
+            except BaseException as failure:
+                if ends_process(failure):
+                    raise
                 _log.exception("a service failed with an unexpected error; it continues")
                 wait_s = PATIENCE_S
 

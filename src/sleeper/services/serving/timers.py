@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sleeper.errors import SleeperError
 from sleeper.instance.instance import Instance
+from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.services.file_batcher import run_batcher
 
@@ -45,7 +46,7 @@ class Timers:
         self._due = {timer: ticks_s() for timer in timers}
 
     def run_due(self) -> float:
-        """Run what is due, and return the seconds until something is. Never raises our errors."""
+        """Run what is due, and return the seconds until something is. A failure ends no timer."""
         for timer, due in self._due.items():
             if self._ticks_s() < due:
                 continue
@@ -53,6 +54,10 @@ class Timers:
                 done = timer.run()
             except SleeperError as failure:
                 _log.error("%s failed, and is tried again later: %s", timer.name, failure)
+            except BaseException as failure:
+                if ends_process(failure):
+                    raise
+                _log.exception("%s failed unexpectedly, and is tried again later", timer.name)
             else:
                 if done is not None:
                     _log.info("%s", done)
