@@ -1,7 +1,7 @@
 """Converts a table's schema to Arrow and back, and input columns to that schema.
 
-Columns are always in the schema's order: row keys, sort keys, values. Values are never changed: an
-input with a value that its column's type cannot represent exactly is refused.
+Columns of input are found by name. Values are never changed: an input with a value that its
+column's type cannot represent exactly is refused.
 """
 
 from __future__ import annotations
@@ -41,10 +41,22 @@ _NEAR = 0.8
 
 
 def to_arrow(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema of a table's rows (rule FMT-2)."""
+    """Return the Arrow schema of rows in data files: row keys, sort keys, values (rule FMT-2)."""
     return pa.schema(
         [pa.field(field.name, arrow_type(field.type), field.nullable) for field in schema.fields]
     )
+
+
+def shown_schema(schema: Schema, arrow_schema: pa.Schema) -> pa.Schema:
+    """Return the Arrow schema of rows as they are returned (rule SCH-10).
+
+    Args:
+        schema: A table's schema.
+        arrow_schema: What `to_arrow` returns for it.
+    """
+    if schema.columns_as_stored:
+        return arrow_schema
+    return pa.schema([arrow_schema.field(name) for name in schema.columns])
 
 
 def from_arrow(
@@ -52,7 +64,8 @@ def from_arrow(
 ) -> Schema:
     """Return the schema of a table for rows of an Arrow schema.
 
-    Keys are in the given order, values in column order. Small integers, large strings,
+    Keys are in the given order, values in column order; rows are returned with the columns in
+    their order here. Small integers, large strings,
     dictionaries and similar types become the narrowest type of ours that fits. A value field is
     nullable if its Arrow field is; a key never is.
 
@@ -73,6 +86,7 @@ def from_arrow(
             for column in arrow
             if column.name not in keys
         ),
+        columns=tuple(arrow.names),
     )
 
 

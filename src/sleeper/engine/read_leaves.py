@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.language.late_imports import late_imports
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.reader import LookupReader
@@ -47,7 +47,8 @@ class TableReader:
     Attributes:
         files: The table's folder.
         schema: The table's schema.
-        arrow_schema: The table's Arrow schema.
+        arrow_schema: The table's Arrow schema, as in data files.
+        shown_schema: The Arrow schema of rows as they are returned: the order of `columns`.
         lookup: Finds exact keys, and checks footers; caches page indexes.
         processing: The table's filters, aggregations and function.
         temp_folder: Where merges of very many files spill; None for the system's temp folder.
@@ -57,6 +58,7 @@ class TableReader:
     files: Objects
     schema: Schema
     arrow_schema: pa.Schema
+    shown_schema: pa.Schema
     lookup: LookupReader
     processing: Processing
     temp_folder: Path | None
@@ -108,6 +110,7 @@ def open_table_reader(
         files=files,
         schema=schema,
         arrow_schema=arrow_schema,
+        shown_schema=shown_schema(schema, arrow_schema),
         lookup=lookup,
         processing=processing,
         temp_folder=temp_folder,
@@ -197,7 +200,7 @@ def count_rows_of_files(
 def columns_to_read(
     reading: TableReader, columns: Sequence[str], *, keys: bool = True
 ) -> list[str]:
-    """Return the columns that must be read to return `columns`, in the schema's order.
+    """Return the columns that must be read to return `columns`, in the order of files.
 
     Args:
         reading: The table.

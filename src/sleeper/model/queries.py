@@ -334,13 +334,13 @@ def checked_max_age(max_age: object) -> float | None:
 
 
 def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of the result: the requested ones, in that order, or all.
+    """Return the columns of the result: the requested ones, in that order, or all in the table's.
 
     Raises:
         QueryInvalid: a name is unknown or repeated, or the list is empty.
     """
     if columns is None:
-        return schema.names
+        return schema.columns
     if isinstance(columns, str):
         raise QueryInvalid(f"columns is a list of names; did you mean [{columns!r}]?")
     if not isinstance(columns, Iterable):
@@ -350,7 +350,7 @@ def checked_columns(schema: Schema, columns: Sequence[str] | None) -> tuple[str,
     if unknown:
         raise QueryInvalid(
             f"the table has no column {', '.join(map(repr, unknown))}; "
-            f"it has {', '.join(schema.names)}"
+            f"it has {', '.join(schema.columns)}"
         )
     if not columns or len(set(columns)) < len(columns):
         raise QueryInvalid(f"columns must name at least one column, each once: {[*columns]}")

@@ -1,7 +1,9 @@
 """A table's schema: row keys, sort keys and values, with their types.
 
 Row keys partition and sort the rows, sort keys order rows with equal row keys, values
-are all other fields. The JSON form is upstream's (rule FMT-3) with a few additional types.
+are all other fields. In data files, columns are in this order. Whoever reads rows gets them in the
+order that the table was made with, `Schema.columns`. The JSON form is upstream's (rule FMT-3) with
+a few additional types, and the position of each field where that order is another than the files'.
 """
 
 from __future__ import annotations
@@ -115,19 +117,22 @@ class Schema:
         row_keys: At least one. They partition the table and sort the rows.
         sort_keys: Order rows whose row keys are equal.
         values: All other fields.
-        fields: All fields: row keys, sort keys, values. The order of columns everywhere.
+        columns: The names of all fields in the order in which rows are returned, and SQL writes
+            by position. Given as (), it is that of `names`.
+        fields: All fields: row keys, sort keys, values. The order of columns in data files.
         keys: Row keys, then sort keys: the fields that order rows.
-        names: The names of all fields.
+        names: The names of all fields, in the order of `fields`.
         row_key_names: The names of the row key fields.
         key_names: The names of row keys and sort keys.
 
     Raises:
-        SchemaInvalid: one of rules SCH-1 to SCH-6 is broken.
+        SchemaInvalid: one of rules SCH-1 to SCH-6 is broken, or `columns` are not all fields.
     """
 
     row_keys: tuple[Field, ...]
     sort_keys: tuple[Field, ...] = ()
     values: tuple[Field, ...] = ()
+    columns: tuple[str, ...] = ()
     fields: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
     keys: tuple[Field, ...] = stored(init=False, repr=False, compare=False)
     names: tuple[str, ...] = stored(init=False, repr=False, compare=False)
@@ -150,6 +155,18 @@ class Schema:
         repeated = sorted(name for name, n in Counter(self.names).items() if n > 1)
         if repeated:
             raise SchemaInvalid(f"Found duplicate field names: {repeated}")
+        remember("columns", _checked_order(self.columns, self.names))
+
+    @property
+    def columns_as_stored(self) -> bool:
+        """True if rows are returned with their columns in the order of data files."""
+        return self.columns == self.names
+
+    def as_stored(self) -> Schema:
+        """Return the schema whose columns are in the order of data files."""
+        if self.columns_as_stored:
+            return self
+        return Schema(row_keys=self.row_keys, sort_keys=self.sort_keys, values=self.values)
 
     @classmethod
     def from_json(cls, text: str | bytes | Mapping[str, Any]) -> Schema:
@@ -168,18 +185,25 @@ class Schema:
         if unknown:
             raise SchemaInvalid(f"unknown entries in the schema: {unknown}; known: {[*_GROUPS]}")
         groups = {ours: _read_fields(document, theirs) for theirs, ours in _GROUPS.items()}
-        return cls(**groups)
+        return cls(**groups, columns=_read_order(document))
 
     def to_json(self, indent: int | None = None) -> str:
-        """Write upstream's schema JSON (rule FMT-3)."""
+        """Write upstream's schema JSON (rule FMT-3).
+
+        Fields have their positions only where columns are not in the order of data files.
+        """
+        places = {} if self.columns_as_stored else {n: at for at, n in enumerate(self.columns)}
         document = {
-            theirs: [_field_to_json(field) for field in getattr(self, ours)]
+            theirs: [_field_to_json(field, places) for field in getattr(self, ours)]
             for theirs, ours in _GROUPS.items()
         }
         return json.dumps(document, indent=indent, ensure_ascii=False)
 
 
 _GROUPS = {"rowKeyFields": "row_keys", "sortKeyFields": "sort_keys", "valueFields": "values"}
+
+_POSITION = "position"
+"""An entry of a field that upstream's readers, and earlier versions of ours, do not look at."""
 
 
 _KEY_ADVICE: Mapping[object, str] = {
@@ -189,6 +213,22 @@ _KEY_ADVICE: Mapping[object, str] = {
 
 def _names(fields: Iterable[Field]) -> tuple[str, ...]:
     return tuple([each.name for each in fields])
+
+
+def _checked_order(columns: Iterable[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of all fields in the order of `columns`; as they are without any."""
+    if isinstance(columns, str):
+        raise SchemaInvalid(f"columns is a list of names, not {columns!r}")
+    order = tuple(columns)
+    if not order or order == names:
+        return names
+    if len(order) != len(names) or {*order} != {*names}:
+        raise SchemaInvalid(
+            f"columns must name each field once, in the order in which rows are returned: "
+            f"{[*order]} are not the fields {[*names]}. Leave columns out for the order of the "
+            "fields"
+        )
+    return order
 
 
 def _check_keys(kind: str, fields: Iterable[Field]) -> None:
@@ -220,6 +260,21 @@ def _read_field(group: str, entry: object) -> Field:
     if not isinstance(nullable, bool):
         raise SchemaInvalid(f"nullable must be true or false on field {entry['name']!r}")
     return Field(entry["name"], type_from_json(entry["type"]), nullable)
+
+
+def _read_order(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of all fields by their positions; none where no field has one."""
+    entries = [entry for group in _GROUPS for entry in document.get(group) or ()]
+    places = {entry["name"]: entry[_POSITION] for entry in entries if _POSITION in entry}
+    if not places:
+        return ()
+    known = [each for each in places.values() if type(each) is int]
+    if sorted(known) != [*range(len(entries))]:
+        raise SchemaInvalid(
+            f"each field needs a {_POSITION} of its own, from 0 to {len(entries) - 1}, or none has "
+            f"one: {places}"
+        )
+    return tuple(sorted(places, key=places.__getitem__))
 
 
 def type_from_json(value: object) -> FieldType:
@@ -273,8 +328,10 @@ def _element(value: object) -> Primitive | DecimalType:
     return kind
 
 
-def _field_to_json(field: Field) -> dict[str, Any]:
+def _field_to_json(field: Field, places: Mapping[str, int]) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": field.name, "type": type_to_json(field.type)}
     if field.nullable:
         entry["nullable"] = True
+    if field.name in places:
+        entry[_POSITION] = places[field.name]
     return entry

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
@@ -101,6 +101,7 @@ class TableHandle:
         self._beginning: Callable[[], None] | None = None
         self.schema = Schema.from_json(record.properties[SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
+        self._shown_schema = shown_schema(self.schema, self._arrow_schema)
         self._properties = TableProperties(record.properties, context.properties)
 
     @property
@@ -125,8 +126,8 @@ class TableHandle:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema: row keys, sort keys, values."""
-        return self._arrow_schema
+        """The Arrow schema of rows, with the columns in the order that the table was made with."""
+        return self._shown_schema
 
     @property
     def last_commit_s(self) -> float | None:

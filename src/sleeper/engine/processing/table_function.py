@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.processing.key_limits import KeyLimits
 from sleeper.errors import TableFunctionFailed
 from sleeper.language.failures import is_panic
@@ -33,7 +33,8 @@ def apply_table_function(
 ) -> Iterator[pa.RecordBatch]:
     """Call a table's function on rows in key order, and yield its rows.
 
-    An error of the input, such as a file that cannot be read, is raised unchanged.
+    It gets and yields columns in the order in which queries return them. An error of the input,
+    such as a file that cannot be read, is raised unchanged.
 
     Args:
         batches: Rows with all fields of the schema, in order of row keys, then sort keys.
@@ -47,12 +48,11 @@ def apply_table_function(
     if first is None:
         return
     call = _found(function)
-    incoming = _Incoming(
-        chain([first], batches), KeyLimits([field.name for field in schema.row_keys])
-    )
-    arrow_schema, last = to_arrow(schema), None
+    shown = (batch.select(schema.columns) for batch in chain([first], batches))
+    incoming = _Incoming(shown, KeyLimits([field.name for field in schema.row_keys]))
+    expected, last = shown_schema(schema, to_arrow(schema)), None
     for given in _results(call, incoming, function):
-        rows = _fitting(given, arrow_schema, function)
+        rows = _fitting(given, expected, function).select(schema.names)
         if rows.num_rows:
             keys = rows.select(schema.key_names)
             _check_order(keys, last, function)

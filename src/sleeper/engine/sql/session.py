@@ -96,7 +96,9 @@ class SqlSession:
     def columns_read(self, name: str) -> list[str]:
         """Return the columns that the planned scans of a table need, one at least."""
         names = self._schemas[name].names
-        return [each for each in names if each in self._columns_read[name]] or names[:1]
+        return [each for each in names if each in self._columns_read[name]] or [
+            self._tables[name].key
+        ]
 
     def direct(self, plan: Any) -> NarrowedRead | None:
         """Return the read whose rows are the result of a plan, if there is nothing else to do."""

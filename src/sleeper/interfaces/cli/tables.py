@@ -158,15 +158,13 @@ def show(name: str, instance: str, as_json: bool) -> None:
         ("sort key", opened.schema.sort_keys),
         ("value", opened.schema.values),
     )
+    lines = {
+        f.name: [f.name, type_to_text(f.type) + (" or null" if f.nullable else ""), kind]
+        for kind, fields in groups
+        for f in fields
+    }
     click.echo()
-    print_grid(
-        ["field", "type", "kind"],
-        [
-            [f.name, type_to_text(f.type) + (" or null" if f.nullable else ""), kind]
-            for kind, fields in groups
-            for f in fields
-        ],
-    )
+    print_grid(["field", "type", "kind"], [lines[name] for name in opened.schema.columns])
     if explicit:
         click.echo()
         print_facts(sorted(explicit.items()))

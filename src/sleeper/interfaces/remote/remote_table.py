@@ -12,7 +12,7 @@ from urllib.parse import quote
 import httpx
 import pyarrow as pa
 
-from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
 from sleeper.engine.inputs.validated_input import ValidatedInput
@@ -50,6 +50,7 @@ class RemoteTable:
         self._document = client.get(f"{path_of_table(name)}/properties")
         self.schema = Schema.from_json(self._document["properties"][SCHEMA])
         self._arrow_schema = to_arrow(self.schema)
+        self._shown_schema = shown_schema(self.schema, self._arrow_schema)
 
     @property
     def name(self) -> str:
@@ -74,8 +75,8 @@ class RemoteTable:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema: row keys, sort keys, values."""
-        return self._arrow_schema
+        """The Arrow schema of rows, with the columns in the order that the table was made with."""
+        return self._shown_schema
 
     def query(
         self,

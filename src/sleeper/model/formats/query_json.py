@@ -126,13 +126,13 @@ def query_regions(query: QueryMessage, schema: Schema) -> tuple[Region, ...]:
 def query_columns(query: QueryMessage, schema: Schema) -> list[str] | None:
     """Return the columns of the answer, None for all: keys always, then the fields asked for.
 
-    They are in the schema's order. Fields that the table does not have are `query_failures`.
+    They are in the table's order. Fields that the table does not have are `query_failures`.
     """
     if query.requested_value_fields is None:
         return None
     keys = {field.name for field in (*schema.row_keys, *schema.sort_keys)}
     wanted = keys | {*query.requested_value_fields}
-    return [name for name in schema.names if name in wanted]
+    return [name for name in schema.columns if name in wanted]
 
 
 def query_failures(query: QueryMessage, schema: Schema | None) -> list[str]:

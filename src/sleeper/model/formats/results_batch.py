@@ -57,7 +57,7 @@ def results_batch(query_id: str, schema: Schema, columns: Collection[str]) -> Re
     '{"queryId":"june","schema":{"rowKeyFields":[{"name":"id","type":'
     """
     values = tuple(field for field in schema.values if field.name in columns)
-    groups = json.loads(replace(schema, values=values).to_json())
+    groups = json.loads(replace(schema, values=values, columns=()).to_json())
     for field in itertools.chain(*groups.values()):
         field.setdefault("nullable", False)
     said = write_message({"queryId": query_id, "schema": groups})

@@ -210,7 +210,8 @@ class _View:
     def of(cls, reading: TableReader, columns: Sequence[str] | None, now_ms: int) -> _View:
         shown = [*checked_columns(reading.schema, columns)]
         if columns is None:
-            return cls(reading, shown, shown, reading.arrow_schema, now_ms)
+            stored = [*reading.schema.names]
+            return cls(reading, shown, stored, reading.shown_schema, now_ms)
         read = columns_to_read(reading, shown)
         arrow_schema = pa.schema([reading.arrow_schema.field(name) for name in shown])
         return cls(reading, shown, read, arrow_schema, now_ms)

@@ -63,8 +63,7 @@ def scanned_table(
         is_exact = found.is_exact and reading.processing.function is None
         return _RegionsRead(version, found.regions, is_exact, ordered)
 
-    may_merge = ordered or _may_merge(reading)
-    return ScannedTable(version.name, reading.arrow_schema, narrowed, may_merge=may_merge)
+    return _scanned(version.name, reading, narrowed, may_merge=ordered or _may_merge(reading))
 
 
 def scanned_lazily(
@@ -84,7 +83,18 @@ def scanned_lazily(
         version = TableVersion(name, reading, known_state(), now_ms)
         return scanned_table(version).narrowed(condition)
 
-    return ScannedTable(name, reading.arrow_schema, narrowed, may_merge=_may_merge(reading))
+    return _scanned(name, reading, narrowed, may_merge=_may_merge(reading))
+
+
+def _scanned(
+    name: str,
+    reading: TableReader,
+    narrowed: Callable[[Condition], NarrowedRead],
+    *,
+    may_merge: bool,
+) -> ScannedTable:
+    key = reading.schema.names[0]
+    return ScannedTable(name, reading.shown_schema, key, narrowed, may_merge=may_merge)
 
 
 def _may_merge(reading: TableReader) -> bool:
@@ -126,7 +136,7 @@ def query_where(
         table = scanned_table(version, regions=regions, ordered=ordered)
     else:
         read = _KeysRead(version, keys)
-        table = ScannedTable(name, reading.arrow_schema, lambda _: read, may_merge=False)
+        table = _scanned(name, reading, lambda _: read, may_merge=False)
     return rows_where(
         table,
         where,

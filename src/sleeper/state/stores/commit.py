@@ -160,7 +160,9 @@ def _planned(
     check_not_moved(known, transactions, here)
     at = known.next_entry_time(now())
     following = replace(known, number=known.number + 1, at=at)
-    first = () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema),)
+    first = (
+        () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema.as_stored()),)
+    )
     for missing in first:
         following = missing.fold(following, at)
     applied, accepted, refusals = _apply_each(transactions, following, at)

@@ -232,7 +232,7 @@ class RevisionStateStore:
             at = known.state.next_entry_time(now)
             following = replace(known.state, number=known.state.number + 1, at=at)
             if not known.state.schemas:
-                first = SetSchema(schema_id=known.state.schema_id, schema=self._schema)
+                first = SetSchema(schema_id=known.state.schema_id, schema=self._schema.as_stored())
                 following = first.fold(following, at)
             applied = self._apply_fitting(transactions, known.state, following, at)
             if not applied.has_changes:

@@ -55,7 +55,8 @@ def _(value: Schema) -> Markup:
 
 
 def schema_grid(schema: Schema) -> Markup:
-    """Return a table of the fields of a schema: name, type and role."""
+    """Return a table of the fields of a schema, in the order of columns: name, type and role."""
+    fields = {field.name: field for field in schema.fields}
     roles = {
         **{field.name: "row key" for field in schema.row_keys},
         **{field.name: "sort key" for field in schema.sort_keys},
@@ -68,7 +69,7 @@ def schema_grid(schema: Schema) -> Markup:
                 type_to_text(field.type) + (", or null" if field.nullable else ""),
                 roles.get(field.name, "value"),
             )
-            for field in schema.fields
+            for field in map(fields.__getitem__, schema.columns)
         ],
     )
 

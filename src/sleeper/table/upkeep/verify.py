@@ -98,7 +98,7 @@ def verify(
         checked = verify_files(
             stated.state,
             store=store,
-            checker=FileChecker(files, self.schema, self.arrow_schema, quick=quick),
+            checker=FileChecker(files, self.schema, self._arrow_schema, quick=quick),
             threads=_threads(opened),
             progress=progress,
         )

@@ -59,7 +59,7 @@ class DuckdbDataset(pads.InMemoryDataset):  # type: ignore[misc]
 
     def _needed(self, names: Sequence[str], condition: pc.Expression | None) -> list[str]:
         """Return the columns to read: those of the result, and those of a condition."""
-        needed = [name for name in self.schema.names if name in names] or self.schema.names[:1]
+        needed = [name for name in self.schema.names if name in names] or [self._table.key]
         if condition is None or _fits(condition, self.schema, needed):
             return needed
         read = [*self.schema.names]

@@ -64,7 +64,7 @@ def scan_polars(table: ScannedTable) -> pl.LazyFrame:
         columns = [name for name in table.arrow_schema.names if name in needed]
         known = UNKNOWN if predicate is None else condition_of(predicate, table.arrow_schema)
         left = n_rows
-        with table.narrowed(known).rows(columns or table.arrow_schema.names[:1]) as rows:
+        with table.narrowed(known).rows(columns or [table.key]) as rows:
             for batch in rows:
                 frame = pl.from_arrow(pa.Table.from_batches([batch]))
                 assert isinstance(frame, pl.DataFrame)

@@ -36,7 +36,8 @@ class ScannedTable:
 
     Attributes:
         name: The table's name.
-        arrow_schema: Its columns.
+        arrow_schema: Its columns, in the order in which they are returned.
+        key: The first row key, which is read where rows are counted and no column is needed.
         narrowed: Returns the read of the rows that can meet a condition.
         may_merge: True if a read may wait for tasks of DataFusion's threads: where rows of several
             files are merged, or files are in a bucket.
@@ -44,5 +45,6 @@ class ScannedTable:
 
     name: str
     arrow_schema: pa.Schema
+    key: str
     narrowed: Callable[[Condition], NarrowedRead]
     may_merge: bool

@@ -106,8 +106,10 @@ class SqlPrompt:
         match word:
             case "\\d" if rest:
                 schema = self._instance.table(rest.strip('"')).schema
+                fields = {field.name: field for field in schema.fields}
                 print_grid(
-                    ["column", "type", "key"], [_described(schema, f) for f in schema.fields]
+                    ["column", "type", "key"],
+                    [_described(schema, fields[name]) for name in schema.columns],
                 )
             case "\\d":
                 print_grid(["table"], [[record.name] for record in self._instance.tables()])
