@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -189,6 +189,7 @@ def random_table(seed: int, folder: Path) -> RandomTable:
     pick = Random(seed)
     schema = random_schema(pick)
     schema, properties = _with_processing(pick, schema)
+    schema = replace(schema, columns=pick.sample(schema.names, len(schema.names)))
     processing = parse_processing(
         *(properties.get(f"sleeper.table.{name}") for name in ("filters", "aggregations")),
         schema,

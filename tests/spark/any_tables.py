@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.storage.local.folder import FolderObjects
@@ -61,26 +62,27 @@ VALUE_TYPES = [
 
 @st.composite
 def schemas(draw) -> Schema:
-    """One or two row keys, perhaps a sort key, some values, nullable or not."""
+    """One or two row keys, perhaps a sort key, some values, nullable or not; in any order."""
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2))
     sort_keys = draw(st.lists(st.sampled_from(KEYS), max_size=1))
     values = draw(
         st.lists(st.tuples(st.sampled_from(VALUE_TYPES), st.booleans()), min_size=1, max_size=4)
     )
-    return Schema(
+    schema = Schema(
         row_keys=tuple(Field(f"k{n}", kind) for n, kind in enumerate(keys)),
         sort_keys=tuple(Field(f"s{n}", kind) for n, kind in enumerate(sort_keys)),
         values=tuple(Field(f"v {n}", kind, nullable) for n, (kind, nullable) in enumerate(values)),
     )
+    return replace(schema, columns=draw(st.permutations(schema.names)))
 
 
 def rows_of(schema: Schema, rows_max: int = 60):
-    """Rows of a schema, as an Arrow table."""
+    """Rows of a schema, as an Arrow table with its columns in the order of answers."""
     fields = {
         field.name: (st.none() | values_of(field.type) if field.nullable else values_of(field.type))
         for field in schema.fields
     }
-    arrow_schema = to_arrow(schema)
+    arrow_schema = shown_schema(schema, to_arrow(schema))
     return st.lists(st.fixed_dictionaries(fields), min_size=1, max_size=rows_max).map(
         lambda rows: pa.Table.from_pylist(rows, schema=arrow_schema)
     )
@@ -106,7 +108,7 @@ def check_files(table, root: Path) -> None:
         stored = pq.ParquetFile(root / table.table_id / reference.filename).read()
         leaf = tree.partition(reference.partition_id)
         assert leaf.is_leaf
-        assert stored.schema.remove_metadata().equals(table.arrow_schema)
+        assert stored.schema.remove_metadata().equals(to_arrow(table.schema))
         assert stored.num_rows == reference.row_count
         keys = list(zip(*(_comparable(stored.column(name)) for name in names), strict=True))
         assert all(before <= after for before, after in pairwise(keys))

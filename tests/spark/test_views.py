@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import sleeper
 from sleeper import Field, Primitive, Schema
 from sleeper.errors import TableNotFound
+from sleeper.spark.data_source.schema import to_spark_schema
 
 SCHEMA = Schema(
     row_keys=[Field("id", Primitive.STRING)],
@@ -72,3 +77,86 @@ def test_a_table_that_is_not_there_is_named(spark, instance):
     """No view is made when one of the tables is missing."""
     with pytest.raises(TableNotFound, match="did you mean 'flights'"):
         sleeper.spark.register(spark, instance, ["flight"])
+
+
+ORDERS = pa.schema(
+    [
+        pa.field("amount", pa.int64(), nullable=False),
+        pa.field("at", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("price", pa.decimal128(9, 2)),
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("odd, `name`", pa.string()),
+        pa.field("part", pa.int64(), nullable=False),
+    ]
+)
+"""Three columns of integers, of which the last two are row keys; the sort key is the second."""
+
+ORDER = [1000, datetime(2024, 6, 1, 12, tzinfo=UTC), Decimal("9.50"), 7, "x", 3]
+
+
+@pytest.fixture
+def orders(tmp_path):
+    """A table whose columns are in another order than its keys."""
+    instance = sleeper.connect(tmp_path / "orders", create=True)
+    keys = {"row_keys": ["id", "part"], "sort_keys": ["at"]}
+    return instance.create_table("orders", ORDERS, **keys, split_points=[5])
+
+
+INSERTS = {
+    "select": lambda spark: spark.sql("INSERT INTO orders_in SELECT * FROM source"),
+    "insertInto": lambda spark: spark.table("source").write.insertInto("orders_in"),
+    "values": lambda spark: spark.sql(
+        "INSERT INTO orders_in VALUES (1000, TIMESTAMP '2024-06-01 12:00:00Z', 9.50, 7, 'x', 3)"
+    ),
+}
+
+
+@pytest.mark.every_spark
+@pytest.mark.parametrize("insert", INSERTS.values(), ids=INSERTS)
+def test_an_insert_by_position_fills_the_columns_as_the_table_shows_them(spark, orders, insert):
+    """
+    Spark puts the first column into the first one and so on, whatever their names. Keys are first
+    in data files alone (SCH-10).
+    """
+    source = spark.createDataFrame(
+        [tuple(ORDER)], "a long, b timestamp, c decimal(9,2), d long, e string, f long"
+    )
+    source.createOrReplaceTempView("source")
+    options = f"instance '{orders._context.url}', table 'orders'"
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW orders_in USING sleeper OPTIONS ({options})")
+
+    insert(spark)
+
+    assert orders.query().to_pylist() == [dict(zip(ORDERS.names, ORDER, strict=True))]
+
+
+@pytest.mark.every_spark
+def test_a_table_is_selected_into_another_by_position(spark, orders):
+    """Frames, views and the data source have the table's order; other tools insert by it too."""
+    orders.ingest([dict(zip(ORDERS.names, ORDER, strict=True))])
+    options = f"instance '{orders._context.url}', table 'orders'"
+    spark.sql(f"CREATE OR REPLACE TEMP VIEW orders_in USING sleeper OPTIONS ({options})")
+    with sleeper.connect(orders._context.url) as instance:
+        sleeper.spark.register(spark, instance)
+
+    for frame in (
+        *(orders.to_spark(spark), orders.to_spark(spark, key=(7, 3))),
+        *(spark.table("orders"), spark.table("orders_in"), spark.sql("SELECT * FROM orders")),
+    ):
+        assert frame.columns == ORDERS.names
+        row = frame.withColumn("at", F.date_format("at", "HH")).collect()[0]
+        assert [*row][2:] == ORDER[2:]
+        assert row["amount"] == 1000
+    spark.sql("INSERT INTO orders_in SELECT * FROM orders")
+    assert orders.query().to_pylist() == [dict(zip(ORDERS.names, ORDER, strict=True))] * 2
+
+
+def test_a_frame_is_saved_by_name(spark, orders):
+    """`save` finds columns by their names, in whatever order the DataFrame has them."""
+    source = spark.createDataFrame([tuple(ORDER)], to_spark_schema(orders.schema))
+    mixed = source.select(*(f"`{name.replace('`', '``')}`" for name in sorted(ORDERS.names)))
+
+    named = {"instance": orders._context.url, "table": "orders"}
+    mixed.write.format("sleeper").options(**named).mode("append").save()
+
+    assert orders.query().to_pylist() == [dict(zip(ORDERS.names, ORDER, strict=True))]

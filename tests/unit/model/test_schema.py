@@ -44,13 +44,14 @@ def schemas(draw):
             st.lists(value_fields, max_size=3),
         ).filter(lambda groups: len({f.name for g in groups for f in g}) == sum(map(len, groups)))
     )
-    return Schema(row_keys=fields[0], sort_keys=fields[1], values=fields[2])
+    columns = draw(st.permutations([field.name for group in fields for field in group]))
+    return Schema(row_keys=fields[0], sort_keys=fields[1], values=fields[2], columns=columns)
 
 
 class TestSchema:
     """Three ordered groups of fields."""
 
-    def test_columns_are_row_keys_then_sort_keys_then_values(self):
+    def test_fields_are_row_keys_then_sort_keys_then_values(self):
         """The order within a group is the order given (SCH-1)."""
         schema = Schema(
             row_keys=[Field("b", Primitive.LONG), Field("a", Primitive.INT)],
@@ -61,6 +62,24 @@ class TestSchema:
         assert schema.names == ("b", "a", "d", "c")
         assert schema.key_names == ("b", "a", "d")
         assert schema.row_key_names == ("b", "a")
+
+    def test_columns_are_in_the_order_of_fields_unless_it_is_given(self):
+        """And a schema with another order of columns is another schema (SCH-10)."""
+        fields = {"row_keys": [KEY], "values": [Field("v", Primitive.LONG)]}
+
+        assert Schema(**fields).columns == ("key", "v")
+        assert Schema(**fields, columns=["v", "key"]).columns == ("v", "key")
+        assert Schema(**fields, columns=["key", "v"]) == Schema(**fields)
+        assert Schema(**fields, columns=["v", "key"]) != Schema(**fields)
+        assert Schema(**fields, columns=["v", "key"]).as_stored() == Schema(**fields)
+
+    @pytest.mark.parametrize(
+        "columns", [["key"], ["key", "w"], ["v", "key", "key"], ["v", "key", "w"], "vkey"]
+    )
+    def test_columns_are_all_fields_each_once(self, columns):
+        """None is left out, repeated or unknown (SCH-10)."""
+        with pytest.raises(SchemaInvalid, match="columns"):
+            Schema(row_keys=[KEY], values=[Field("v", Primitive.LONG)], columns=columns)
 
     def test_wants_a_row_key(self):
         """A table without row keys has nothing to be partitioned by (SCH-1, SCH-3)."""
@@ -172,6 +191,29 @@ class TestSchemaJson:
                 {"name": "w", "type": "IntType", "nullable": True},
             ],
         }
+
+    def test_positions_are_written_where_columns_are_in_another_order(self):
+        """In each field, where readers that know no positions ignore them (SCH-10)."""
+        schema = Schema(row_keys=[KEY], values=[Field("v", Primitive.INT)], columns=["v", "key"])
+
+        assert json.loads(schema.to_json()) == {
+            "rowKeyFields": [{"name": "key", "type": "StringType", "position": 1}],
+            "sortKeyFields": [],
+            "valueFields": [{"name": "v", "type": "IntType", "position": 0}],
+        }
+        assert "position" not in schema.as_stored().to_json()
+
+    @pytest.mark.parametrize(
+        "places", [(0, None), (1, 1), (1, 2), (0, -1), (0, True), (0, "1"), (0, 1.0), (0, [])]
+    )
+    def test_positions_are_all_there_or_none_is(self, places):
+        """A file that somebody edited in one place is refused, and not half understood (SCH-10)."""
+        document = json.loads(Schema(row_keys=[KEY], values=[Field("v", Primitive.INT)]).to_json())
+        for group, place in zip(("rowKeyFields", "valueFields"), places, strict=True):
+            document[group][0] |= {} if place is None else {"position": place}
+
+        with pytest.raises(SchemaInvalid, match="position of its own, from 0 to 1"):
+            Schema.from_json(document)
 
     @given(schemas())
     def test_reads_back_what_it_writes(self, schema):
