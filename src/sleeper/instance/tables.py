@@ -32,7 +32,8 @@ def create_table(
 
     Args:
         name: Unique within the instance.
-        schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named.
+        schema: A `Schema`, its JSON, or a `pyarrow.Schema` with `row_keys` named. Rows are returned
+            with their columns in the order of the `pyarrow.Schema`, or of `Schema.columns`.
         row_keys: With a `pyarrow.Schema`: the fields that partition and sort the table.
         sort_keys: With a `pyarrow.Schema`: the fields that order rows with equal row keys.
         split_points: Values of the first row key between leaf partitions, ascending. None

@@ -9,9 +9,51 @@ ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 
 DAMAGE = ("tests/stories/test_damaged_ranges.py", "tests/unit/engine/scan")
 
+COLUMN_ORDER = ("tests/stories/test_column_order.py",)
+
 FIRST_ROWS = ("tests/stories/test_prefix_and_limit.py",)
 
 BUGS = (
+    Bug(
+        name="columns-as-in-files",
+        breaks="Rows have key columns first, so whoever inserts by position mixes them up.",
+        module="model/queries.py",
+        right="        return schema.columns\n",
+        wrong="        return schema.names\n",
+        tests=COLUMN_ORDER,
+    ),
+    Bug(
+        name="columns-named-and-not-moved",
+        breaks="The values of one column come under the name of another.",
+        module="operations/reading/query.py",
+        right="return table if self.columns == self.read_columns else table.select(self.columns)",
+        wrong="return table.rename_columns(self.columns)",
+        tests=COLUMN_ORDER,
+    ),
+    Bug(
+        name="order-of-an-arrow-schema-forgotten",
+        breaks="A table forgets in which order its columns were given.",
+        module="engine/arrow_schema.py",
+        right="        columns=tuple(arrow.names),\n",
+        wrong="",
+        tests=COLUMN_ORDER,
+    ),
+    Bug(
+        name="positions-half-given",
+        breaks="A schema in which some fields have a position is read in some order.",
+        module="model/schema.py",
+        right="if sorted(known) != [*range(len(entries))]:",
+        wrong="if sorted(known) != [*range(len(known))]:",
+        tests=("tests/unit/model/test_schema.py",),
+    ),
+    Bug(
+        name="sql-with-columns-as-in-files",
+        breaks="SELECT * has key columns first.",
+        module="operations/reading/sql.py",
+        right="ScannedTable(name, reading.shown_schema,",
+        wrong="ScannedTable(name, reading.arrow_schema,",
+        tests=COLUMN_ORDER,
+    ),
     Bug(
         name="surrogates-after-a-prefix",
         breaks="The end of a prefix of strings is no character that UTF-8 can hold.",
