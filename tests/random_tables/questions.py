@@ -98,7 +98,7 @@ def _inside(row: Row, request: Request) -> bool:
 def _compare(pick: Random, table: Table, asked: dict[str, Any], expected: list[Row]) -> None:
     """Ask, of all columns or some of them; compare rows, their order, and their number."""
     schema = table.schema
-    names = [*schema.names]
+    names = [*schema.columns]
     columns = None
     if pick.random() < 0.5:
         columns = names = pick.sample(names, pick.randint(1, len(names)))

@@ -55,8 +55,9 @@ class TableModel:
         self.rows += kept
 
     def shown(self) -> list[Row]:
-        """The rows of the table in key order."""
-        return self._folded(self.rows, refuse=False)
+        """The rows of the table in key order, with the columns in its order."""
+        rows = self._folded(self.rows, refuse=False)
+        return [{name: row[name] for name in self.schema.columns} for row in rows]
 
     def _is_kept(self, row: Row) -> bool:
         return all(_is_young(row[each.field], each, self._now) for each in self._processing.filters)

@@ -84,7 +84,7 @@ def compare_answers(
     wanted = [rows[position] for (position,) in found.fetchall()]
     names = pick.sample(schema.names, pick.randint(1, len(schema.names)))
     ours = table.table
-    _same(ours.query(where=condition.ours).to_pylist(), wanted, schema.names)
+    _same(ours.query(where=condition.ours).to_pylist(), wanted, schema.columns)
     _same(ours.query(where=condition.ours, columns=names).to_pylist(), wanted, names)
     in_order = [tuple(row[name] for name in schema.key_names) for row in wanted]
     keys = ours.query(where=condition.ours, columns=schema.key_names).to_pylist()
