@@ -34,7 +34,9 @@ The class tells what the caller can do. The message tells what happened, and wha
     ├── MissingExtra (ImportError)     install the optional part that the message names
     ├── AccessRefused                  send a token that is valid, and whose role is enough
     └── StorageFailed                  repair the storage, then try again
-        └── StorageFull · StorageReadOnly · ObjectNotFound · ObjectTooShort
+        ├── StorageFull · StorageReadOnly · ObjectNotFound · ObjectTooShort
+        └── InstanceLost               open the instance again; look where it is
+            └── InstanceGone · InstanceReplaced
 """
 
 from __future__ import annotations
@@ -400,5 +402,30 @@ class ObjectNotFound(StorageFailed):
 
 class ObjectTooShort(StorageFailed):
     """An object ends before bytes that were requested: it was truncated, or replaced."""
+
+    retryable = False
+
+
+class InstanceLost(StorageFailed):
+    """The instance that a handle opened is not at its place any more. Nothing was written.
+
+    The handle refuses reads and commits. It looks again at each call, and works again as soon as
+    the place has what the handle has seen, for instance because a folder was moved back.
+    """
+
+
+class InstanceGone(InstanceLost):
+    """There is no instance at the place where one was opened: it was moved, deleted or unmounted.
+
+    Put it back, or open it where it is now.
+    """
+
+
+class InstanceReplaced(InstanceLost):
+    """Another instance, or an older copy, is at the place: for instance a restored backup.
+
+    What this process has read or committed is not in it. Open the instance again, and run jobs
+    again with their ids: what is missing is added.
+    """
 
     retryable = False

@@ -11,6 +11,7 @@ from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
@@ -51,6 +52,12 @@ class TestFolderTransactionLog(TransactionLogContract):
     @pytest.fixture
     def log(self, objects):
         return ObjectTransactionLog(objects)
+
+
+class TestFolderFollowedLog(FollowedLogContract):
+    """A log in a folder, as one process follows it."""
+
+    is_dated = True
 
 
 class TestFolderSnapshotStore(SnapshotStoreContract):

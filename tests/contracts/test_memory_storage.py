@@ -12,6 +12,7 @@ from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract, PathUrlContract
@@ -47,6 +48,10 @@ class TestCheckedTransactionLog(TransactionLogContract):
     @pytest.fixture
     def log(self, objects):
         return open_log(objects, "statestore/transactions/", CommitChecks(read_back=True))
+
+
+class TestMemoryFollowedLog(FollowedLogContract):
+    """A log in memory, as one process follows it."""
 
 
 class TestMemorySnapshotStore(SnapshotStoreContract):

@@ -9,6 +9,7 @@ import pytest
 from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.storage.snapshots import ObjectSnapshotStore
+from tests.contracts.followed_log_contract import FollowedLogContract
 from tests.contracts.instance_properties_contract import InstancePropertiesContract
 from tests.contracts.objects_contract import ObjectsContract
 from tests.contracts.outputs_contract import OutputContract
@@ -35,6 +36,10 @@ class TestBucketTransactionLog(TransactionLogContract):
     @pytest.fixture
     def log(self, objects):
         return ObjectTransactionLog(objects)
+
+
+class TestBucketFollowedLog(FollowedLogContract):
+    """A log in a bucket, as one process follows it."""
 
 
 class TestBucketSnapshotStore(SnapshotStoreContract):

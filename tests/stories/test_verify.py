@@ -390,6 +390,49 @@ def index_of(instance):
     return Path(instance.url) / "tables"
 
 
+@pytest.mark.parametrize("missing", [2, 3, 4])
+def test_a_hole_in_the_log_is_named(instance, table, folder, missing):
+    """Given a missing entry, then the finding names it, and what comes after it that none sees."""
+    for key in (1, 2, 3):
+        table.ingest(rows(key))
+    entry(folder, missing).unlink()
+
+    (found,) = sleeper.connect(instance.url).verify(quick=True).tables
+    (log,) = [each for each in found.findings if str(each.kind) == "log"]
+
+    assert log.entry == missing
+    assert f"entry {missing} of the transaction log is missing, but there is" in log.what
+    assert f"{missing + 1:020d}.json" in log.what
+
+
+def test_an_entry_that_filled_a_hole_is_not_told_as_overwritten_alone(instance, table, folder):
+    """Given an entry that is older than the one before it, then a missing one may be the reason."""
+    for key in (1, 2):
+        table.ingest(rows(key))
+    third, fourth = entry(folder, 4), entry(folder, 5)
+    body, later = third.read_bytes(), fourth.read_bytes()
+    third.write_bytes(later)
+    fourth.write_bytes(body)
+
+    (found,) = sleeper.connect(instance.url).verify(quick=True).tables
+
+    (log,) = [each for each in found.findings if str(each.kind) == "log"]
+    assert "or the one before was missing when it was written" in log.what
+
+
+@pytest.mark.parametrize("missing", [1, 2, 4])
+def test_a_hole_in_the_table_index_is_named(instance, table, missing):
+    """Given a missing entry, then the finding names it, and the one after it that none sees."""
+    for number in range(4):
+        table.rename(f"t{number}")
+    (index_of(instance) / f"index/{missing:020d}.json").unlink()
+
+    (fault,) = index_faults(instance)
+
+    assert f"tables/index/{missing:020d}.json is missing, but there is" in fault
+    assert f"tables/index/{missing + 1:020d}.json" in fault
+
+
 def test_a_gap_in_the_table_index_is_found(instance, table):
     """Given a checkpoint after an entry that is missing, then readers see nothing, and verify does."""
     for number in range(log_index.ENTRIES_PER_CHECKPOINT):

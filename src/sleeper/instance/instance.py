@@ -36,7 +36,7 @@ from sleeper.operations.instance_properties import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import IndexBegun, Place, begun_index, place_of
+from sleeper.storage.places import IndexBegun, Place, begun_index, opened_objects, place_of
 from sleeper.table.instance_context import open_context
 from sleeper.table.table import Table
 
@@ -220,7 +220,7 @@ class Instance(InstanceHandle):
         self._open_context = partial(
             open_context,
             url=url,
-            objects=objects,
+            objects=opened_objects(objects, self.instance_id),
             now=now,
             ticks_s=self.ticks_s,
             new_id=new_id,
@@ -265,6 +265,19 @@ class Instance(InstanceHandle):
     def stored_properties(self) -> StoredProperties:
         """The properties in the storage, which others may have changed since."""
         return StoredProperties(self._context.objects, self.url)
+
+    def check(self) -> None:
+        """Check that the instance is still at its place, and as this handle knows it.
+
+        Reads and commits check it too, as far as `docs/operating/moving.md` says.
+
+        Raises:
+            InstanceGone: it was moved, deleted or unmounted.
+            InstanceReplaced: another instance, or an older copy, is there.
+            StorageFailed: the storage cannot be read.
+        """
+        self._context.place.check()
+        self._context.index.all()
 
     create_table = LateMethod(lambda: tables.create_table)
     delete_table = LateMethod(lambda: tables.delete_table)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
-from sleeper.errors import JobInvalid, SleeperError, StorageFailed, TableNotFound
+from sleeper.errors import InstanceLost, JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
@@ -66,12 +66,18 @@ class Committer:
         self._rest = rest
 
     def run(self) -> int:
-        """Commit requests until it is stopped; return how many were answered."""
+        """Commit requests until it is stopped; return how many were answered.
+
+        Raises:
+            InstanceLost: the instance is no longer what was opened; its requests are put back.
+        """
         answered, idle_s = 0, 0.0
         while not self._stopped():
             try:
                 messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
                 answered += self._commit(messages)
+            except InstanceLost:
+                raise
             except StorageFailed as failure:
                 _log.error("requests cannot be committed now: %s", failure)
                 self._rest(_WAIT_AFTER_FAILURE_S)
@@ -104,6 +110,10 @@ class Committer:
         try:
             table = self._jobs.tables.table(table_id)
             answers = table.commit_requests([each.request for each in delivered])
+        except InstanceLost:
+            for each in delivered:
+                self._queue.release(each.message.receipt, counted=False)
+            raise
         except SleeperError as failure:
             self._put_back(delivered, failure)
             return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from sleeper.errors import TableNotFound
+from sleeper.errors import InstanceLost, TableNotFound
 from sleeper.instance.instance import Instance
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
@@ -32,6 +32,7 @@ class OnlineTables:
         stopped: Returns whether to stop; called after each compaction job.
         paused: Returns whether the instance is paused: then no table is to be maintained.
         note_change: Called for each table that changed since the round before.
+        note_lost: Called with the reason if the instance is not what was opened.
 
     Attributes:
         leave_compactions: Told which jobs a table wants, if workers are to run them; None where
@@ -48,6 +49,7 @@ class OnlineTables:
         stopped: Callable[[], bool],
         paused: Callable[[], bool],
         note_change: Callable[[], None],
+        note_lost: Callable[[InstanceLost], object] = lambda failure: None,
     ) -> None:
         self._current = current
         self._instance = current()
@@ -56,18 +58,30 @@ class OnlineTables:
         self._stopped = stopped
         self._paused = paused
         self._note_change = note_change
+        self._note_lost = note_lost
         self._handles: dict[str, Table] = {}
         self._numbers: dict[str, int] = {}
         self.leave_compactions: TellJobs | None = None
         self.figures: TableFigures | None = None
 
     def __call__(self) -> Iterator[OnlineTable]:
-        """Yield the tables that are online now."""
+        """Yield the tables that are online now.
+
+        Raises:
+            InstanceLost: the instance is not what was opened.
+        """
         self._look()
         if self._paused():
             return
         if self._current() is not self._instance:
             self._instance, self._handles = self._current(), {}
+        try:
+            yield from self._online()
+        except InstanceLost as failure:
+            self._note_lost(failure)
+            raise
+
+    def _online(self) -> Iterator[OnlineTable]:
         records = {record.table_id: record for record in self._instance.tables()}
         self._handles = {name: each for name, each in self._handles.items() if name in records}
         if self.figures is not None:

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 
 from sleeper.errors import (
     BadRequest,
+    InstanceLost,
     PropertiesInvalid,
     ResultsIncomplete,
     SleeperError,
@@ -132,7 +133,12 @@ class Worker:
         self._failures = 0
 
     def run(self) -> TaskEvent:
-        """Take messages until the worker is stopped; return what it did in all."""
+        """Take messages until the worker is stopped; return what it did in all.
+
+        Raises:
+            InstanceLost: the instance is no longer what the worker opened. The message of its job
+                goes back to its queue.
+        """
         self._report(self._task)
         idle_s = 0.0
         try:
@@ -172,6 +178,8 @@ class Worker:
                 messages = source.queue.receive(1, wait_s=wait_s)
                 for message in messages:
                     self._handle(source, message)
+            except InstanceLost:
+                raise
             except StorageFailed as failure:
                 _log.error("the %s queue cannot be used now: %s", source.reader.kind, failure)
                 self._failures += 1
@@ -200,6 +208,9 @@ class Worker:
         except JobDeferred as deferral:
             self._defer(source, message, deferral)
             return
+        except InstanceLost:
+            source.queue.release(message.receipt, counted=False)
+            raise
         except SleeperError as failure:
             self._read_failed(source, message, failure)
             return
@@ -271,6 +282,10 @@ class Worker:
             self._record(job, events.failed(self._recorder.now(), why))
             source.queue.release(message.receipt, counted=False)
             return
+        except InstanceLost as failure:
+            self._record(job, events.failed(self._recorder.now(), reasons_of(failure)))
+            source.queue.release(message.receipt, counted=False)
+            raise
         except JobDeferred as deferral:
             self._record(job, events.failed(self._recorder.now(), (str(deferral),)))
             self._defer(source, message, deferral)

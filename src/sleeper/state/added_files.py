@@ -18,6 +18,7 @@ from sleeper.errors import (
     JobAlreadyCommitted,
     NewFilesTooOld,
     StorageFailed,
+    TableNotFound,
 )
 from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
@@ -100,6 +101,7 @@ def add_files(
 
     Raises:
         CommitRefused, CommitContended, StorageFailed: the table is unchanged.
+        TableNotFound: it was deleted.
         CommitUnknown: they may be in the table, so they are not deleted. The error names the job
             id to run again.
     """
@@ -118,7 +120,7 @@ def add_files(
             f"{error} Its job id is {job.job_id}: run it again with job_id={job.job_id!r}, on the "
             f"command line --job-id {shlex.quote(job.job_id)}."
         ) from error
-    except (CommitRefused, CommitContended, StorageFailed):
+    except (CommitRefused, CommitContended, StorageFailed, TableNotFound):
         discard()
         raise
 

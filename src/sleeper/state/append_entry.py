@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 from sleeper.errors import (
     CommitContended,
     CommitUnknown,
+    InstanceLost,
     StorageFailed,
     StorageFull,
     StorageReadOnly,
@@ -100,6 +101,7 @@ def append_entry(
         CommitContended: other writers were faster in every attempt. Nothing was written.
         CommitUnknown: storage did not confirm whether the entry was written.
         StorageFailed: storage failed. Nothing was written.
+        InstanceLost: the log is not the one that was read before. Nothing was written.
     """
     if attempts < 1:
         raise CommitContended(
@@ -139,15 +141,21 @@ def _append(
         True if `number` is our entry, False if it is another writer's.
 
     Raises:
-        StorageFull, StorageReadOnly: storage refused, and the entry was not written.
+        StorageFull, StorageReadOnly, InstanceLost: the entry was not written.
         CommitUnknown: the entry may be written, now or later.
     """
     certain = True  # every failure so far was a refusal: no request can still be executed later
+    failure: StorageFailed
     for send in range(_SENDS):
         if send:
             pause(send - 1)
         try:
             return log.append(number, body)
+        except InstanceLost as error:
+            if certain:
+                raise
+            failure = error  # the entry may be where the instance was moved to
+            break
         except StorageFailed as error:
             failure = error
             certain = certain and isinstance(error, StorageFull | StorageReadOnly)

@@ -13,6 +13,7 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index.log_index import ENTRIES_PER_CHECKPOINT, LogTableIndex
 from sleeper.storage.checked_log import NO_CHECKS, CommitChecks, open_log
+from sleeper.storage.followed_log import FollowedLog, Following
 from sleeper.storage.object_log import ObjectTransactionLog
 
 _ENTRIES = "tables/index/"
@@ -29,6 +30,7 @@ def object_table_index(
     pause: Callable[[int], None],
     checks: CommitChecks = NO_CHECKS,
     begun: Callable[[], bytes | None] | None = None,
+    following: Following | None = None,
 ) -> LogTableIndex:
     """Return the table index of an instance.
 
@@ -38,11 +40,13 @@ def object_table_index(
         pause: Waits after a lost race; called with the number of races lost before.
         checks: The checks when an entry is committed.
         begun: Returns what `begin_index` began to read.
+        following: How its log is followed; None for an index that is used once.
     """
     # A store that is not trusted might lose an entry to another one: its log alone decides.
     keeps_newest = objects.is_remote and not checks.read_back
+    log = open_log(objects, _ENTRIES, checks)
     return LogTableIndex(
-        open_log(objects, _ENTRIES, checks),
+        log if following is None else FollowedLog(log, following),
         ObjectIndexCheckpoints(objects, keeps_newest=keeps_newest, begun=begun),
         entry_name=ObjectTransactionLog(objects, _ENTRIES).key,
         new_id=new_id,

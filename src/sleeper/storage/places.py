@@ -28,7 +28,9 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.checked_log import CommitChecks
+from sleeper.storage.followed_log import Following
 from sleeper.storage.local.folder import FolderObjects
+from sleeper.storage.local.opened_folder import OpenedFolder, signature_of
 from sleeper.storage.local.unfinished import remove_hidden_folder
 from sleeper.storage.object_index import begin_index, object_table_index
 
@@ -182,6 +184,30 @@ def objects_of(folder: Path | str, stores: ObjectStoreSettings) -> Objects:
     return bucket_objects.BucketObjects(client.Client(bucket, stores)).under(key)
 
 
+def opened_objects(objects: Objects, instance_id: str) -> Objects:
+    """Return the objects of an instance that is opened: a folder that is never made anew."""
+    if not isinstance(objects, FolderObjects):
+        return objects
+    if signature_of(objects.url(paths.INSTANCE_PROPERTIES)) is None:
+        return objects  # a test made the instance without storing its properties
+    return replace(objects, opened=OpenedFolder(objects.root, instance_id))
+
+
+def check_folder(objects: Objects) -> None:
+    """Check that the instance that was opened is there, if it is in a folder.
+
+    Raises:
+        InstanceLost: it is not.
+    """
+    if isinstance(objects, FolderObjects) and objects.opened is not None:
+        objects.opened.check()
+
+
+def is_folder(objects: Objects) -> bool:
+    """Return whether objects are files in a folder."""
+    return isinstance(objects, FolderObjects)
+
+
 def bucket_of(objects: Objects) -> bucket_objects.BucketObjects | None:
     """Return the bucket of an instance's tables; None for an instance that is in no bucket."""
     if isinstance(objects, FolderObjects):
@@ -199,6 +225,7 @@ def table_index_of(
     pause: Callable[[int], None],
     checks: CommitChecks,
     begun: IndexBegun = None,
+    following: Following | None = None,
 ) -> TableIndex:
     """Return the table index of an instance: in DynamoDB for one in AWS, else in its objects.
 
@@ -210,13 +237,16 @@ def table_index_of(
         pause: Waits after a lost race; called with the number of races lost before.
         checks: The checks when a change is committed to objects.
         begun: Returns what `begun_index` began to read.
+        following: How a log of the index is followed; None for an index that is used once.
     """
     if not isinstance(objects, FolderObjects) and isinstance(objects, routed_objects.RoutedObjects):
         tables = aws_deployment.instance_tables(
             instance_id, stores.region, pause=pause, new_id=new_id
         )
         return table_index.DynamoTableIndex(tables, objects, pause=pause)
-    return object_table_index(objects, new_id=new_id, pause=pause, checks=checks, begun=begun)
+    return object_table_index(
+        objects, new_id=new_id, pause=pause, checks=checks, begun=begun, following=following
+    )
 
 
 def begun_index(objects: Objects) -> IndexBegun:
@@ -306,11 +336,12 @@ def job_stores_of(
             aws_job_stores.AwsJobStores, instance_id, instance_url, settings, region=region
         )
         return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
-    is_folder = isinstance(objects, FolderObjects)
+    is_folder, opened = isinstance(objects, FolderObjects), None
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
-    elif is_folder:
+    elif isinstance(objects, FolderObjects):
         path = Path(instance_url) / paths.JOBS
+        opened = objects.opened
     elif isinstance(objects, bucket_objects.BucketObjects):
         raise PropertiesInvalid(
             {
@@ -325,7 +356,13 @@ def job_stores_of(
         instance_id, os.path.realpath(instance_url) if is_folder else instance_url
     )
     stores = sqlite_job_stores.SqliteJobStores(
-        path, settings, now=now, sleep=sleep, new_id=new_id, owner=owner
+        path,
+        settings,
+        now=now,
+        sleep=sleep,
+        new_id=new_id,
+        owner=owner,
+        check_instance=None if opened is None else opened.check,
     )
     stores.check_owner()
     return stores

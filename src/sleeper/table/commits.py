@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sleeper.errors import TableNotFound
 from sleeper.model import paths
 from sleeper.operations import commit_requests as committing
 from sleeper.operations.commit_requests import CommitAnswer
@@ -64,9 +65,13 @@ def commit_requests(self: TableHandle, requests: Sequence[CommitRequest]) -> lis
         TableNotFound: the table was deleted.
     """
     opened = self._current()
-    answers = committing.commit_requests(
-        requests, store=opened.store, files=opened.files, schema=self.schema
-    )
+    try:
+        answers = committing.commit_requests(
+            requests, store=opened.store, files=opened.files, schema=self.schema
+        )
+    except TableNotFound:  # files of the requests may be there
+        self._undo_commit_if_deleted()
+        raise
     self._undo_commit_if_deleted()
     return answers
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,16 @@ from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.own_changes import NotedTableIndex, OwnChanges
 from sleeper.storage.checked_log import CommitChecks
+from sleeper.storage.followed_log import Following
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.storage.places import IndexBegun, commit_checks, table_index_of
+from sleeper.storage.opened_instance import OpenedInstance
+from sleeper.storage.places import (
+    IndexBegun,
+    check_folder,
+    commit_checks,
+    is_folder,
+    table_index_of,
+)
 from sleeper.storage.storage_clock import StorageClock
 
 
@@ -40,6 +49,7 @@ class InstanceContext:
         environment: Environment variables, for finding Spark and Java.
         allow_functions: Patterns of modules whose functions tables may run in this process.
         reopen: Opens a copy in another process: `reopen[0](*reopen[1], table_id)`.
+        place: Says whether the instance is still at its place.
     """
 
     url: str
@@ -58,6 +68,7 @@ class InstanceContext:
     environment: Mapping[str, str]
     allow_functions: tuple[str, ...]
     reopen: tuple[Callable[..., Any], tuple[Any, ...]]
+    place: OpenedInstance
 
 
 def open_context(
@@ -90,6 +101,7 @@ def open_context(
         ticks_s=ticks_s,
         ahead_max=timedelta(minutes=properties.clocks.skew_max_minutes),
     )
+    place = OpenedInstance(objects, url, properties.id)
     checks = commit_checks(objects, properties.commits.read_back, new_id)
     index = table_index_of(
         objects,
@@ -99,6 +111,14 @@ def open_context(
         pause=pause,
         checks=checks,
         begun=index_begun,
+        following=Following(
+            objects=objects,
+            ticks_s=ticks_s,
+            lost=lambda what: place.lost(f"the table index: {what}"),
+            check_empty=partial(check_folder, objects),
+            is_remote=objects.is_remote,
+            is_dated=is_folder(objects),
+        ),
     )
     return InstanceContext(
         url=url,
@@ -117,4 +137,5 @@ def open_context(
         environment=environment,
         allow_functions=allow_functions,
         reopen=reopen,
+        place=place,
     )

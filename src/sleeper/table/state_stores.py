@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from sleeper.errors import SleeperError
+from sleeper.errors import SleeperError, StateMoved, TableNotFound
 from sleeper.language.late_imports import late_imports
 from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
@@ -23,7 +23,10 @@ from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
 from sleeper.state.stores.move_notes import MoveNotes, StatePlace
+from sleeper.state.transaction_json import decode_entry
 from sleeper.storage.checked_log import open_log
+from sleeper.storage.followed_log import FollowedLog, Following
+from sleeper.storage.places import is_folder
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.table.instance_context import InstanceContext
 
@@ -42,6 +45,7 @@ class _Place:
     """Where the state of one table is kept.
 
     Attributes:
+        table_id: The table.
         state_id: The id of the state, for items outside of the folder: the table's id, and that of
             the state's last move.
         changes: Counts the commits of this process to the table.
@@ -53,6 +57,7 @@ class _Place:
         is_new: Whether there may be no state yet.
     """
 
+    table_id: str
     state_id: str
     changes: OwnChanges
     files: Objects
@@ -88,6 +93,7 @@ def open_state_store(
     """
     here = properties.state_move
     place = _Place(
+        table_id=table_id,
         state_id=_state_id(table_id, here),
         changes=OwnChanges(context.url, table_id),
         files=files if here is None else files.under(paths.moved_state(here.move_id)),
@@ -200,7 +206,9 @@ def _log_in_objects(place: _Place) -> StateStore:
     is_remote = place.files.is_remote
     # A store that is not trusted might lose an entry to another one: its log alone decides.
     snapshots = ObjectSnapshotStore(place.files, keeps_newest=is_remote and not checks.read_back)
-    return _store_on_log(place, log, snapshots, SnapshotRule(), is_remote=is_remote)
+    return _store_on_log(
+        place, log, snapshots, SnapshotRule(), is_remote=is_remote, is_log_in_objects=True
+    )
 
 
 def _log_in_dynamo(place: _Place) -> StateStore:
@@ -235,10 +243,29 @@ def _store_on_log(
     rule: SnapshotRule,
     *,
     is_remote: bool = False,
+    is_log_in_objects: bool = False,
 ) -> StateStore:
     context = place.context
-    return TransactionLogStateStore(
-        log,
+
+    def is_last(number: int, body: bytes) -> bool:
+        """Compare times: a state keeps that of its last entry, and not the entry's id."""
+        state = store.known()
+        if state is None or state.number != number:
+            return True
+        return decode_entry(body, place.schema, f"entry {number} of the log").at == state.at
+
+    following = Following(
+        objects=place.files,
+        ticks_s=context.ticks_s,
+        lost=partial(_lost, place),
+        is_last=is_last,
+        covered=lambda: max(snapshots.numbers(), default=0),
+        first=1 if place.here is None else place.here.number,
+        is_remote=is_remote or not is_log_in_objects,
+        is_dated=is_log_in_objects and is_folder(place.files),
+    )
+    store = TransactionLogStateStore(
+        FollowedLog(log, following),
         snapshots,
         place.schema,
         snapshot_rule=rule,
@@ -252,6 +279,27 @@ def _store_on_log(
         note_commit=place.changes.note,
         is_remote=is_remote,
     )
+    return store
+
+
+def _lost(place: _Place, what: str) -> SleeperError:
+    """Return why an entry of a table's log that was seen before is not there.
+
+    Raises:
+        InstanceLost: the table index is not what it was either.
+    """
+    record = place.context.index.by_id(place.table_id)
+    if record is None:
+        return TableNotFound(
+            f"table {place.table_id} was deleted, with all its rows; open another table, or create "
+            "it again"
+        )
+    if TableProperties(record.properties).state_move != place.here:
+        return StateMoved(
+            f"the state of table {record.name!r} was moved to another state store, so nothing was "
+            "written. Try again: each call looks where the state is."
+        )
+    return place.context.place.lost(f"table {record.name!r}: {what}")
 
 
 def _items_in_dynamodb(place: _Place) -> StateStore:

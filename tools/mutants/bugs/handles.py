@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from ..bug import Bug
 
+FOLLOWED = ("tests/contracts/test_folder_storage.py", "-k", "FollowedLog")
+"""A log in a folder, as one process follows it."""
+REPLACED = ("tests/contracts/test_replaced_instances.py", "-k", "InFolder")
+"""Open handles of a folder that is moved, deleted or replaced."""
+LOST = ("tests/unit/services/test_lost_instances.py",)
+
 BUGS = (
     Bug(
         name="old-properties",
@@ -12,5 +18,86 @@ BUGS = (
         right="        elif opened.record.properties != record.properties:\n",
         wrong="        elif opened.record.table_id != record.table_id:\n",
         tests=("tests/stories/test_changed_properties.py",),
+    ),
+    Bug(
+        name="appended-after-nothing",
+        breaks="A commit is appended after an entry that is not there.",
+        module="storage/followed_log.py",
+        right="            self._begin_check(number - 1)()\n",
+        wrong="            pass\n",
+        tests=FOLLOWED,
+    ),
+    Bug(
+        name="read-after-nothing",
+        breaks="A state is read after an entry that is not there.",
+        module="storage/followed_log.py",
+        right="        check()\n",
+        wrong="",
+        tests=FOLLOWED,
+    ),
+    Bug(
+        name="another-entry-is-the-same",
+        breaks="An entry that somebody else wrote under the same number is taken for the own one.",
+        module="storage/followed_log.py",
+        right="            is_same = digest == entry.digest\n",
+        wrong="            is_same = True\n",
+        tests=FOLLOWED,
+    ),
+    Bug(
+        name="snapshot-does-not-cover",
+        breaks="An entry that a snapshot covers must be there.",
+        module="storage/followed_log.py",
+        right="            if covered < entry.number:\n",
+        wrong="            if covered <= entry.number:\n",
+        tests=FOLLOWED,
+    ),
+    Bug(
+        name="folder-not-looked-at",
+        breaks="A write makes the folder of an instance anew that was moved away.",
+        module="storage/local/folder.py",
+        right="        if folder == str(self.root):\n            self._check_opened()\n",
+        wrong="",
+        tests=REPLACED,
+    ),
+    Bug(
+        name="moved-commit-not-unknown",
+        breaks="A commit whose folder was moved right after it counts as not written.",
+        module="state/append_entry.py",
+        right="            if certain:\n                raise\n",
+        wrong="            raise\n",
+        tests=REPLACED,
+    ),
+    Bug(
+        name="any-instance-is-the-own",
+        breaks="A handle writes into another instance that was put in the place.",
+        module="model/formats/properties_file.py",
+        right="    if found != instance_id:\n",
+        wrong="    if not found:\n",
+        tests=REPLACED,
+    ),
+    Bug(
+        name="jobs-made-anew",
+        breaks="Queues are made anew where an instance was moved away.",
+        module="storage/local/jobs/database.py",
+        right="            if self._check_instance is not None:\n"
+        "                self._check_instance()\n",
+        wrong="",
+        tests=REPLACED,
+    ),
+    Bug(
+        name="worker-goes-on-without-instance",
+        breaks="A worker goes on for ever whose instance is gone.",
+        module="services/worker.py",
+        right="            except InstanceLost:\n                raise\n",
+        wrong="",
+        tests=LOST,
+    ),
+    Bug(
+        name="replaced-instance-not-opened-again",
+        breaks="`serve` refuses a restored instance for ever.",
+        module="services/serving/current_instance.py",
+        right="            if not self._look() and not isinstance(self.lost, InstanceReplaced):\n",
+        wrong="            if not self._look():\n",
+        tests=LOST,
     ),
 )

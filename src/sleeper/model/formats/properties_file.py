@@ -9,7 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from sleeper.errors import DataDamaged, FormatTooNew, PropertiesInvalid
+from sleeper.errors import (
+    DataDamaged,
+    FormatTooNew,
+    InstanceGone,
+    InstanceReplaced,
+    PropertiesInvalid,
+)
 from sleeper.model.known_properties.kinds import Property
 
 INSTANCE_FORMAT = 1
@@ -123,6 +129,32 @@ def read_instance_properties(
     if number is not None and properties_version(values) != number:
         raise _damaged(what, f"{VERSION_PROPERTY} is {properties_version(values)}, not {number}")
     return values
+
+
+def check_instance_id(body: bytes | None, where: str, instance_id: str) -> None:
+    """Check that the properties at the place of an opened instance are still its own.
+
+    Args:
+        body: The bytes of the file; None if there is none.
+        where: The place, for errors.
+        instance_id: The id of the instance that was opened.
+
+    Raises:
+        InstanceGone: there is no file.
+        InstanceReplaced: the file has another id.
+        DataDamaged, FormatTooNew, PropertiesInvalid: it cannot be read.
+    """
+    if body is None:
+        raise InstanceGone(
+            f"instance {instance_id!r} is no longer at {where}: it was moved, deleted, or its "
+            "storage is not mounted. Nothing was written. Put it back, or open it where it is now."
+        )
+    found = read_instance_properties(body, where)[_ID]
+    if found != instance_id:
+        raise InstanceReplaced(
+            f"instance {found!r} is at {where} now, where {instance_id!r} was opened. Nothing was "
+            f"written. Open it again, or open {instance_id!r} where it is now."
+        )
 
 
 def properties_version(values: Mapping[str, str]) -> int | None:

@@ -40,7 +40,8 @@ _LATER_ATTRIBUTES: Final = ("size_bytes", "schema_id", "first_key", "last_key", 
 
 _NOT_LATER: Final = (
     "entry {} of the transaction log is not later than the one before it, as each entry is: one of "
-    "the two was overwritten by another entry"
+    "the two was overwritten by another entry, or the one before was missing when it was written "
+    "(an older copy was in the place of the instance, and a writer went on)"
 )
 _REMAKE_SNAPSHOT = (
     "Delete the objects of this snapshot; the next commits write another one. The log is complete."

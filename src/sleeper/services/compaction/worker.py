@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from sleeper.errors import SleeperError
+from sleeper.errors import InstanceLost, SleeperError
 from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import TaskEvent
@@ -86,7 +86,11 @@ class CompactionWorker:
         self._resting: dict[str, _Rest] = {}
 
     def run(self) -> TaskEvent:
-        """Compact tables until the worker is stopped; return what it did in all."""
+        """Compact tables until the worker is stopped; return what it did in all.
+
+        Raises:
+            InstanceLost: the instance is no longer what the worker opened.
+        """
         self._record(self._task)
         try:
             self._run()
@@ -128,6 +132,8 @@ class CompactionWorker:
                 rest = self._resting.get(table.table_id)
                 if rest is None or self._ticks_s() >= rest.until_s:
                     done = self._turn(table) or done
+        except InstanceLost:
+            raise
         except SleeperError as failure:
             _log.error("the tables cannot be read now: %s", failure)
         except BaseException as failure:
@@ -157,6 +163,8 @@ class CompactionWorker:
             _log.info("%s: claims were given back: the worker ends", table.name)
         except SleeperError as failure:
             turn.give_back(reasons_of(failure))
+            if isinstance(failure, InstanceLost):
+                raise
             _log.error("%s: compact failed: %s", table.name, failure)
             failed = True
         except BaseException as failure:

@@ -1,11 +1,11 @@
-"""Notices changes of an instance's properties in a process that runs for days."""
+"""Notices in a process that runs for days that its instance was changed, moved or replaced."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-from sleeper.errors import SleeperError
+from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced, SleeperError
 from sleeper.instance.instance import Instance
 
 _LOOK_S = 60.0
@@ -15,7 +15,8 @@ _log = logging.getLogger(__name__)
 class PropertiesLook:
     """Says whether an instance's properties were changed since it was opened. Safe for threads.
 
-    While the storage cannot be read, they count as unchanged.
+    While the storage cannot be read, they count as unchanged. If the instance is no longer at its
+    place, each look raises `InstanceLost`.
 
     Args:
         instance: The instance.
@@ -23,6 +24,7 @@ class PropertiesLook:
     """
 
     def __init__(self, instance: Instance, every_s: float = _LOOK_S) -> None:
+        self._instance = instance
         self._stored = instance.stored_properties
         self._values = dict(instance.properties.values)
         self._ticks_s = instance.ticks_s
@@ -31,7 +33,11 @@ class PropertiesLook:
         self._changed = False
 
     def __call__(self) -> bool:
-        """Return whether they were changed, and log it once."""
+        """Return whether they were changed, and log it once.
+
+        Raises:
+            InstanceLost: the instance is no longer at its place.
+        """
         now_s = self._ticks_s()
         if self._changed or now_s - self._looked_s < self._every_s:
             return self._changed
@@ -41,7 +47,10 @@ class PropertiesLook:
         except SleeperError as failure:
             _log.warning("whether properties were changed cannot be seen now: %s", failure)
             return False
-        if newest is None or newest == self._values:
+        if newest == self._values:
+            return False
+        if newest is None or newest["sleeper.id"] != self._instance.instance_id:
+            self._instance.check()
             return False
         names = newest.keys() | self._values.keys()
         changed = sorted(name for name in names if newest.get(name) != self._values.get(name))
@@ -60,6 +69,9 @@ class CurrentInstance:
         instance: The instance as it was opened first.
         reopen: Opens it again.
         every_s: Seconds between two looks at the storage.
+
+    Attributes:
+        lost: Why the instance cannot be used, as of the last look; None if it can.
     """
 
     def __init__(
@@ -69,29 +81,49 @@ class CurrentInstance:
         self._reopen = reopen
         self._every_s = every_s
         self._look = PropertiesLook(instance, every_s)
+        self.lost: InstanceLost | None = None
 
     def __call__(self) -> Instance:
         """Return the instance with the newest properties that were seen."""
         return self._instance
 
     def look(self, *, with_jobs: bool) -> bool:
-        """Open the instance again if its properties were changed; return whether it was.
+        """Open the instance again if it was changed or replaced; return whether it was.
 
         The instance of before is not closed, because other threads may be using it. If the changed
         properties cannot be used, it stays, and the next look tries again.
 
         Args:
             with_jobs: Whether its jobs are used.
+
+        Raises:
+            InstanceGone: there is no instance at its place.
         """
-        if not self._look():
-            return False
+        try:
+            if not self._look() and not isinstance(self.lost, InstanceReplaced):
+                self.lost = None
+                return False
+        except InstanceReplaced as failure:
+            self.note_lost(failure)
+        except InstanceGone as failure:
+            self.lost = failure
+            raise
+        if self.lost is not None:
+            _log.error("the instance is opened again: %s", self.lost)
         try:
             opened = self._reopen()
             if with_jobs:
                 opened.jobs  # noqa: B018 - opened before other threads use it
         except SleeperError as failure:
-            _log.error("changed properties cannot be used; older ones stay in use: %s", failure)
+            if self.lost is None:
+                _log.error("changed properties cannot be used; older ones stay in use: %s", failure)
+            else:
+                _log.error("the instance cannot be opened again: %s", failure)
             return False
-        self._instance = opened
+        self._instance, self.lost = opened, None
         self._look = PropertiesLook(opened, self._every_s)
         return True
+
+    def note_lost(self, failure: InstanceLost) -> None:
+        """Take note that the instance is not what was opened; the next look opens it again."""
+        self.lost = failure

@@ -11,7 +11,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Protocol, Self
 
-from sleeper.errors import SleeperError
+from sleeper.errors import InstanceLost, SleeperError
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.services.serving.job_figures import JOBS_MAX, JobCounts, JobFigures
 from sleeper.services.serving.table_figures import TableFigure
@@ -43,6 +43,7 @@ class Metrics:
         fleet: The workers of this process.
         tables: What maintenance saw of tables.
         ticks_s: A clock that is never set, in seconds.
+        lost: Returns why maintenance cannot use the instance; None if it can.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Metrics:
         fleet: Workers,
         tables: Iterable[TableFigure],
         ticks_s: Callable[[], float],
+        lost: Callable[[], InstanceLost | None] = lambda: None,
     ) -> None:
+        self._lost = lost
         self._jobs = jobs
         self._fleet = fleet
         self._tables = tables
@@ -71,8 +74,13 @@ class Metrics:
             f"{kind} workers keep failing, and none is started for a while"
             for kind in self._fleet.resting
         ]
+        if (lost := self._lost()) is not None:
+            found.append(str(lost))
         try:
             self._jobs().queue_depths()
+        except InstanceLost as failure:
+            if lost is None:
+                found.append(str(failure))
         except SleeperError as failure:
             found.append(f"the queues cannot be read: {failure}")
         return found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Protocol
 
-from sleeper.errors import StorageFailed
+from sleeper.errors import InstanceLost, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.planning.jobs.workers import workers_to_start
 
@@ -101,6 +101,10 @@ class WorkerFleet:
                 continue
             try:
                 ready = self._ready(name)
+            except InstanceLost as failure:
+                _log.error("no %s worker is started for %.0f s: %s", name, _REST_MAX_S, failure)
+                kind.rest_until = self._ticks_s() + _REST_MAX_S
+                continue
             except StorageFailed as failure:
                 _log.error("the %s queue cannot be looked at now: %s", name, failure)
                 continue

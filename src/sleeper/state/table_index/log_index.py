@@ -28,6 +28,9 @@ ENTRIES_PER_CHECKPOINT = 64
 ATTEMPTS = 20
 _TABLES_PER_COPY = 64
 """An index of more tables is copied at every second change, at every third, and so on."""
+_BEYOND = 16
+"""So many numbers after the last entry are looked for by `faults`."""
+
 _WORDING = CommitWording(
     entry="entry",
     when_contended="Try the change of the table index again.",
@@ -124,12 +127,25 @@ class LogTableIndex:
             if replayed.number < checkpoint.number:
                 missing = self._entry_name(replayed.number + 1)
                 return (f"{missing} is missing, and a checkpoint is after {checkpoint.number}",)
-            fold(replayed, entries, self._entry_name)
+            newest = fold(replayed, entries, self._entry_name)
         except (DataDamaged, FormatTooNew) as error:
             return (str(error),)
         if replayed.by_id != checkpoint.by_id:
             return (f"the checkpoint after entry {checkpoint.number} differs from the log",)
-        return ()
+        return self._entries_beyond(newest.number)
+
+    def _entries_beyond(self, last: int) -> tuple[str, ...]:
+        """Look for entries after a missing one, which readers take for the end of the log."""
+        numbers = range(last + 2, last + 2 + _BEYOND)
+        found = next((each for each in numbers if self._log.read(each) is not None), None)
+        if found is None or self._log.read(last + 1) is not None:  # it was written meanwhile
+            return ()
+        missing = self._entry_name(last + 1)
+        fault = (
+            f"{missing} is missing, but there is {self._entry_name(found)}: changes from there on "
+            "are not seen by readers"
+        )
+        return (fault,)
 
     def _commit(self, change: Change, check: Callable[[TableRecords], object]) -> None:
         """Append `change` after all other entries, if `check` allows it then."""

@@ -34,6 +34,7 @@ from sleeper.storage.local.failures import (
     write_failure,
 )
 from sleeper.storage.local.modes import share_folder
+from sleeper.storage.local.opened_folder import OpenedFolder
 from sleeper.storage.local.unfinished import (
     FolderOutput,
     discard,
@@ -60,10 +61,12 @@ class FolderObjects:
     """The files under one folder. Keys are their paths, relative to it.
 
     Attributes:
-        root: The folder, as an absolute path. The first write makes it.
+        root: The folder, as an absolute path. The first write makes it, unless it is `opened`.
         prefix: Prefix of keys inside the folder: empty, or ends in `/`. `under` sets it.
         now: The clock (aware). If given, the process deletes temp files older than a day
             before its first write.
+        opened: The instance that was opened in the folder; None for another folder. The folder of
+            an instance is never made anew: a write to it raises `InstanceLost` if it is gone.
 
     Raises:
         BadRequest: `root` is a relative path, which would depend on the working directory.
@@ -72,6 +75,7 @@ class FolderObjects:
     root: Path
     prefix: str = ""
     now: Callable[[], datetime] | None = None
+    opened: OpenedFolder | None = field(default=None, compare=False)
     _durable: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +102,7 @@ class FolderObjects:
         except FileExistsError:
             return self._taken(path)
         except OSError as error:
+            self._check_opened()
             raise link_failure(error, path) from error
         finally:
             discard(unfinished)
@@ -188,6 +193,7 @@ class FolderObjects:
             self._make_folder(str(self.root))
             unfinished = open_unfinished(str(self.root))
         except OSError as error:
+            self._check_opened()
             raise write_failure(error, path) from error
         return FolderOutput(unfinished, path, self._replace)
 
@@ -224,13 +230,15 @@ class FolderObjects:
             self._make_folder(str(self.root))
             return write_time(str(self.root))
         except OSError as error:
+            self._check_opened()
             raise write_failure(error, str(self.root)) from error
 
     def writer_lock(
         self, key: str, meanwhile: Callable[[], object]
     ) -> AbstractContextManager[None]:
-        """Lock a hidden file (see the port)."""
+        """Lock a hidden file (see the port), if the instance that was opened is there."""
         check_key(key)
+        self._check_opened()
         return writer_lock(str(self.root), self.prefix + key, meanwhile)
 
     def under(self, prefix: str) -> FolderObjects:
@@ -252,6 +260,7 @@ class FolderObjects:
             self._make_folder(str(self.root))
             return write_unfinished(str(self.root), body)
         except OSError as error:
+            self._check_opened()
             raise write_failure(error, path) from error
 
     def _replace(self, unfinished: str, path: str) -> None:
@@ -260,6 +269,7 @@ class FolderObjects:
             self._name(os.replace, unfinished, path)
         except OSError as error:
             discard(unfinished)
+            self._check_opened()
             raise write_failure(error, path) from error
         except BaseException:
             discard(unfinished)
@@ -288,7 +298,10 @@ class FolderObjects:
         Raises:
             FileNotFoundError: another process removed a parent folder at the same time.
             StorageFailed: it cannot be made.
+            InstanceLost: it is the folder of an instance that is no longer there.
         """
+        if folder == str(self.root):
+            self._check_opened()
         if folder in self._durable:
             return
         try:
@@ -307,6 +320,11 @@ class FolderObjects:
         except OSError as error:
             raise write_failure(error, folder) from error
         self._durable.add(folder)
+
+    def _check_opened(self) -> None:
+        """Check that the instance that was opened is there."""
+        if self.opened is not None:
+            self.opened.check()
 
     def _taken(self, path: str) -> bool:
         """Return False, because `path` exists, after making its name durable."""

@@ -2,7 +2,7 @@
 
 # Paths are strings here: half of these calls have no Path method, and making a Path costs as
 # much as the system call.
-# ruff: noqa: PTH103, PTH108, PTH118, PTH208
+# ruff: noqa: PTH102, PTH108, PTH118, PTH208
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ _OUR_NAME = re.compile(re.escape(TEMPORARY) + r"[0-9]+-[0-9]+")
 def open_unfinished(root: str) -> tuple[int, str]:
     """Make an empty temp file in the hidden folder of `root`; return its descriptor and path.
 
+    The hidden folder is made, and `root` must be there.
+
     Process id and a number make names unique; O_EXCL does if machines share a folder.
 
     Raises:
@@ -47,7 +49,8 @@ def open_unfinished(root: str) -> tuple[int, str]:
         except FileExistsError:
             continue
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(folder)  # never `root`: whoever opened an instance may have lost it
             share_folder(folder, root)
             continue
         try:

@@ -77,7 +77,7 @@ def _open(root: str, key: str) -> int | None:
     path = folder / f"turn-{crc32(key.encode()):08x}"
     try:
         if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(exist_ok=True)  # `root` is not made: an instance may have been moved
             share_folder(str(folder), root)
         descriptor = _open_file(path)
     except OSError as error:

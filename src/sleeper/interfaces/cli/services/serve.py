@@ -12,7 +12,7 @@ from dataclasses import field
 
 import click
 
-from sleeper.errors import PropertiesInvalid
+from sleeper.errors import InstanceGone, PropertiesInvalid
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.services.signals import stop_on_signals
 from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
@@ -35,6 +35,7 @@ from sleeper.services.serving.worker_fleet import WorkerProcess
 
 _log = logging.getLogger(__name__)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_GONE_ROUNDS_MAX = 3
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")
 
 
@@ -97,6 +98,9 @@ def serve(
     release their files, within 20 seconds. A second Ctrl-C stops it at once, and
     is safe too. Its processes end with it, also where it is killed.
 
+    If the instance was replaced, such as by a restored backup, it is opened
+    again. If it is gone, serve says so at each round, and ends after three.
+
     With --once there is one round of maintenance and no job is run; the exit
     code is 1 if anything failed.
 
@@ -131,6 +135,8 @@ def serve(
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
+    if served.gone_rounds == _GONE_ROUNDS_MAX:
+        raise click.exceptions.Exit(EXIT_REFUSED)
 
 
 @contextmanager
@@ -169,6 +175,7 @@ class _Services:
     tables: OnlineTables = field(init=False)
     jobs_wanted: bool = False
     jobs_started: bool = False
+    gone_rounds: int = 0
 
     def __post_init__(self) -> None:
         self.tables = OnlineTables(
@@ -178,6 +185,7 @@ class _Services:
             stopped=self.stop.is_set,
             paused=self.paused,
             note_change=self.pace.note_change,
+            note_lost=self.current.note_lost,
         )
 
     def start_jobs(self) -> None:
@@ -203,15 +211,34 @@ class _Services:
                 _log.warning("anybody who reaches %s can read the metrics", self.address[0])
             ticks_s = self.current().ticks_s
             figures = self.tables.figures = TableFigures(ticks_s)
-            metrics = Metrics(lambda: self.current().jobs, jobs.fleet, figures, ticks_s)
+            metrics = Metrics(
+                lambda: self.current().jobs,
+                jobs.fleet,
+                figures,
+                ticks_s,
+                lost=lambda: self.current.lost,
+            )
             self.services.enter_context(MetricsServer(metrics, *self.address))
         self.services.enter_context(jobs)
         if self.limits[COMPACTION]:
             self.tables.leave_compactions = waiting.tell
 
     def _look(self) -> None:
-        """Use changed properties of the instance from now on."""
-        changed = self.current.look(with_jobs=self.jobs_started)
+        """Use changed properties of the instance from now on, or another that replaced it.
+
+        Raises:
+            InstanceGone: there is no instance. After a few rounds without one, serve ends.
+        """
+        try:
+            changed = self.current.look(with_jobs=self.jobs_started)
+        except InstanceGone:
+            self.gone_rounds += 1
+            self.pace.note_change()
+            if self.gone_rounds == _GONE_ROUNDS_MAX:
+                _log.error("the instance was gone in %d rounds: ending", _GONE_ROUNDS_MAX)
+                self.stop.set()
+            raise
+        self.gone_rounds = 0
         if changed and self.jobs_wanted and not self.jobs_started:
             self.start_jobs()
 

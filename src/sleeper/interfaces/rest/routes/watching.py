@@ -16,8 +16,8 @@ router = APIRouter(prefix="/sleeper", tags=["watching"], route_class=CheckedRout
 
 @router.get("/health", responses=answers({"healthy": True}))
 def health(request: Request) -> Response:
-    """Answer 200 if the instance can be read; needs no token, and says nothing else."""
-    served_by(request).instance.tables()
+    """Answer 200 if the instance can be read and is the one that was opened; needs no token."""
+    served_by(request).instance.check()
     return json_answer({"healthy": True})
 
 

@@ -43,6 +43,8 @@ class JobDatabase:
         mounts: The kernel's list of mounted file systems.
         owner: The instance whose jobs they are. The file remembers the first one that wrote to it,
             and no other may use it. None for any.
+        check_instance: Raises `InstanceLost` if the instance whose folder has the file is gone;
+            called before the file is made or opened. None for a file outside of an instance.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class JobDatabase:
         patience_s: float = PATIENCE_S,
         mounts: Path = MOUNTS,
         owner: Owner | None = None,
+        check_instance: Callable[[], None] | None = None,
     ) -> None:
         self.path, self._mounts = path, mounts
         self._owner, self._is_noted = owner, False
+        self._check_instance = check_instance
         self._sleep, self._patience_s = sleep, patience_s
         self._idle: list[sqlite3.Connection] = []
         self._parents: list[sqlite3.Connection] = []
@@ -142,9 +146,12 @@ class JobDatabase:
     def _take(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
             self._begin_in_child()
-        if self._identity() != self._file:  # no file yet, or it was replaced
+        found = self._identity()
+        if found is None or found != self._file:  # no file yet, or it was replaced
             self.close()
             self._is_noted = False
+            if self._check_instance is not None:
+                self._check_instance()
         with self._lock:
             idle = self._idle.pop() if self._idle else None
         return idle or self._open()
@@ -173,7 +180,7 @@ class JobDatabase:
                 "may lose messages. Set sleeper.jobs.url to sqlite:///and/an/absolute/path on a "
                 "local disk."
             )
-        _make_file(self.path)
+        _make_file(self.path, in_instance=self._check_instance is not None)
         self._file = self._identity()
         try:
             connection = sqlite3.connect(
@@ -253,14 +260,17 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _make_file(path: Path) -> None:
-    """Make an empty file if there is none, open to whoever may write to its folder."""
+def _make_file(path: Path, *, in_instance: bool) -> None:
+    """Make an empty file if there is none, open to whoever may write to its folder.
+
+    The folder of an instance is never made.
+    """
     if path.exists():
         return
     folder = path.parent
     try:
         if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=not in_instance, exist_ok=True)
             share_folder(str(folder), str(folder.parent))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:

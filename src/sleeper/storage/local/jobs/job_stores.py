@@ -30,6 +30,7 @@ class SqliteJobStores:
         new_id: Makes ids of messages and receipts.
         patience_s: How long to wait while other processes have the file locked.
         owner: The instance; another one's file is refused.
+        check_instance: See `JobDatabase`.
     """
 
     def __init__(
@@ -42,8 +43,11 @@ class SqliteJobStores:
         new_id: NewId,
         patience_s: float = PATIENCE_S,
         owner: Owner | None = None,
+        check_instance: Callable[[], None] | None = None,
     ) -> None:
-        self._database = JobDatabase(path, sleep=sleep, patience_s=patience_s, owner=owner)
+        self._database = JobDatabase(
+            path, sleep=sleep, patience_s=patience_s, owner=owner, check_instance=check_instance
+        )
         self._tracker = SqliteTracker(self._database)
         self._batcher = SqliteBatcherStore(self._database)
         self._queues = {
