@@ -189,16 +189,12 @@ def opened_objects(objects: Objects, instance_id: str) -> Objects:
     if not isinstance(objects, FolderObjects):
         return objects
     if signature_of(objects.url(paths.INSTANCE_PROPERTIES)) is None:
-        return objects  # a test made the instance without storing its properties
+        return objects  # a test made it without properties
     return replace(objects, opened=OpenedFolder(objects.root, instance_id))
 
 
 def check_folder(objects: Objects) -> None:
-    """Check that the instance that was opened is there, if it is in a folder.
-
-    Raises:
-        InstanceLost: it is not.
-    """
+    """Raise `InstanceLost` if the folder of an instance that was opened is not there any more."""
     if isinstance(objects, FolderObjects) and objects.opened is not None:
         objects.opened.check()
 
@@ -336,12 +332,12 @@ def job_stores_of(
             aws_job_stores.AwsJobStores, instance_id, instance_url, settings, region=region
         )
         return aws(now=now, sleep=sleep, pause=pause, new_id=new_id)
-    is_folder, opened = isinstance(objects, FolderObjects), None
+    is_folder, check = isinstance(objects, FolderObjects), None
     if url is not None:
         path = Path("/", url.removeprefix("sqlite://").lstrip("/"))
     elif isinstance(objects, FolderObjects):
         path = Path(instance_url) / paths.JOBS
-        opened = objects.opened
+        check = objects.opened.check if objects.opened else None
     elif isinstance(objects, bucket_objects.BucketObjects):
         raise PropertiesInvalid(
             {
@@ -355,15 +351,8 @@ def job_stores_of(
     owner = sqlite_owner.Owner(
         instance_id, os.path.realpath(instance_url) if is_folder else instance_url
     )
-    stores = sqlite_job_stores.SqliteJobStores(
-        path,
-        settings,
-        now=now,
-        sleep=sleep,
-        new_id=new_id,
-        owner=owner,
-        check_instance=None if opened is None else opened.check,
-    )
+    in_file = partial(sqlite_job_stores.SqliteJobStores, path, settings, owner=owner)
+    stores = in_file(now=now, sleep=sleep, new_id=new_id, check_instance=check)
     stores.check_owner()
     return stores
 

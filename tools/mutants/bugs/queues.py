@@ -106,7 +106,7 @@ BUGS = (
         name="replaced-file-not-noticed",
         breaks="Messages go into a file that was deleted.",
         module=_DATABASE,
-        right="        if self._identity() != self._file:",
+        right="        if self._file is None or self._identity() != self._file:",
         wrong="        if self._file is None:",
         tests=TROUBLE,
     ),

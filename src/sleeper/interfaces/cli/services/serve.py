@@ -87,22 +87,18 @@ def serve(
     """Maintain all online tables and run all jobs, until it is stopped.
 
     Splits large leaf partitions, merges small ones, deletes garbage, and once a
-    day deletes files that killed jobs left. Offline tables are skipped. Processes
-    run jobs while there are some (sleeper worker): as many at once as there are
-    processors, unless --job-workers says otherwise; for compactions, as many as
-    --workers says. With --job-workers compaction=0 maintenance compacts tables
-    itself. While the instance is paused (sleeper pause) nothing is begun.
+    day files that killed jobs left. Offline tables are skipped. Processes run jobs
+    while there are some: as many at once as there are processors, or --job-workers
+    says; for compactions, as many as --workers says. With compaction=0 maintenance
+    compacts tables itself. While the instance is paused nothing is begun.
 
     What is done is logged; sleeper --log-format json serve writes JSON lines.
     Ctrl-C or SIGTERM stops it: jobs go back to their queues, and compactions
     release their files, within 20 seconds. A second Ctrl-C stops it at once, and
-    is safe too. Its processes end with it, also where it is killed.
+    is safe too. Its processes end with it, also where it is killed. An instance
+    that was replaced is opened again; after three rounds without one serve ends.
 
-    If the instance was replaced, such as by a restored backup, it is opened
-    again. If it is gone, serve says so at each round, and ends after three.
-
-    With --once there is one round of maintenance and no job is run; the exit
-    code is 1 if anything failed.
+    With --once there is one round and no job is run; code 1 if anything failed.
 
     \b
     Examples:
@@ -117,9 +113,10 @@ def serve(
     log_output.serve()
     stop = threading.Event()
     stop_on_signals(stop)
-    current = CurrentInstance(connect(instance), lambda: connect(instance))
-    pace = Pace(every_s, stop=stop, ticks_s=current().ticks_s)
-    paused = PauseLook(current().pause_switch, current().ticks_s)
+    opened = connect(instance)
+    current = CurrentInstance(opened, lambda: connect(instance))
+    pace = Pace(every_s, stop=stop, ticks_s=opened.ticks_s)
+    paused = PauseLook(opened.pause_switch, opened.ticks_s)
     with ExitStack() as services:
         served = _Services(
             services, current, limits, pace, paused, stop, log_output, address, workers
@@ -135,8 +132,6 @@ def serve(
             sweep_is_due=pace.sweep_is_due,
         )
         _end_with([step for step in run if once], as_json=as_json)
-    if served.gone_rounds == _GONE_ROUNDS_MAX:
-        raise click.exceptions.Exit(EXIT_REFUSED)
 
 
 @contextmanager
@@ -178,6 +173,7 @@ class _Services:
     gone_rounds: int = 0
 
     def __post_init__(self) -> None:
+        self.services.callback(self.check_gone)
         self.tables = OnlineTables(
             self.current,
             look=self._look,
@@ -222,6 +218,11 @@ class _Services:
         self.services.enter_context(jobs)
         if self.limits[COMPACTION]:
             self.tables.leave_compactions = waiting.tell
+
+    def check_gone(self) -> None:
+        """Exit with a failure if serve ended because its instance is gone."""
+        if self.gone_rounds == _GONE_ROUNDS_MAX:
+            raise click.exceptions.Exit(EXIT_REFUSED)
 
     def _look(self) -> None:
         """Use changed properties of the instance from now on, or another that replaced it.

@@ -146,8 +146,7 @@ class JobDatabase:
     def _take(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
             self._begin_in_child()
-        found = self._identity()
-        if found is None or found != self._file:  # no file yet, or it was replaced
+        if self._file is None or self._identity() != self._file:  # no file yet, or replaced
             self.close()
             self._is_noted = False
             if self._check_instance is not None:
