@@ -115,23 +115,28 @@ def made(path: Path) -> tuple[str, str | RunFailed]:
 
 def pages() -> Iterator[tuple[Path, Callable[[str], str]]]:
     """Each page that this tool writes, with the function that makes it from the old one."""
+    yield from pages_of_code()
+    yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
+    yield ROOT / "docs/deploy/costs.md", lambda _: f"{GENERATED}{costs_page()}"
+    yield ROOT / "README.md", run_page
+    yield ROOT / "docs/operating/verify.md", run_page
+    for path in sorted((ROOT / "docs/guide").rglob("*.md")):
+        yield path, run_page
+
+
+def pages_of_code() -> Iterator[tuple[Path, Callable[[str], str]]]:
+    """The pages that are made of code alone: no program is run for them. Each takes a moment."""
     yield ROOT / "docs/reference/cli.md", lambda _: cli_page()
     yield ROOT / "docs/reference/properties.md", lambda _: properties_page()
     yield ROOT / "docs/reference/properties-without-effect.md", lambda _: unused_properties_page()
     yield ROOT / "docs/reference/python.md", lambda _: python_page()
     yield ROOT / "docs/reference/spark-options.md", lambda _: spark_options_page()
     yield ROOT / "docs/reference/rest.md", lambda _: f"{GENERATED}{rest_page()}"
-    yield ROOT / "docs/reference/contracts.md", lambda _: contracts_page()
     yield ROOT / "docs/reference/test-runs.md", lambda _: test_runs_page()
-    yield ROOT / "docs/deploy/costs.md", lambda _: f"{GENERATED}{costs_page()}"
     yield ROOT / "docs/buckets.md", buckets_page
     yield ROOT / "docs/performance.md", performance_page
     for path in rules.pages():
         yield path, rules.rules_page
-    yield ROOT / "README.md", run_page
-    yield ROOT / "docs/operating/verify.md", run_page
-    for path in sorted((ROOT / "docs/guide").rglob("*.md")):
-        yield path, run_page
 
 
 def difference(path: Path, old: str, new: str) -> str:

@@ -3,38 +3,73 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from tools.mutants.bug import all_bugs
+from tests.house.sources import PACKAGE, ROOT, Source, check_none, read
+from tools.mutants.bug import Bug, all_bugs
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def text_is_not_there_once(bug: Bug, source: Source) -> str:
+    """What is wrong with the text that a bug replaces."""
+    count = source.text.count(bug.right)
+    return "" if count == 1 else f"its text is {count} times in {source.name}"
 
 
-@pytest.mark.parametrize("bug", all_bugs(), ids=lambda bug: bug.name)
-class TestEveryBug:
-    """What each entry of tools/mutants/bugs/ keeps to."""
+def leaves_no_other_code(bug: Bug, source: Source) -> str:
+    """What is wrong with the code that a bug leaves."""
+    try:
+        broken = ast.parse(source.text.replace(bug.right, bug.wrong))
+    except SyntaxError as error:
+        return f"what it leaves of {source.name} is no Python: {error.msg}"
+    same = ast.dump(broken) == source.dump
+    return f"it changes nothing in {source.name}" if same else ""
 
-    def test_replaces_text_that_is_there_once(self, bug):
-        """With the code that it breaks, a bug is changed or goes."""
-        text = (ROOT / "src" / "sleeper" / bug.module).read_text()
 
-        assert text.count(bug.right) == 1
+def names_missing_tests(bug: Bug) -> str:
+    """What is wrong with the tests that are to catch a bug."""
+    paths = [argument for argument in bug.tests if argument.startswith("tests/")]
+    missing = [path for path in paths if not (ROOT / path).exists()]
+    if not paths:
+        return "it names no path of a test"
+    return f"not there: {', '.join(missing)}" if missing else ""
 
-    def test_leaves_code_that_is_python(self, bug):
-        """What cannot be read is caught by any test, which proves nothing."""
-        text = (ROOT / "src" / "sleeper" / bug.module).read_text()
-        broken = text.replace(bug.right, bug.wrong)
 
-        assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(text))
+def with_sources() -> Iterator[tuple[Bug, Source]]:
+    """Each bug whose module is there, with its module."""
+    for bug in all_bugs():
+        if (ROOT / PACKAGE / bug.module).is_file():
+            yield bug, read(f"{PACKAGE}/{bug.module}")
 
-    def test_names_tests_that_are_there(self, bug):
-        """The paths among the arguments of pytest exist."""
-        paths = [ROOT / argument for argument in bug.tests if argument.startswith("tests/")]
 
-        assert paths
-        assert [path for path in paths if not path.exists()] == []
+def check_bugs(answers: Iterator[tuple[Bug, str]], instead: str) -> None:
+    check_none((f"{bug.name}: {answer}" for bug, answer in answers if answer), instead)
+
+
+def test_bugs_replace_text_that_is_there_once():
+    """With the code that it breaks, a bug is changed or goes."""
+    gone = [bug for bug in all_bugs() if not (ROOT / PACKAGE / bug.module).is_file()]
+
+    check_bugs(((bug, f"{bug.module} is not there") for bug in gone), "name its module of today")
+    check_bugs(
+        ((bug, text_is_not_there_once(bug, source)) for bug, source in with_sources()),
+        "change the bug with its code, in tools/mutants/bugs",
+    )
+
+
+def test_bugs_leave_code_that_is_python():
+    """What cannot be read is caught by any test, which proves nothing."""
+    check_bugs(
+        ((bug, leaves_no_other_code(bug, source)) for bug, source in with_sources()),
+        "make it a slip that runs",
+    )
+
+
+def test_bugs_name_tests_that_are_there():
+    """The paths among the arguments of pytest exist."""
+    check_bugs(((bug, names_missing_tests(bug)) for bug in all_bugs()), "name tests of today")
 
 
 def test_bugs_are_many_and_each_has_a_name_of_its_own():
@@ -42,3 +77,39 @@ def test_bugs_are_many_and_each_has_a_name_of_its_own():
     assert len(all_bugs()) >= 20
     assert len({bug.name for bug in all_bugs()}) == len(all_bugs())
     assert len({bug.breaks for bug in all_bugs()}) == len(all_bugs())
+
+
+SOURCE = Source("src/sleeper/a.py", "one = 1\ntwo = 1 + 1\nif one > 0: pass\n")
+BUG = Bug(
+    name="a",
+    breaks="Nothing.",
+    module="a.py",
+    right="> 0",
+    wrong=">= 0",
+    tests=("tests/unit", "-x"),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "answers"),
+    [
+        ({}, ["", "", ""]),
+        ({"right": "= 2"}, ["its text is 0 times in", "it changes nothing in", ""]),
+        ({"right": "1\n", "wrong": "2\n"}, ["its text is 2 times in", "", ""]),
+        ({"wrong": "> > 0"}, ["", "is no Python", ""]),
+        ({"wrong": ">  0"}, ["", "it changes nothing in", ""]),
+        ({"tests": ("-x",)}, ["", "", "it names no path"]),
+        ({"tests": ("tests/unit", "tests/gone")}, ["", "", "not there: tests/gone"]),
+    ],
+)
+def test_a_bug_that_does_not_fit_is_found(change, answers):
+    """Given a bug that does not fit its code or its tests, then it is said what does not."""
+    bug = replace(BUG, **change)
+    found = [
+        text_is_not_there_once(bug, SOURCE),
+        leaves_no_other_code(bug, SOURCE),
+        names_missing_tests(bug),
+    ]
+
+    assert [answer in each for answer, each in zip(answers, found, strict=True)] == [True] * 3
+    assert [bool(each) for each in found] == [bool(answer) for answer in answers]

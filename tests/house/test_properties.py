@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 
 import pytest
 
-from sleeper.model.known_properties.kinds import JAVA_ITERATOR
+from sleeper.model.known_properties.kinds import JAVA_ITERATOR, TEXT, Property
 from sleeper.model.known_properties.typed import (
     INSTANCE_PROPERTIES,
     TABLE_PROPERTIES,
@@ -17,44 +17,17 @@ from sleeper.model.known_properties.typed import (
     TableProperties,
 )
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES
+from tests.house.sources import PACKAGE, Source, check_none, package, read
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCE = ROOT / "src" / "sleeper"
+FOLDER = f"{PACKAGE}/model/known_properties"
 DECLARATIONS = {
-    *(
-        SOURCE / "model" / "known_properties" / f"{name}.py"
-        for name in ("cloud", "clusters", "instance", "jobs", "kinds")
-    ),
-    *(SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("maintenance", "table")),
-    SOURCE / "model" / "known_properties" / "upstream.py",
+    f"{FOLDER}/{name}.py"
+    for name in (
+        *("cloud", "clusters", "instance", "jobs", "kinds"),
+        *("maintenance", "table", "upstream"),
+    )
 }
-ACCESSORS = {
-    SOURCE / "model" / "known_properties" / f"{name}.py" for name in ("typed", "typed_instance")
-}
-
-
-class Module:
-    """What a module reads: attributes, names and texts."""
-
-    def __init__(self, path: Path) -> None:
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        self.attributes = {
-            node.attr
-            for node in nodes
-            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-        }
-        self.names = {node.id for node in nodes if isinstance(node, ast.Name)}
-        self.texts = {
-            node.value
-            for node in nodes
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-
-
-MODULES = {path: Module(path) for path in SOURCE.rglob("*.py") if path not in DECLARATIONS}
-READERS = [module for path, module in MODULES.items() if path not in ACCESSORS]
-TEXTS = set().union(*(module.texts for module in READERS))
-ENDINGS = tuple(text for text in TEXTS if text.count(".") and len(text) > len("id.x"))
+ACCESSORS = {f"{FOLDER}/{name}.py" for name in ("typed", "typed_instance")}
 
 # (property, group's name in TableProperties or InstanceProperties, its class, field)
 TYPED = {
@@ -70,32 +43,101 @@ SWITCHES = (
     "sleeper.default.table.statestore.commit.async.behaviour",
     "sleeper.table.statestore.commit.async.enabled",
 )
-ALL = [*INSTANCE_PROPERTIES, *TABLE_PROPERTIES]
 
 
-def is_read_as_attribute(name: str) -> bool:
-    """Some module names the typed group and reads the field."""
-    accessor, group, field = TYPED[name]
-    return any(
-        field in module.attributes and (accessor in module.attributes or group in module.names)
-        for module in READERS
+@dataclass(frozen=True)
+class Readers:
+    """What the modules that may read a property say: attributes and names of each, texts of all."""
+
+    modules: tuple[tuple[set[str], set[str]], ...]
+    texts: frozenset[str]
+
+    @classmethod
+    def of(cls, sources: Iterable[Source]) -> Readers:
+        """What these modules say."""
+        modules, texts = [], set()
+        for source in sources:
+            attributes = {
+                node.attr for node in source.nodes(ast.Attribute) if isinstance(node.ctx, ast.Load)
+            }
+            modules.append((attributes, {node.id for node in source.nodes(ast.Name)}))
+            constants = (node.value for node in source.nodes(ast.Constant))
+            texts |= {value for value in constants if isinstance(value, str)}
+        return cls(tuple(modules), frozenset(texts))
+
+    @cached_property
+    def endings(self) -> tuple[str, ...]:
+        """Texts that may be the end of a property's name."""
+        return tuple(text for text in self.texts if text.count(".") and len(text) > len("id.x"))
+
+    def read_as_attribute(self, accessor: str, group: str, field: str) -> bool:
+        """Whether some module names the typed group and reads the field."""
+        return any(
+            field in attributes and (accessor in attributes or group in names)
+            for attributes, names in self.modules
+        )
+
+    def read_by_name(self, name: str) -> bool:
+        """Whether some module has the name, or the end of it, as a text."""
+        return name in self.texts or name.startswith(OPEN_FAMILIES) or name.endswith(self.endings)
+
+
+def wrongly_marked(
+    properties: Iterable[Property], readers: Readers, groups: Mapping[str, tuple[str, str, str]]
+) -> Iterator[str]:
+    """Properties that nothing reads, and those that something reads although they say otherwise."""
+    for known in properties:
+        if (
+            known.kind is JAVA_ITERATOR or known.name in SWITCHES
+        ):  # the first: every value is refused
+            continue
+        typed = known.name in groups and readers.read_as_attribute(*groups[known.name])
+        if known.used and not (typed or readers.read_by_name(known.name)):
+            yield f"{known.name}: nothing reads it: mark it used=False"
+        if not known.used and (typed or known.name in readers.texts):
+            yield f"{known.name}: some code reads it: take used=False away"
+
+
+def test_properties_are_read_or_marked_as_not_used():
+    """The page of properties says which have no effect; `used=False` is what it is made from."""
+    readers = Readers.of(each for each in package() if each.name not in DECLARATIONS | ACCESSORS)
+
+    check_none(
+        wrongly_marked([*INSTANCE_PROPERTIES, *TABLE_PROPERTIES], readers, TYPED),
+        "what `used` says is shown on the pages of properties",
     )
 
 
-def is_read_by_name(name: str) -> bool:
-    """Some module has the name, or the end of it, as a text."""
-    return name in TEXTS or name.startswith(OPEN_FAMILIES) or name.endswith(ENDINGS)
+def test_modules_of_properties_are_there():
+    """What declares properties does not count as reading them, whatever the modules are called."""
+    assert all(read(name).text for name in DECLARATIONS | ACCESSORS)
 
 
-@pytest.mark.parametrize("known", ALL, ids=lambda known: known.name)
-def test_a_property_is_read_or_marked_as_not_used(known):
-    """The page of properties says which have no effect; `used=False` is what it is made from."""
-    if known.kind is JAVA_ITERATOR or known.name in SWITCHES:  # the first: every value is refused
-        return
-    typed = known.name in TYPED and is_read_as_attribute(known.name)
+@pytest.mark.parametrize(
+    ("code", "read_so"),
+    [
+        ("def f(p): return p.group.field", True),
+        ("def f(g: Group): return g.field", True),
+        ("def f(g): return g.field", False),
+        ("def f(p): p.group.field = 1", False),
+        ("NAME = 'sleeper.a.property'", True),
+        ("NAME = 'a.property'", True),
+        ("NAME = 'property'", False),
+        ("# sleeper.a.property", False),
+    ],
+)
+def test_a_property_that_is_wrongly_marked_is_found(code, read_so):
+    """Given a module that reads a property or does not, then the other mark is the wrong one."""
+    name = "sleeper.a.property"
+    readers = Readers.of([Source(f"{PACKAGE}/a.py", code)])
+    groups = {name: ("group", "Group", "field")}
+    used, unused = (Property(name, None, TEXT, "Text.", used=each) for each in (True, False))
 
-    if known.used:
-        assert typed or is_read_by_name(known.name), "nothing reads it: mark it used=False"
-    else:
-        assert not typed, "some code reads it: take used=False away"
-        assert known.name not in TEXTS, "some code reads it: take used=False away"
+    assert [*wrongly_marked([used], readers, groups)] == (
+        [] if read_so else [f"{name}: nothing reads it: mark it used=False"]
+    )
+    # The end of a name may be that of another property: it does not show that this one is read.
+    by_end = "'a.property'" in code
+    assert [*wrongly_marked([unused], readers, groups)] == (
+        [f"{name}: some code reads it: take used=False away"] if read_so and not by_end else []
+    )

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
-DIFFERENCES_OF_SERVERS = ROOT / "tests" / "contracts" / "servers" / "differences.py"
+from tests.house.sources import (
+    Found,
+    Function,
+    Source,
+    all_tests,
+    check_finds_marked_lines,
+    check_none,
+    offenders,
+    read,
+)
+
+DIFFERENCES_OF_SERVERS = "tests/contracts/servers/differences.py"
 CHECKING_WORDS = ("assert", "check", "expect", "prove", "refuse", "verify")
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def named(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+NEVER_RUN = ("pytest.mark.skip", "pytest.mark.xfail", "pytest.importorskip")
+CONFTEST_LINES_MAX = 100
 
 
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), named(path))
-
-
-def find_tests(path: Path) -> list[Function]:
+def found_tests(source: Source) -> list[Function]:
     """Test functions and methods, and the invariants of Hypothesis' state machines."""
-    return [
-        node
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, Function) and node.name.startswith("test")
-    ]
+    return [each for each in source.functions if each.name.startswith("test")]
 
 
 def called_name(call: ast.Call) -> str:
@@ -56,78 +50,152 @@ def can_fail(test: Function) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=named)
-class TestEveryTestFile:
-    """What each file under tests/ keeps to."""
+# ---------------------------------------------------------------- rules
 
-    def test_opens_with_its_subject(self, path):
-        """A docstring at the top says what the file is about."""
-        assert ast.get_docstring(tree_of(path))
 
-    def test_states_a_fact_for_every_test(self, path):
-        """Every test has a docstring: name and docstring together are the documentation."""
-        silent = [test.name for test in find_tests(path) if not ast.get_docstring(test)]
+def files_without_a_subject(source: Source) -> Iterator[Found]:
+    if not source.docstring:
+        yield 1, "no docstring"
 
-        assert silent == []
 
-    def test_has_no_test_that_cannot_fail(self, path):
-        """Every test asserts, expects an error, or calls a function that checks."""
-        assert [test.name for test in find_tests(path) if not can_fail(test)] == []
+def without_a_fact(source: Source) -> Iterator[Found]:
+    for test in found_tests(source):
+        if not ast.get_docstring(test):
+            yield test.lineno, test.name
 
-    def test_has_no_mocks(self, path):
-        """The memory adapters are complete, so nothing needs to be pretended."""
-        imported = {
-            name.name if isinstance(node, ast.Import) else f"{node.module}.{name.name}"
-            for node in ast.walk(tree_of(path))
-            if isinstance(node, (ast.Import, ast.ImportFrom))
-            for name in node.names
-        }
 
-        assert [name for name in imported if name.startswith(("unittest.mock", "mock"))] == []
+def that_cannot_fail(source: Source) -> Iterator[Found]:
+    for test in found_tests(source):
+        if not can_fail(test):
+            yield test.lineno, test.name
 
-    def test_skips_nothing_for_good(self, path):
-        """
-        No test is marked to be skipped or to fail. A body may call `pytest.skip` with the
-        reason why this machine cannot run it, and for nothing else. What a server of the tests
-        does otherwise than Amazon's is in one list, which `docs/testing.md` shows.
-        """
-        if path == DIFFERENCES_OF_SERVERS:
-            return
-        marks = [
-            ast.unparse(node)
-            for node in ast.walk(tree_of(path))
-            if isinstance(node, ast.Attribute)
-            and ast.unparse(node)
-            in ("pytest.mark.skip", "pytest.mark.xfail", "pytest.importorskip")
-        ]
 
-        assert marks == []
+def mocks(source: Source) -> Iterator[Found]:
+    for node in source.imports:
+        for alias in node.names:
+            name = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+            if name.startswith(("unittest.mock", "mock")):
+                yield node.lineno, name
+
+
+def never_run(source: Source) -> Iterator[Found]:
+    for node in source.nodes(ast.Attribute):
+        if node.attr in ("skip", "xfail", "importorskip") and ast.unparse(node) in NEVER_RUN:
+            yield node.lineno, ast.unparse(node)
+
+
+def long_conftests(source: Source) -> Iterator[Found]:
+    if source.path.name == "conftest.py" and len(source.lines) > CONFTEST_LINES_MAX:
+        yield 1, f"{len(source.lines)} lines"
+
+
+# ---------------------------------------------------------------- what each test file keeps to
+
+
+def test_files_open_with_their_subject():
+    """A docstring at the top says what the file is about."""
+    check_none(offenders(files_without_a_subject, all_tests()), "say what the tests are about")
+
+
+def test_every_test_states_a_fact():
+    """Every test has a docstring: name and docstring together are the documentation."""
+    check_none(offenders(without_a_fact, all_tests()), "say in a sentence what is true")
+
+
+def test_every_test_can_fail():
+    """Every test asserts, expects an error, or calls a function that checks."""
+    check_none(
+        offenders(that_cannot_fail, all_tests()),
+        f"assert something, or call a function named after one of {', '.join(CHECKING_WORDS)}",
+    )
+
+
+def test_there_are_no_mocks():
+    """The memory adapters are complete, so nothing needs to be pretended."""
+    check_none(offenders(mocks, all_tests()), "use an adapter in memory, or a real server")
+
+
+def test_nothing_is_skipped_for_good():
+    """
+    No test is marked to be skipped or to fail. A body may call `pytest.skip` with the
+    reason why this machine cannot run it, and for nothing else. What a server of the tests
+    does otherwise than Amazon's is in one list, which `docs/testing.md` shows.
+    """
+    others = [each for each in all_tests() if each.name != DIFFERENCES_OF_SERVERS]
+
+    check_none(offenders(never_run, others), "mend the test, or call pytest.skip in it")
+    assert [*never_run(read(DIFFERENCES_OF_SERVERS))], "it needs no exception any more"
 
 
 def test_shared_fixtures_stay_few():
     """No conftest.py has more than 100 lines, so a test can be read without a book beside it."""
-    lines = {
-        named(path): len(path.read_text().splitlines())
-        for path in TEST_FILES
-        if path.name == "conftest.py"
-    }
-
-    assert {name: count for name, count in lines.items() if count > 100} == {}
-
-
-@pytest.mark.parametrize(("ci", "repeats"), [(None, False), ("", False), ("true", True)])
-def test_examples_are_new_ones_but_in_ci(ci, repeats):
-    """`make soak` would otherwise try what it tried before."""
-    environment = {name: value for name, value in os.environ.items() if name != "CI"}
-    asked = "import tests.conftest, hypothesis; print(hypothesis.settings.default.derandomize)"
-
-    done = subprocess.run(
-        [sys.executable, "-c", asked],
-        cwd=ROOT,
-        env=environment | ({} if ci is None else {"CI": ci}),
-        capture_output=True,
-        text=True,
-        check=True,
+    check_none(
+        offenders(long_conftests, all_tests()), "move builders beside the tests that use them"
     )
 
-    assert done.stdout.strip() == str(repeats)
+
+# ---------------------------------------------------------------- the rules find what they forbid
+
+MARKED = {
+    without_a_fact: """\
+def test_one(): "One is one."
+def test_two(): pass  # bad
+class TestThree:
+    async def test_four(self): pass  # bad
+def build(): pass
+""",
+    that_cannot_fail: """\
+def test_asserts():
+    if True:
+        assert 1
+def test_expects():
+    with pytest.raises(ValueError): pass
+def test_calls():
+    table.check_rows()
+def test_runs():  # bad
+    table.run()
+class TestMany:
+    def test_nothing(self): pass  # bad
+def build(): pass
+""",
+    mocks: """\
+import unittest
+import os, unittest.mock  # bad
+from unittest import TestCase, mock  # bad
+from unittest.mock import Mock  # bad
+from tests.model import mock
+def inside():
+    import mock  # bad
+""",
+    never_run: """\
+@pytest.mark.skip(reason="later")  # bad
+@pytest.mark.skipif(True, reason="never")
+@pytest.mark.soak
+def test_one():
+    pytest.skip("no server here")
+@pytest.mark.xfail  # bad
+def test_two(): pass
+duckdb = pytest.importorskip("duckdb")  # bad
+""",
+}
+
+
+@pytest.mark.parametrize("rule", MARKED, ids=lambda rule: rule.__name__)
+def test_a_rule_finds_what_it_forbids(rule):
+    """Given a text with good and bad lines, then the rule finds the bad ones alone."""
+    check_finds_marked_lines(rule, MARKED[rule], "tests/unit/test_a.py")
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text", "found"),
+    [
+        (files_without_a_subject, "test_a.py", "import os\n", ["no docstring"]),
+        (files_without_a_subject, "test_a.py", '"""A subject."""\n', []),
+        (long_conftests, "unit/conftest.py", "\n" * 101, ["101 lines"]),
+        (long_conftests, "unit/conftest.py", "\n" * 100, []),
+        (long_conftests, "unit/test_a.py", "\n" * 101, []),
+    ],
+)
+def test_a_rule_for_whole_files_finds_what_it_forbids(rule, name, text, found):
+    """Given a file, then what is wrong with it as a whole is found."""
+    assert [each for _, each in rule(Source(f"tests/{name}", text))] == found

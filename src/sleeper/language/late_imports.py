@@ -8,7 +8,7 @@
 The import is an ordinary statement: type checkers, linters and `.importlinter` see it. Nothing
 else of Python is changed: the module is in `sys.modules`, and who imports it anywhere else by
 `from ... import name` loads it. Packages, and modules that are not in files, are loaded at once.
-`tests/house/test_loaded_modules.py` lists the doors.
+`tests/house/test_house.py` lists the doors.
 """
 
 from __future__ import annotations
