@@ -90,9 +90,8 @@ def open_context(
     """Return the context of an instance with these properties. Nothing is read.
 
     Args:
-        properties: The instance's properties.
-        url, objects, now, ticks_s, new_id, host, pause, inputs, environment, allow_functions,
-            reopen: As in `InstanceContext`.
+        properties, url, objects, now, ticks_s, new_id, host, pause, inputs, environment,
+            allow_functions, reopen: As in `InstanceContext`.
         index_begun: Returns what `begun_index` began to read.
     """
     clock = StorageClock(
@@ -111,14 +110,7 @@ def open_context(
         pause=pause,
         checks=checks,
         begun=index_begun,
-        following=Following(
-            objects=objects,
-            ticks_s=ticks_s,
-            lost=lambda what: place.lost(f"the table index: {what}"),
-            check_empty=partial(check_folder, objects),
-            is_remote=objects.is_remote,
-            is_dated=is_folder(objects),
-        ),
+        following=_following_index(objects, place, ticks_s),
     )
     return InstanceContext(
         url=url,
@@ -138,4 +130,18 @@ def open_context(
         allow_functions=allow_functions,
         reopen=reopen,
         place=place,
+    )
+
+
+def _following_index(
+    objects: Objects, place: OpenedInstance, ticks_s: Callable[[], float]
+) -> Following:
+    """Return how the log of the table index is compared with what was read of it before."""
+    return Following(
+        objects=objects,
+        ticks_s=ticks_s,
+        lost=lambda what: place.lost(f"the table index: {what}"),
+        check_empty=partial(check_folder, objects),
+        is_remote=objects.is_remote,
+        is_dated=is_folder(objects),
     )

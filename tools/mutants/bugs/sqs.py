@@ -82,8 +82,8 @@ BUGS = (
         name="rows-sent-at-each-delivery",
         breaks="A query whose message was not deleted in time sends its rows twice.",
         module="services/job_kinds/query.py",
-        right="table, query, message.receives > 1)",
-        wrong="table, query, message.receives > 2)",
+        right="table, query, message.receives > 1, file)",
+        wrong="table, query, message.receives > 2, file)",
         tests=("tests/stories/test_documents_json_in_aws.py", "-k", "delivered_again"),
     ),
     Bug(
