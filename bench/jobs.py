@@ -28,8 +28,8 @@ import sleeper
 from bench.committer import cpu_seconds
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.statuses import JobStatus
-from sleeper.services.job_workers import open_worker
-from sleeper.services.worker import WorkerSettings
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.string())])
 ROWS = 1_000

@@ -29,8 +29,8 @@ from bench.aws_server import aws_server, new_bucket, use
 from bench.counting_proxy import CountingProxy, counting_proxy, told
 from bench.state_stores import CLASS, STORES
 from sleeper.model.known_properties.given import PropertyValue
-from sleeper.services.job_workers import open_worker
-from sleeper.services.worker import WorkerSettings
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])
 TABLE = "bench"

@@ -167,7 +167,7 @@ def presplit(table: sleeper.Table, inputs: str) -> None:
 
     from sleeper.engine.inputs.key_sample import sample_files  # noqa: PLC0415
     from sleeper.engine.inputs.sources import open_source  # noqa: PLC0415
-    from sleeper.table.bulk_imports.bulk_import import _extend  # noqa: PLC0415
+    from sleeper.tables.bulk_import import _extend  # noqa: PLC0415
 
     source = open_source(inputs, table.arrow_schema)
     opened = table._current()

@@ -161,9 +161,9 @@ CLAIMS = (
         full=(
             "tests/stories/test_old_instances.py",
             "tests/any_order/test_clocks.py",
-            "tests/unit/operations/test_late_entries.py",
-            "tests/unit/operations/test_sweep_and_ingest.py",
-            "tests/unit/operations/test_collectors_at_once.py",
+            "tests/unit/tables/test_late_entries.py",
+            "tests/unit/tables/test_sweep_and_ingest.py",
+            "tests/unit/tables/test_collectors_at_once.py",
         ),
         quick=("tests/stories/test_old_instances.py", "tests/unit/operations"),
         missing="an older Sleeper never reads what this one writes",

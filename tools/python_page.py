@@ -20,7 +20,7 @@ import sleeper
 from sleeper import errors
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 INTRODUCTION = """\
 <!-- Generated: run `make docs`. -->

@@ -28,9 +28,9 @@ if TYPE_CHECKING:  # see __getattr__
     from sleeper.instance.instance import Instance, create_instance
     from sleeper.interfaces.connection import connect
     from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
-    from sleeper.operations.ingest import IngestResult
-    from sleeper.table.display.progress import progress_bar
-    from sleeper.table.table import Table
+    from sleeper.pictures.progress import progress_bar
+    from sleeper.tables.ingest import IngestResult
+    from sleeper.tables.table import Table
 
 __all__ = [
     "AlreadyExists",
@@ -62,17 +62,17 @@ __all__ = [
 _LOADED_AT_FIRST_USE = {
     "DecimalType": "sleeper.model.schema",
     "Field": "sleeper.model.schema",
-    "IngestResult": "sleeper.operations.ingest",
+    "IngestResult": "sleeper.tables.ingest",
     "Instance": "sleeper.instance.instance",
     "ListType": "sleeper.model.schema",
     "MapType": "sleeper.model.schema",
     "Primitive": "sleeper.model.schema",
     "Rows": "sleeper.engine.rows",
     "Schema": "sleeper.model.schema",
-    "Table": "sleeper.table.table",
+    "Table": "sleeper.tables.table",
     "connect": "sleeper.interfaces.connection",
     "create_instance": "sleeper.instance.instance",
-    "progress_bar": "sleeper.table.display.progress",
+    "progress_bar": "sleeper.pictures.progress",
 }
 """The modules of the public names that `import sleeper` does not load."""
 

@@ -34,10 +34,10 @@ import pyarrow as pa
 import sleeper
 from sleeper.errors import CommitContended, CommitUnknown, JobAlreadyCommitted
 from sleeper.model.files import FileReference
-from sleeper.operations.maintenance.release_jobs import release_jobs
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import AddFiles
+from sleeper.tables.release_claims import release_jobs
 
 SCHEMA = pa.schema(
     [

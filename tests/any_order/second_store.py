@@ -8,7 +8,7 @@ import json
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.state.stores.revisions import Revision, RevisionHistory
-from sleeper.table import state_stores
+from sleeper.tables import state_stores
 
 LOG, REVISIONS = "TransactionLogStateStore", "S3StateStore"
 

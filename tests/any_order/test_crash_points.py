@@ -31,11 +31,11 @@ from sleeper.errors import (
 )
 from sleeper.instance.instance import Instance
 from sleeper.model.partitions import split_partition
-from sleeper.operations.maintenance.push_down_references import push_down_references
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables.push_down import push_down_references
 from tests.any_order.faults import Call, Fault, Faults, FaultyObjects, Killed
 from tests.any_order.whole_instance import (
     NOON,

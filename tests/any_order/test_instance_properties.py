@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from sleeper.errors import CommitUnknown, SleeperError
-from sleeper.operations.instance_properties import StoredProperties
+from sleeper.instance.properties import StoredProperties
 from sleeper.storage.checked_log import NO_CHECKS
 from sleeper.storage.memory import MemoryObjects
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed

@@ -24,10 +24,10 @@ from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
-from sleeper.services.file_batcher import run_batcher
-from sleeper.services.job_workers import open_worker
-from sleeper.services.worker import WorkerSettings
 from sleeper.storage.memory import MemoryObjects
+from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.worker import WorkerSettings
 from tests.soak import FIRST_SEED, tries
 
 START = datetime(2026, 5, 4, 12, tzinfo=UTC)

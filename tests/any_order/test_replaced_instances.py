@@ -29,7 +29,7 @@ from sleeper.errors import InstanceLost, TableNotFound
 from sleeper.instance.instance import current_time
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.storage.memory import MemoryObjects
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 from tests.contracts.replaced_instance_contract import (
     SCHEMA,
     FolderPlace,

@@ -20,7 +20,7 @@ from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.partitions import PartitionTree
 from sleeper.ports.objects import Objects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -23,9 +23,9 @@ import pytest
 
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.states import JobState
-from sleeper.services.file_batcher import run_batcher
-from sleeper.services.job_workers import open_worker
-from sleeper.services.worker import WorkerSettings
+from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.worker import WorkerSettings
 from tests.contracts.s3_server import REGION, s3_server
 from tests.stories.test_documents_json_in_aws import endpoint, everywhere
 from tests.stories.test_ingest_jobs import work

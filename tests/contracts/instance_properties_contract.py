@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from sleeper.errors import InstanceNotFound, PropertiesInvalid
-from sleeper.operations.instance_properties import StoredProperties
+from sleeper.instance.properties import StoredProperties
 from sleeper.storage.checked_log import NO_CHECKS
 from tests.any_order.faults import Faults, FaultyObjects
 

@@ -19,7 +19,7 @@ from sleeper.storage.followed_log import TRUSTED_S
 
 if TYPE_CHECKING:
     from sleeper.ports.objects import Objects
-    from sleeper.table.table import Table
+    from sleeper.tables.table import Table
 
 SCHEMA = pa.schema([("id", pa.int64())])
 VALUES = {

@@ -37,16 +37,16 @@ OWN_DATA_CLASSES = "language/value_classes.py"
 DOORS = {
     "engine/read_leaves.py": "a look-up reads no range",
     "instance/instance.py": "what an instance does beside reading: jobs, backups, removal",
-    "interfaces/cli/services/operating.py": "only an instance in AWS has stacks to be removed",
+    "interfaces/cli/operating.py": "only an instance in AWS has stacks to be removed",
     "interfaces/connection.py": "who opens an instance itself needs no client of a server",
-    "operations/instance_properties.py": "makes instances in every kind of storage",
-    "operations/reading/query.py": "a look-up in a table without processing",
+    "instance/properties.py": "makes instances in every kind of storage",
+    "tables/query.py": "a look-up in a table without processing",
     "storage/places.py": "one adapter for each kind of URL",
-    "table/handle.py": "a read checks no commit",
-    "table/rows/frames.py": "polars is slow to import, and DuckDB does not need it",
-    "table/rows/query.py": "a read needs no writer",
-    "table/state_stores.py": "one opener for each kind of state store",
-    "table/table.py": "the methods of a table",
+    "tables/handle.py": "a read checks no commit",
+    "tables/frames.py": "polars is slow to import, and DuckDB does not need it",
+    "tables/query_method.py": "a read needs no writer",
+    "tables/state_stores.py": "one opener for each kind of state store",
+    "tables/table.py": "the methods of a table",
 }
 """The modules that import late, and why: tests/stories/test_loaded_modules.py has what it is for."""
 TO_DO = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b(?!\(#\d+\))")

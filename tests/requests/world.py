@@ -11,7 +11,7 @@ import pyarrow as pa
 import sleeper
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.transactions.files import AddFiles
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 from tests.requests.counting_s3 import CountingS3
 
 SCHEMA = pa.schema([("key", pa.string()), ("value", pa.int64())])

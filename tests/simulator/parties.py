@@ -20,7 +20,7 @@ from sleeper.errors import (
 )
 from sleeper.instance.instance import Instance
 from sleeper.storage.memory import MemoryObjects
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 from tests.simulator.simulated_objects import SimulatedObjects
 from tests.simulator.truth import Truth
 from tests.simulator.world import Life, World

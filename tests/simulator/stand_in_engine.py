@@ -28,7 +28,7 @@ from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
-from sleeper.operations.maintenance import push_down_references, split_leaf
+from sleeper.tables import push_down, split_and_merge
 
 Row = tuple[Any, ...]
 
@@ -179,8 +179,8 @@ PLACES: tuple[tuple[Any, str, Any], ...] = (
         "verify_region",
         lambda reader, filename, *_: read_file(reader._files, filename),
     ),
-    (push_down_references, "read_stored_sketch", read_stored_sketch),
-    (split_leaf, "read_stored_sketch", read_stored_sketch),
+    (push_down, "read_stored_sketch", read_stored_sketch),
+    (split_and_merge, "read_stored_sketch", read_stored_sketch),
     (leaf_files, "sort_into_groups", sort_into_groups),
     (compaction_output, "taken_ahead", lambda items, *_, **__: items),
     (few_rows, "read_few_rows", lambda *_: None),

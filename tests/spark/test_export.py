@@ -15,8 +15,8 @@ from sleeper.engine.writing.atomic_directory import atomic_directory
 from sleeper.engine.writing.exported_parts import ExportTarget
 from sleeper.errors import AlreadyExists, BadRequest, DataDamaged, QueryInvalid, StorageFailed
 from sleeper.model.queries import region_from_request
-from sleeper.planning.exports import plan_export
 from sleeper.spark.export import export_by_spark
+from sleeper.state.plans.exports import plan_export
 from sleeper.storage.local.folder import FolderObjects
 
 SCHEMA = Schema(

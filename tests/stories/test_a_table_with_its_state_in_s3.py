@@ -11,7 +11,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import DataDamaged, ObjectNotFound, TableNotFound, VersionNotFound
-from sleeper.services.online_tables import OnlineTable
+from sleeper.workers.online_tables import OnlineTable
 from tests.contracts.s3_server import REGION, aws_endpoint, bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
 

@@ -9,8 +9,8 @@ import pytest
 from sleeper.errors import DataDamaged
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
-from sleeper.services import file_batcher
-from sleeper.services.file_batcher import run_batcher
+from sleeper.workers.kinds import file_batcher
+from sleeper.workers.kinds.file_batcher import run_batcher
 from tests.stories.test_ingest_jobs import instance, work, written
 from tests.unit.interfaces.command_line import sleeper as command
 

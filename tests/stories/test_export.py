@@ -27,10 +27,10 @@ from sleeper.errors import (
 )
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import whole_region
-from sleeper.operations.reading.export import export
-from sleeper.planning.exports import plan_export
+from sleeper.state.plans.exports import plan_export
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables.export_rows import export
 from tests.any_order.whole_instance import open_instance
 from tests.spark.any_tables import multiset, rows_of, schemas
 from tests.stories.test_trouble import PRELUDE, run_with_mounts

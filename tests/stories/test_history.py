@@ -10,10 +10,10 @@ import pytest
 
 import sleeper
 from sleeper.errors import DataDamaged, QueryInvalid, TableNotFound, VersionNotFound
-from sleeper.operations.history import history as log_history
-from sleeper.operations.history import removed_rows
 from sleeper.state.table_state import Transaction
 from sleeper.state.transactions.files import ReplaceFiles
+from sleeper.tables import history as log_history
+from sleeper.tables import removed_rows
 
 SCHEMA = pa.schema([("id", pa.string()), pa.field("n", pa.int64(), nullable=False)])
 

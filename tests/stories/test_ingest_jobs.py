@@ -18,8 +18,8 @@ import sleeper
 from sleeper.errors import JobInvalid, JobNotFound, StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.states import JobState
-from sleeper.services.job_workers import open_worker
-from sleeper.services.worker import WorkerSettings
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 
@@ -88,7 +88,7 @@ def test_a_job_that_is_done_is_logged(instance, tmp_path, caplog) -> None:
     """Given a job, when a worker has done it, then one line says which it was and what it wrote."""
     job_id = instance.jobs.submit_ingest("numbers", written(tmp_path / "one.parquet", 1, 2))
 
-    with caplog.at_level(logging.INFO, "sleeper.services.worker"):
+    with caplog.at_level(logging.INFO, "sleeper.workers.worker"):
         work(instance)
 
     (line,) = [each.getMessage() for each in caplog.records if each.name.endswith(".worker")]

@@ -155,8 +155,8 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 
     assert {name for name in loaded if name.startswith("sleeper.")} == {
         *("sleeper.errors", "sleeper.spark.views"),
-        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.terminal.exit_codes"),
-        "sleeper.interfaces.cli.terminal.stderr",
+        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.exit_codes"),
+        "sleeper.interfaces.cli.stderr",
     }
     assert foreign_packages(loaded) == {"click"}
     assert "importlib.metadata" not in loaded

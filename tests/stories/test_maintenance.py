@@ -22,12 +22,12 @@ from sleeper.errors import (
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.operations.maintenance.compact import compact, write_output
-from sleeper.operations.maintenance.push_down_references import push_down_references
-from sleeper.operations.maintenance.worker_processes import run_pieces
-from sleeper.planning.compactions import CompactionSettings, plan_compactions
+from sleeper.state.plans.compactions import CompactionSettings, plan_compactions
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
+from sleeper.tables.compact import compact, write_output
+from sleeper.tables.push_down import push_down_references
+from sleeper.tables.worker_processes import run_pieces
 from tests.any_order.whole_instance import open_instance
 
 SCHEMA = Schema(row_keys=[Field("id", Primitive.LONG)], values=[Field("n", Primitive.LONG)])

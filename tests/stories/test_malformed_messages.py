@@ -18,8 +18,8 @@ from sleeper.instance.instance import Instance
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.states import JobState
-from sleeper.services.job_kinds.ingest import IngestReader, IngestWork
 from sleeper.state.transactions import commit_request
+from sleeper.workers.kinds.ingest import IngestReader, IngestWork
 from tests.soak import FIRST_SEED, some, tries
 from tests.stories.test_ingest_jobs import work
 

@@ -25,7 +25,7 @@ from sleeper.model.tables import STATE_STORE
 from sleeper.state.transactions.files import ClearFiles
 from sleeper.storage.aws import clients
 from sleeper.storage.memory import MemoryObjects
-from sleeper.table import state_stores
+from sleeper.tables import state_stores
 from tests.any_order.faults import Fault, Faults, FaultyObjects, Killed
 from tests.any_order.whole_instance import NOON, counted_ids, open_instance
 from tests.contracts.s3_server import s3_credentials

@@ -18,8 +18,8 @@ from sleeper.engine.sql.other_engines.duckdb_dataset import DuckdbDataset
 from sleeper.engine.sql.other_engines.expression_conditions import condition_of
 from sleeper.engine.sql.scans.table_dataset import TableDataset
 from sleeper.errors import BadRequest, DataDamaged
-from sleeper.operations.reading import sql as reading
-from sleeper.planning.key_conditions import UNKNOWN
+from sleeper.state.plans.key_conditions import UNKNOWN
+from sleeper.tables import sql as reading
 
 SCHEMA = pa.schema(
     [

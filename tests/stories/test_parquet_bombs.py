@@ -14,7 +14,7 @@ from sleeper.lookup.parquet import pages
 from sleeper.lookup.parquet.compact_protocol import BINARY, I32, I64, LIST, STRUCT, struct_bytes
 from sleeper.lookup.parquet.footer import ColumnChunk, Leaf
 from sleeper.lookup.parquet.sealed_output import SealedOutput
-from sleeper.operations.reading import query
+from sleeper.tables import query
 
 SCHEMA = pa.schema([("key", pa.string()), ("text", pa.string())])
 BOMB = pa.table({"key": ["a", "b"], "text": ["", "\0" * (4 << 20)]}, schema=SCHEMA)

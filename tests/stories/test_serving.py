@@ -20,7 +20,7 @@ import sleeper
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.states import JobState
-from sleeper.services.serving.timers import Timers, timers_of
+from sleeper.workers.serve.timers import Timers, timers_of
 from tests.unit.interfaces.command_line import sleeper as command
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

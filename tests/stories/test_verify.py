@@ -20,11 +20,11 @@ from sleeper.engine.file_rows.check_file import FileChecker
 from sleeper.engine.writing.sketch_bytes import SketchBuilder
 from sleeper.errors import TableNotFound
 from sleeper.model.files import FileReference
-from sleeper.operations.maintenance.verify_files import verify_files
 from sleeper.state.files.findings import FindingKind
 from sleeper.state.stores import log_store
 from sleeper.state.table_index import log_index
 from sleeper.state.transactions.files import AddFiles
+from sleeper.tables.verify import verify_files
 from tests.unit.interfaces.command_line import json_of
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -323,7 +323,7 @@ def often(monkeypatch):
     """Snapshots of every second entry."""
     rule = log_store.SnapshotRule
     monkeypatch.setattr(log_store, "SnapshotRule", lambda: rule(entries_min=2, entries_max=2))
-    monkeypatch.setattr("sleeper.table.state_stores.SnapshotRule", log_store.SnapshotRule)
+    monkeypatch.setattr("sleeper.tables.state_stores.SnapshotRule", log_store.SnapshotRule)
 
 
 def with_snapshots(instance, split_points=None):

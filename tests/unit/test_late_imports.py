@@ -177,6 +177,6 @@ class TestLateMethod:
         assert found == [add]
 
     def test_of_a_table_is_typed_and_documented(self):
-        """`help(sleeper.Table.compact)` shows what `sleeper.table.upkeep.compaction` says."""
+        """`help(sleeper.Table.compact)` shows what `sleeper.tables.compaction_method` says."""
         assert "workers" in inspect.signature(sleeper.Table.compact).parameters
         assert inspect.getdoc(sleeper.Table.compact).startswith("Merge files")

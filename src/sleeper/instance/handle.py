@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.tables import TableRecord
-from sleeper.table.instance_context import InstanceContext
-from sleeper.table.table import Table, open_table
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.table import Table, open_table
 
 
 class InstanceHandle:

@@ -21,34 +21,32 @@ from typing import Any, Self
 
 from sleeper.errors import BadRequest, InstanceAlreadyExists, InstanceNotFound, TableNotFound
 from sleeper.instance.handle import InstanceHandle
-from sleeper.language.late_imports import LateMethod, late_imports
-from sleeper.model.known_properties.given import PropertyValue
-from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.model.processing import allowed_functions
-from sleeper.operations.instance_properties import (
+from sleeper.instance.properties import (
     StoredProperties,
     log_mistakes,
     make_instance,
     properties_at,
     unchecked_properties_at,
 )
+from sleeper.language.late_imports import LateMethod, late_imports
+from sleeper.model.known_properties.given import PropertyValue
+from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.model.object_stores import ObjectStoreSettings
+from sleeper.model.processing import allowed_functions
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.places import IndexBegun, Place, begun_index, opened_objects, place_of
-from sleeper.table.instance_context import open_context
-from sleeper.table.table import Table
+from sleeper.tables.instance_context import open_context
+from sleeper.tables.table import Table
 
 with late_imports():
-    from sleeper.instance import notebook_view, tables
+    from sleeper.instance import backup, destroy, notebook_view, pause_switch, service_notes, tables
     from sleeper.instance import sql as _sql
     from sleeper.instance import verify as _verify
     from sleeper.jobs import instance_jobs, open_jobs
-    from sleeper.operations import destroy_instance, pause_switch, service_notes
     from sleeper.spark.submit import submitted_jobs
     from sleeper.storage import memory
-    from sleeper.table import backup
 
 _NO_SETTINGS = ObjectStoreSettings()
 
@@ -171,12 +169,10 @@ def create_instance(
     return _opened(place, values, allowed_functions(None, os.environ))
 
 
-def removal_of(url: str | os.PathLike[str]) -> destroy_instance.Removal:
+def removal_of(url: str | os.PathLike[str]) -> destroy.Removal:
     """List what belongs to the instance at a URL; its `carry_out` removes that, and only that."""
     place = place_of(url, ObjectStoreSettings.of(os.environ), _now)
-    return destroy_instance.plan_removal(
-        place, unchecked_properties_at(place), pause=_pause, new_id=_new_id
-    )
+    return destroy.plan_removal(place, unchecked_properties_at(place), pause=_pause, new_id=_new_id)
 
 
 def input_store() -> BucketInputs:

@@ -8,9 +8,9 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement
 from sleeper.instance.handle import InstanceHandle
 from sleeper.model.tables import TableRecord
-from sleeper.operations.reading.sql import named_in, planned_statement
-from sleeper.table.rows.sql import scanned
-from sleeper.table.table import Table
+from sleeper.tables.sql import named_in, planned_statement
+from sleeper.tables.sql_method import scanned
+from sleeper.tables.table import Table
 
 _HANDLES_MAX: Final = 100
 

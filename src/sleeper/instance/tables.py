@@ -12,10 +12,10 @@ from sleeper.engine.arrow_schema import schema_of
 from sleeper.instance.handle import InstanceHandle
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.schema import Schema
-from sleeper.operations.tables import create_table as creation
-from sleeper.operations.tables import delete_table as deletion
-from sleeper.table.state_stores import delete_states, store_of
-from sleeper.table.table import Table, record_of
+from sleeper.tables import create as creation
+from sleeper.tables import delete as deletion
+from sleeper.tables.state_stores import delete_states, store_of
+from sleeper.tables.table import Table, record_of
 
 
 def create_table(

@@ -10,8 +10,8 @@ from sleeper.instance.handle import InstanceHandle
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 from sleeper.state.files.findings import Finding, FindingKind
-from sleeper.table.table import Table, record_of
-from sleeper.table.upkeep.verify import VerifySummary
+from sleeper.tables.table import Table, record_of
+from sleeper.tables.verify_method import VerifySummary
 
 _HEX_DIGITS = "0123456789abcdef"
 _TABLE_ID = re.compile("[0-9a-f]{8}")

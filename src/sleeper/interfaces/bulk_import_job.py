@@ -21,22 +21,22 @@ from typing import TYPE_CHECKING
 import click
 
 from sleeper.instance.instance import Instance, connect
-from sleeper.interfaces.cli.bulk_imports.imported import show_imported
-from sleeper.interfaces.cli.services.signals import stop_with_parent
-from sleeper.interfaces.cli.terminal.exit_codes import run_command
-from sleeper.interfaces.cli.terminal.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.exit_codes import run_command
+from sleeper.interfaces.cli.imported import show_imported
+from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.signals import stop_with_parent
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,
     read_bulk_import_job,
 )
-from sleeper.planning.jobs.redelivery import may_pass, reasons_of
+from sleeper.model.jobs.redelivery import may_pass, reasons_of
 from sleeper.ports.ids import given_job_id
-from sleeper.services.driver_run import reported_run, run_id_of
 from sleeper.spark.session import driver_session, running_session
 from sleeper.spark.submit.driver_process import driver_report
 from sleeper.state.transactions.files import AddFiles
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
+from sleeper.workers.driver_run import reported_run, run_id_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

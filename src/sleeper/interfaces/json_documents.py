@@ -11,8 +11,8 @@ from typing import Any
 from sleeper import errors
 from sleeper.errors import SleeperError
 from sleeper.model.known_properties.typed import SCHEMA
-from sleeper.operations.report import FilesReport
-from sleeper.table.table import Table
+from sleeper.tables.report import FilesReport
+from sleeper.tables.table import Table
 
 
 def plain_value(value: Any) -> Any:

@@ -21,7 +21,7 @@ from sleeper.model.tables import TableRecord
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 _TABLES_OPEN_MAX = 10
 

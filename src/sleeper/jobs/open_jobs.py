@@ -11,9 +11,9 @@ from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.queue_settings import queue_settings
 from sleeper.storage.places import job_stores_of, jobs_url_of, results_queue
-from sleeper.table.instance_context import InstanceContext
-from sleeper.table.state_stores import last_numbers
-from sleeper.table.table import Table
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.state_stores import last_numbers
+from sleeper.tables.table import Table
 
 
 def open_jobs(context: InstanceContext, *, sleep: Callable[[float], None]) -> InstanceJobs:

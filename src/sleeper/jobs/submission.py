@@ -33,7 +33,7 @@ from sleeper.model.jobs.submitted_files import SubmittedFile
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

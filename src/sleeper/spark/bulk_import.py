@@ -21,7 +21,6 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.planning.buckets import Buckets, LeafSample, plan_buckets, plan_even_buckets
 from sleeper.ports.ids import NewId
 from sleeper.ports.input_store import InputStore
 from sleeper.ports.objects import Objects
@@ -47,6 +46,7 @@ from sleeper.spark.block_shuffle.shuffle import (
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
+from sleeper.state.plans.buckets import Buckets, LeafSample, plan_buckets, plan_even_buckets
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
-from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
 from sleeper.spark.separate_jobs import AT_ONCE, Ended, run_separately
+from sleeper.state.plans.claimed_jobs import ClaimedJob
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

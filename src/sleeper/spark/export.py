@@ -16,11 +16,11 @@ from sleeper.engine.writing.exported_parts import (
 )
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.exports import ExportPlan, PlannedPart
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.separate_jobs import run_separately
+from sleeper.state.plans.exports import ExportPlan, PlannedPart
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.model.jobs.messages import QueueName
-from sleeper.services.file_batcher import run_batcher
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
+from sleeper.workers.kinds.file_batcher import run_batcher
 
 SCHEMA = pa.schema([("id", pa.int64()), ("job", pa.int64())])
 PLACES = 3

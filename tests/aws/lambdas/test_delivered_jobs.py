@@ -16,9 +16,9 @@ from sleeper.jobs.job_results import JobResults
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
 from sleeper.model.jobs.states import JobState
-from sleeper.services.job_kinds.bulk_import import BulkImportWork
-from sleeper.services.job_reader import JobDeferred
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
+from sleeper.workers.job import JobDeferred
+from sleeper.workers.kinds.bulk_import import BulkImportWork
 from tests.aws.lambdas.functions import (
     Context,
     aws_endpoint,

@@ -13,8 +13,8 @@ import pytest
 import sleeper
 from bench.counting_proxy import counting_proxy
 from sleeper.interfaces.lambdas import handlers, worker_tasks
-from sleeper.services.scheduled.table_operations import ask_for_operation
 from sleeper.storage.aws import clients
+from sleeper.workers.scheduled_operations import ask_for_operation
 from tests.aws.lambdas.functions import (
     Context,
     aws_endpoint,

@@ -9,7 +9,7 @@ import pytest
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.interfaces.lambdas import handlers, worker_tasks
 from sleeper.model.jobs.messages import QueueName
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 from tests.aws.lambdas.functions import (
     Context,
     aws_endpoint,

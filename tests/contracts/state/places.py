@@ -21,8 +21,8 @@ from sleeper.state.state_store import StateStore
 from sleeper.state.stores.revision_store import RevisionStateStore
 from sleeper.storage.memory import MemoryObjects
 from sleeper.storage.objectstore.inputs import BucketInputs
-from sleeper.table.instance_context import open_context
-from sleeper.table.state_stores import open_state_store
+from sleeper.tables.instance_context import open_context
+from sleeper.tables.state_stores import open_state_store
 from tests.unit.state.memory_revisions import MemoryRevisions
 from tests.unit.state.small_tables import NOON, SCHEMA
 

@@ -12,7 +12,7 @@ from sleeper.engine.file_rows.key_checks import KeyBatch, KeyChecks
 from sleeper.model.ranges import whole_region
 from sleeper.storage.memory import MemoryObjects
 from tests.soak import some
-from tests.unit.operations.small_tables import NOON, PAIRS, small_table
+from tests.unit.tables.small_tables import NOON, PAIRS, small_table
 
 ROWS = 6000
 

@@ -112,7 +112,7 @@ def test_log_lines_can_be_json(url):
     lines = [json.loads(line) for line in told.stderr.splitlines()]
     compacted = next(line for line in lines if line["message"] == "trips: 10 files became 2")
     assert compacted["level"] == "INFO"
-    assert compacted["logger"] == "sleeper.services.maintenance"
+    assert compacted["logger"] == "sleeper.workers.maintenance"
     assert datetime.fromisoformat(compacted["time"]).tzinfo
 
 

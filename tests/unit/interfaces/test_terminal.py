@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from sleeper.interfaces.cli.terminal.present import print_json, say
-from sleeper.interfaces.cli.terminal.stderr import warn
+from sleeper.interfaces.cli.present import print_json, say
+from sleeper.interfaces.cli.stderr import warn
 
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b2J\u202egnp.exe"
 

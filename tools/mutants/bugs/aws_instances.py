@@ -17,7 +17,7 @@ OTHER_BUCKETS = (_STORY, "-k", "test_a_bucket_of_others_is_left_alone")
 NONSENSE = (_STORY, "-k", "test_properties_edited_into_nonsense_are_told")
 _INDEX = "storage/aws/deployment/table_index.py"
 _ROUTES = "storage/objectstore/routed_objects.py"
-_DESTROY = "operations/destroy_instance.py"
+_DESTROY = "instance/destroy.py"
 
 BUGS = (
     Bug(
@@ -95,7 +95,7 @@ BUGS = (
     Bug(
         name="half-an-instance-opens",
         breaks="An instance that names other buckets in its properties is opened.",
-        module="operations/instance_properties.py",
+        module="instance/properties.py",
         right="        place.deployment.check(values)",
         wrong="        pass",
         tests=NONSENSE,

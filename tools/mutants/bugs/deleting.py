@@ -8,7 +8,7 @@ ANY_ORDER = ("tests/any_order/test_instance.py", "-k", "times")
 """Two processes do anything to tables of two row keys and a sort key."""
 KILLED = ("tests/any_order/test_crash_points.py", "-k", "death and collect")
 """A process that collects garbage dies at each of its calls."""
-SWEPT = ("tests/unit/operations/test_sweep_and_ingest.py",)
+SWEPT = ("tests/unit/tables/test_sweep_and_ingest.py",)
 """A sweep comes between a job and its commit."""
 UPKEEP = ("tests/stories/test_maintenance.py",)
 
@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         name="delay-ignored",
         breaks="The collector deletes files that queries may still read.",
-        module="table/upkeep/maintenance.py",
+        module="tables/maintenance_methods.py",
         right="    kept_since = opened.store.time() - timedelta(minutes=kept)\n",
         wrong="    kept_since = opened.store.time() + 0 * timedelta(minutes=kept)\n",
         tests=UPKEEP,
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         name="deleted-versions-are-damage",
         breaks="A version whose files the collector has deleted is reported as damaged.",
-        module="table/rows/query.py",
+        module="tables/query_method.py",
         right="    return old_versions.read_version(answered, version, store=opened.store, "
         "files=opened.files)\n",
         wrong="    return answered()\n",
@@ -33,10 +33,10 @@ BUGS = (
     Bug(
         name="dates-believed",
         breaks="The collector takes an entry's date for the time at which it was stored.",
-        module="operations/maintenance/collect_garbage.py",
+        module="tables/garbage.py",
         right="    return store.dates_stored_before(kept_since)\n",
         wrong="    return kept_since\n",
-        tests=("tests/unit/operations/test_late_entries.py",),
+        tests=("tests/unit/tables/test_late_entries.py",),
     ),
     Bug(
         name="named-later-than-written",
@@ -49,7 +49,7 @@ BUGS = (
     Bug(
         name="forgotten-before-deleted",
         breaks="A collector that is killed leaves files that nobody knows of.",
-        module="operations/maintenance/collect_garbage.py",
+        module="tables/garbage.py",
         right="    failures = delete_data_files(names, files)\n"
         "    gone = [name for name in names if name not in failures]\n"
         "    number = _forget(gone, store) if gone else state.number\n",
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         name="young-swept",
         breaks="A sweep deletes what a running job has just written.",
-        module="planning/garbage.py",
+        module="state/plans/garbage.py",
         right="        if modified < before\n        and ",
         wrong="        if ",
         tests=ANY_ORDER,
@@ -101,7 +101,7 @@ BUGS = (
     Bug(
         name="waiting-swept",
         breaks="A sweep deletes files that wait for the collector.",
-        module="planning/garbage.py",
+        module="state/plans/garbage.py",
         right="        and not state.files.is_tracked(filename)\n",
         wrong="        and not state.files.references_to(filename)\n",
         tests=ANY_ORDER,
@@ -109,7 +109,7 @@ BUGS = (
     Bug(
         name="output-swept",
         breaks="A sweep deletes the output of a job that may still be committed.",
-        module="planning/garbage.py",
+        module="state/plans/garbage.py",
         right=" if filename not in outputs)\n",
         wrong=")\n",
         tests=UPKEEP,
@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         name="lease-ignored",
         breaks="Files are taken from compaction jobs that still have time.",
-        module="planning/leases.py",
+        module="state/plans/leases.py",
         right="if each.lease_ends < now)\n",
         wrong=")\n",
         tests=UPKEEP,
@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         name="renewal-ignored",
         breaks="Files are taken from compaction jobs that run longer than their first lease.",
-        module="planning/leases.py",
+        module="state/plans/leases.py",
         right="        renewed = max(since, record.renewed) if record else since\n",
         wrong="        renewed = since\n",
         tests=("tests/unit/state/transactions/test_claims.py",),
@@ -133,49 +133,49 @@ BUGS = (
     Bug(
         name="workers-outlive-their-parent",
         breaks="Worker processes of a compaction that was killed stay for ever.",
-        module="operations/maintenance/worker_processes.py",
+        module="tables/worker_processes.py",
         right="    threading.Thread(target=exit_with, args=(parent_id,), daemon=True).start()\n",
         wrong="",
-        tests=("tests/unit/operations/test_worker_processes.py",),
+        tests=("tests/unit/tables/test_worker_processes.py",),
     ),
     Bug(
         name="claims-kept-after-an-interrupt",
         breaks="A run that is interrupted keeps its claims until their lease ends.",
-        module="operations/maintenance/claim_jobs.py",
+        module="tables/claims.py",
         right="            if left:\n",
         wrong="            if left and state is None:\n",
-        tests=("tests/unit/operations/test_claim_jobs.py",),
+        tests=("tests/unit/tables/test_claim_jobs.py",),
     ),
     Bug(
         name="all-jobs-claimed-at-once",
         breaks="A run that is killed keeps the files of all its jobs from others.",
-        module="operations/maintenance/claim_jobs.py",
+        module="tables/claims.py",
         right="min(room, self._settings.jobs_max)",
         wrong="min(room, 10_000)",
-        tests=("tests/unit/operations/test_claim_jobs.py",),
+        tests=("tests/unit/tables/test_claim_jobs.py",),
     ),
     Bug(
         name="whole-files-written-again",
         breaks="compact(all_files=True) writes every file anew, each time.",
-        module="planning/compactions.py",
+        module="state/plans/compactions.py",
         right="if len(batch) > 1 or not batch[0].whole_file]",
         wrong="]",
-        tests=("tests/unit/planning/test_compactions.py",),
+        tests=("tests/unit/state/plans/test_compactions.py",),
     ),
     Bug(
         name="most-rows-of-the-least-key",
         breaks="A leaf whose least key is its median is never split.",
-        module="planning/partitions/splits.py",
+        module="state/plans/splits.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
-        tests=("tests/unit/planning/partitions/test_splits.py",),
+        tests=("tests/unit/state/plans/test_splits.py",),
     ),
     Bug(
         name="collectors-race-once",
         breaks="A collector that is overtaken twice ends with a refusal.",
-        module="operations/maintenance/collect_garbage.py",
+        module="tables/garbage.py",
         right="            if still == left:\n",
         wrong="            if still:\n",
-        tests=("tests/unit/operations/test_collectors_at_once.py",),
+        tests=("tests/unit/tables/test_collectors_at_once.py",),
     ),
 )

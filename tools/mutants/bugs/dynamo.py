@@ -151,7 +151,7 @@ BUGS = (
     Bug(
         name="state-outside-the-folder-stays",
         breaks="The items of a deleted table stay in DynamoDB.",
-        module="table/state_stores.py",
+        module="tables/state_stores.py",
         right="    store_of(record, context, is_new=True).delete()\n",
         wrong="    store_of(record, context, is_new=True)\n",
         tests=STORY,

@@ -60,15 +60,15 @@ BUGS = (
     Bug(
         name="one-look-up-of-other-files",
         breaks="Keys of neighbouring leaves are looked up in the files of the first leaf.",
-        module="planning/leaf_queries.py",
+        module="state/plans/leaf_queries.py",
         right="first[0].filenames != second[0].filenames",
         wrong="False",
-        tests=("tests/unit/planning/test_leaf_queries.py",),
+        tests=("tests/unit/state/plans/test_leaf_queries.py",),
     ),
     Bug(
         name="leaves-one-by-one",
         breaks="Keys in many leaves of a bucket are looked up leaf by leaf.",
-        module="operations/reading/query.py",
+        module="tables/query.py",
         right="while len(waiting) > 1 and _is_enough(waiting):",
         wrong="while len(waiting) > 1:",
         tests=("tests/requests/test_requests.py",),

@@ -31,7 +31,7 @@ BUGS = (
         name="old-answer-returned",
         breaks="An answer that was begun before a look is returned although the look found a newer "
         "state.",
-        module="table/handle.py",
+        module="tables/handle.py",
         right="        and state.number == before_state.number\n",
         wrong="",
         tests=MAX_AGE,
@@ -39,7 +39,7 @@ BUGS = (
     Bug(
         name="old-properties-used",
         breaks="An answer that was begun with other properties is returned.",
-        module="table/handle.py",
+        module="tables/handle.py",
         right="        opened.reader is before.reader\n        and ",
         wrong="        ",
         tests=MAX_AGE,
@@ -47,7 +47,7 @@ BUGS = (
     Bug(
         name="own-commit-missed",
         breaks="Within the allowed age a process does not see its own commit.",
-        module="table/state_stores.py",
+        module="tables/state_stores.py",
         right="        note_commit=place.changes.note,\n        is_remote",
         wrong="        is_remote",
         tests=MAX_AGE,
@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         name="own-change-of-the-index-missed",
         breaks="Within the allowed age a process does not see properties that it has set.",
-        module="table/instance_context.py",
+        module="tables/instance_context.py",
         right="index=NotedTableIndex(index, OwnChanges(url))",
         wrong="index=index",
         tests=MAX_AGE,
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         name="age-counts-from-the-last-query",
         breaks="A reader that asks often never looks again.",
-        module="table/handle.py",
+        module="tables/handle.py",
         right="        if is_young:\n            return found\n",
         wrong="        if is_young:\n            looked = self._looked\n"
         "            self._looked = replace(looked, begun_s=self._context.ticks_s())\n"
@@ -89,7 +89,7 @@ BUGS = (
     Bug(
         name="copy-in-a-store-that-is-not-trusted",
         breaks="Where an entry may be replaced, a copy of it is kept.",
-        module="table/state_stores.py",
+        module="tables/state_stores.py",
         right=" and not checks.read_back",
         wrong="",
         tests=NEWEST_COPY,

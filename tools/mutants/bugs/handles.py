@@ -8,13 +8,13 @@ FOLLOWED = ("tests/contracts/test_folder_storage.py", "-k", "FollowedLog")
 """A log in a folder, as one process follows it."""
 REPLACED = ("tests/contracts/test_replaced_instances.py", "-k", "InFolder")
 """Open handles of a folder that is moved, deleted or replaced."""
-LOST = ("tests/unit/services/test_lost_instances.py",)
+LOST = ("tests/unit/workers/test_lost_instances.py",)
 
 BUGS = (
     Bug(
         name="old-properties",
         breaks="An open handle goes on with filters and aggregations that were changed since.",
-        module="table/handle.py",
+        module="tables/handle.py",
         right="        elif opened.record.properties != record.properties:\n",
         wrong="        elif opened.record.table_id != record.table_id:\n",
         tests=("tests/stories/test_changed_properties.py",),
@@ -87,7 +87,7 @@ BUGS = (
     Bug(
         name="worker-goes-on-without-instance",
         breaks="A worker goes on for ever whose instance is gone.",
-        module="services/worker.py",
+        module="workers/worker.py",
         right="            except InstanceLost:\n                raise\n",
         wrong="",
         tests=LOST,
@@ -95,7 +95,7 @@ BUGS = (
     Bug(
         name="replaced-instance-not-opened-again",
         breaks="`serve` refuses a restored instance for ever.",
-        module="services/serving/current_instance.py",
+        module="workers/serve/current_instance.py",
         right="            if not self._look() and not isinstance(self.lost, InstanceReplaced):\n",
         wrong="            if not self._look():\n",
         tests=LOST,

@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         name="first-row-lost",
         breaks="A bulk import opens an iterator twice, and its first row is gone.",
-        module="table/bulk_imports/bulk_import.py",
+        module="tables/bulk_import.py",
         right="        return _import_locally(self, source, request, choice, extended)\n    groups",
         wrong="        return _import_locally(self, data, request, choice, extended)\n    groups",
         tests=("tests/stories/test_bulk_import_of_rows.py", "-k", "arrives"),
@@ -92,7 +92,7 @@ BUGS = (
     Bug(
         name="aside-stays",
         breaks="Rows set aside stay though the commit has failed.",
-        module="operations/ingest.py",
+        module="tables/ingest.py",
         right="        intake.abandon()\n        _delete(leaf_files)\n\n",
         wrong="        _delete(leaf_files)\n\n",
         tests=("tests/stories/test_rows_without_a_key.py",),

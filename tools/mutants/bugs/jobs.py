@@ -7,8 +7,8 @@ from ..bug import Bug
 STATUSES = ("tests/unit/model/jobs/test_statuses.py",)
 WINDOWS = ("tests/unit/model/jobs/test_time_windows.py",)
 QUERIES = ("tests/unit/model/jobs/test_query_statuses.py",)
-BATCHES = ("tests/unit/planning/jobs/test_file_batches.py",)
-REDELIVERY = ("tests/unit/planning/jobs/test_redelivery.py",)
+BATCHES = ("tests/unit/workers/kinds/test_file_batches.py",)
+REDELIVERY = ("tests/unit/model/jobs/test_redelivery.py",)
 MESSAGES = (
     "tests/unit/model/formats/test_ingest_job.py",
     "tests/unit/model/formats/test_query_json.py",
@@ -96,7 +96,7 @@ BUGS = (
     Bug(
         name="batch-above-its-bytes",
         breaks="A file passes by a batch that has exactly room for it.",
-        module="planning/jobs/file_batches.py",
+        module="workers/kinds/file_batches.py",
         right="if tree[node] < wanted:",
         wrong="if tree[node] <= wanted:",
         tests=BATCHES,
@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         name="batch-above-its-files",
         breaks="A job has one file more than it may.",
-        module="planning/jobs/file_batches.py",
+        module="workers/kinds/file_batches.py",
         right="is_full = len(batch) >= limits.files_max",
         wrong="is_full = len(batch) > limits.files_max",
         tests=BATCHES,
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         name="batches-lost-on-growth",
         breaks="A batch is forgotten when the list of batches grows, and takes no more files.",
-        module="planning/jobs/file_batches.py",
+        module="workers/kinds/file_batches.py",
         right="self._tree[self._leaves :] + [_CLOSED] * self._leaves",
         wrong="[_CLOSED] * self._leaves * 2",
         tests=BATCHES,
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         name="old-file-waits",
         breaks="A file waits on, however old, while there are too few of them.",
-        module="planning/jobs/file_batches.py",
+        module="workers/kinds/file_batches.py",
         right="if oldest < now - limits.age_max:",
         wrong="if oldest < now - limits.age_max and len(files) >= limits.files_min:",
         tests=BATCHES,
@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         name="one-limit-is-enough",
         breaks="Many tiny files become jobs at once, though they are too few bytes.",
-        module="planning/jobs/file_batches.py",
+        module="workers/kinds/file_batches.py",
         right="len(files) >= limits.files_min and enough_bytes",
         wrong="(len(files) >= limits.files_min or enough_bytes)",
         tests=BATCHES,
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         name="bad-input-tried-again",
         breaks="A job with input that nobody can read is tried until its attempts run out.",
-        module="planning/jobs/redelivery.py",
+        module="model/jobs/redelivery.py",
         right="return not isinstance(error, SleeperError) or error.retryable",
         wrong="return True",
         tests=REDELIVERY,
@@ -144,7 +144,7 @@ BUGS = (
     Bug(
         name="refused-commit-is-final",
         breaks="A job whose leaf was split meanwhile is never run again.",
-        module="planning/jobs/redelivery.py",
+        module="model/jobs/redelivery.py",
         right="""    if isinstance(error, CommitRefused):
         return True
 """,
@@ -154,7 +154,7 @@ BUGS = (
     Bug(
         name="one-attempt-too-many",
         breaks="A job is tried once more than it may.",
-        module="planning/jobs/redelivery.py",
+        module="model/jobs/redelivery.py",
         right="if receives >= receives_max:",
         wrong="if receives > receives_max:",
         tests=REDELIVERY,
@@ -165,7 +165,7 @@ BUGS = (
         module="model/jobs/queue_settings.py",
         right="keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),",
         wrong="keepalive_s=float(keepalive_s),",
-        tests=("tests/unit/services/test_leases_of_workers.py",),
+        tests=("tests/unit/workers/test_leases_of_workers.py",),
     ),
     Bug(
         name="first-reason-only",
@@ -212,7 +212,7 @@ BUGS = (
     Bug(
         name="unexpected-error-ends-worker",
         breaks="An error that nobody expected, while a message is read, ends the worker.",
-        module="services/worker.py",
+        module="workers/worker.py",
         right="""        except BaseException as failure:
             if ends_process(failure):
                 raise

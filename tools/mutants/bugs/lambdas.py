@@ -6,7 +6,7 @@ from ..bug import Bug
 
 _QUEUE = "storage/aws/jobs/delivered_queue.py"
 _DELIVERED = ("tests/contracts/jobs/test_delivered_messages.py",)
-_SCHEDULED = "tests/unit/services/scheduled"
+_SCHEDULED = "tests/unit/workers/scheduled"
 
 BUGS = (
     Bug(
@@ -44,7 +44,7 @@ BUGS = (
     Bug(
         name="tasks-while-starting",
         breaks="Each minute in which a task starts, another one is started for its message.",
-        module="services/scheduled/worker_starts.py",
+        module="workers/scheduled_starts.py",
         right="idle=running.starting\n",
         wrong="idle=0\n",
         tests=(_SCHEDULED + "/test_worker_starts.py",),
@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         name="commits-not-seen",
         breaks="A table with new rows is left alone until the next day.",
-        module="services/scheduled/changed_tables.py",
+        module="workers/changed_tables.py",
         right='(before.get("number"), before.get("properties")) != (number, properties)\n',
         wrong='before.get("properties") != properties\n',
         tests=(_SCHEDULED + "/test_table_operations.py",),
@@ -60,7 +60,7 @@ BUGS = (
     Bug(
         name="refused-messages-noted",
         breaks="A table whose message SQS refused is left alone as if it had been sent.",
-        module="services/scheduled/table_operations.py",
+        module="workers/scheduled_operations.py",
         right="    tables.note(sent)\n",
         wrong="    tables.note(due)\n",
         tests=(_SCHEDULED + "/test_table_operations.py",),
@@ -68,7 +68,7 @@ BUGS = (
     Bug(
         name="moved-state-unchanged",
         breaks="A table whose state was moved counts as unchanged, whatever is committed.",
-        module="table/state_stores.py",
+        module="tables/state_stores.py",
         right="            seen = None  # it is a number of the store",
         wrong="            pass  # it is a number of the store",
         tests=("tests/contracts/state/test_last_numbers.py",),

@@ -28,7 +28,7 @@ BUGS = (
     Bug(
         name="switch-unconditional",
         breaks="A late move puts the table back to a store that it has left.",
-        module="operations/tables/change_table.py",
+        module="tables/change.py",
         right="        if StatePlace(known.state_store, known.state_move) != before:\n"
         "            return record\n",
         wrong="        if known.state_store == move.class_name:\n            return record\n",
@@ -37,7 +37,7 @@ BUGS = (
     Bug(
         name="copy-deleted-after-seal",
         breaks="An interrupted move's copy is deleted, though the old store is sealed.",
-        module="operations/tables/migrate_state.py",
+        module="tables/migrate_state.py",
         right="            _check_interrupted(move, wanted, state, places)\n",
         wrong="            places.clear(move)\n",
         tests=FAILING,
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         name="old-handle-stays",
         breaks="A handle that was open before the move goes on with the old store.",
-        module="table/handle.py",
+        module="tables/handle.py",
         right="        if before is not None and _state_place(before.properties) == "
         "_state_place(properties):\n",
         wrong="        if before is not None:\n",

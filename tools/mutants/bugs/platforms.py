@@ -11,7 +11,7 @@ BUGS = (
     Bug(
         name="full-cluster-gets-jobs",
         breaks="A kept cluster of EMR gets one job more than it takes.",
-        module="services/job_kinds/bulk_import.py",
+        module="workers/kinds/bulk_import.py",
         right="if under_way >= place.cluster.steps_max:",
         wrong="if under_way > place.cluster.steps_max:",
         tests=_STORIES,
@@ -19,7 +19,7 @@ BUGS = (
     Bug(
         name="waiting-for-a-cluster-counts",
         breaks="A job that waits for room on a cluster becomes a dead letter.",
-        module="services/worker.py",
+        module="workers/worker.py",
         right="source.queue.release(message.receipt, deferral.delay_s, counted=False)",
         wrong="source.queue.release(message.receipt, deferral.delay_s)",
         tests=_STORIES,
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         name="roles-for-any-service",
         breaks="The lambda that starts bulk imports may give their roles to any service.",
-        module="deploy/stacks/bulk_import/job_access.py",
+        module="deploy/stacks/job_access.py",
         right='        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},\n',
         wrong="",
         tests=_STACKS,

@@ -66,7 +66,7 @@ BUGS = (
     Bug(
         name="failing-function-run-in-every-leaf",
         breaks="A compaction goes on through all leaves, though the function always fails.",
-        module="operations/maintenance/compact.py",
+        module="tables/compact.py",
         right="    stop = len(ended) >= _FAILURES_MAX and all(\n",
         wrong="    stop = len(ended) > 1000 and all(\n",
         tests=("tests/stories/test_own_processing.py",),

@@ -19,7 +19,7 @@ BUGS = (
     Bug(
         name="stored-name-judged",
         breaks="A misspelt name that is stored stops every other change of the table.",
-        module="operations/tables/change_table.py",
+        module="tables/change.py",
         right="given=set_now)",
         wrong="given=after)",
         tests=SETTINGS,
@@ -27,10 +27,10 @@ BUGS = (
     Bug(
         name="name-of-properties-ignored",
         breaks="A table gets another name than its properties say, and nobody notices.",
-        module="operations/tables/create_table.py",
+        module="tables/create.py",
         right="    _check_agreement(set_now, name, schema)\n",
         wrong="",
-        tests=("tests/unit/operations/test_tables.py", "-k", "disagree"),
+        tests=("tests/unit/tables/test_tables.py", "-k", "disagree"),
     ),
     Bug(
         name="no-split-points-means-those-of-the-file",
@@ -38,12 +38,12 @@ BUGS = (
         module="instance/tables.py",
         right="    if split_points is None:\n",
         wrong="    if not split_points:\n",
-        tests=("tests/unit/operations/test_tables.py", "-k", "split_points"),
+        tests=("tests/unit/tables/test_tables.py", "-k", "split_points"),
     ),
     Bug(
         name="properties-not-marked",
         breaks="A change is not seen where its writer was killed before it wrote the copy.",
-        module="operations/instance_properties.py",
+        module="instance/properties.py",
         right="                self.objects.put(paths.INSTANCE_PROPERTIES, _encoded(marked))\n",
         wrong="                assert marked\n",
         tests=INSTANCE,
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         name="properties-marked-after-the-change",
         breaks="A copy that was written late hides a change of the instance's properties.",
-        module="operations/instance_properties.py",
+        module="instance/properties.py",
         right="        if first is None:\n",
         wrong="        if not first:\n",
         tests=INSTANCE,
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         name="older-copy-left",
         breaks="Other programs read older properties, which a slower writer wrote.",
-        module="operations/instance_properties.py",
+        module="instance/properties.py",
         right="                if newer == values:\n",
         wrong="                if newer:\n",
         tests=INSTANCE,
@@ -67,7 +67,7 @@ BUGS = (
     Bug(
         name="change-of-others-lost",
         breaks="A change is applied to an older version, and takes back the changes since.",
-        module="operations/instance_properties.py",
+        module="instance/properties.py",
         right="            after = _changed(before, texts)\n",
         wrong="            after = _changed(copied, texts)\n",
         tests=INSTANCE,
@@ -75,7 +75,7 @@ BUGS = (
     Bug(
         name="backup-of-older-properties",
         breaks="A backup has the properties of an open handle, not those that were set since.",
-        module="table/backup.py",
+        module="instance/backup.py",
         right="    newest = StoredProperties(context.objects, context.url).newest() or ",
         wrong="    newest = ",
         tests=("tests/stories/test_changed_instance.py", "-k", "backup"),

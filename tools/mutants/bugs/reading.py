@@ -25,7 +25,7 @@ BUGS = (
     Bug(
         name="columns-named-and-not-moved",
         breaks="The values of one column come under the name of another.",
-        module="operations/reading/query.py",
+        module="tables/query.py",
         right="return table if self.columns == self.read_columns else table.select(self.columns)",
         wrong="return table.rename_columns(self.columns)",
         tests=COLUMN_ORDER,
@@ -49,7 +49,7 @@ BUGS = (
     Bug(
         name="sql-with-columns-as-in-files",
         breaks="SELECT * has key columns first.",
-        module="operations/reading/sql.py",
+        module="tables/sql.py",
         right="ScannedTable(name, reading.shown_schema,",
         wrong="ScannedTable(name, reading.arrow_schema,",
         tests=COLUMN_ORDER,
@@ -154,7 +154,7 @@ BUGS = (
     Bug(
         name="ancestors-passed-over",
         breaks="Files of partitions that were split are not read.",
-        module="planning/leaf_queries.py",
+        module="state/plans/leaf_queries.py",
         right="        names += state.files.filenames_on(ancestor.partition_id)\n",
         wrong="        pass\n",
         tests=ANY_ORDER,
@@ -162,7 +162,7 @@ BUGS = (
     Bug(
         name="leaf-not-cut",
         breaks="Each leaf answers from a shared file for all of the leaves.",
-        module="planning/leaf_queries.py",
+        module="state/plans/leaf_queries.py",
         right="    asked = (region.intersection(leaf.region) for region in regions)\n",
         wrong="    asked = iter(regions)\n",
         tests=ANY_ORDER,
@@ -178,7 +178,7 @@ BUGS = (
     Bug(
         name="first-file-only",
         breaks="A look-up stops at the first file.",
-        module="operations/reading/query.py",
+        module="tables/query.py",
         right="look_up(leaf.filenames, keys, ",
         wrong="look_up(leaf.filenames[:1], keys, ",
         tests=ANY_ORDER,
@@ -186,10 +186,10 @@ BUGS = (
     Bug(
         name="estimates-counted",
         breaks="A count takes the estimates that a push-down made.",
-        module="planning/row_counts.py",
+        module="state/plans/row_counts.py",
         right="            if whole and not reference.row_count_estimated:",
         wrong="            if whole:",
-        tests=("tests/unit/planning/test_row_counts.py",),
+        tests=("tests/unit/state/plans/test_row_counts.py",),
     ),
     Bug(
         name="equal-bound-taken-for-inside",
@@ -242,7 +242,7 @@ BUGS = (
     Bug(
         name="removed-rows-without-moved-references",
         breaks="History counts no rows of compacted files whose references were moved to leaves.",
-        module="operations/history/removed_rows.py",
+        module="tables/removed_rows.py",
         right="all(isinstance(each, _MOVE_NOTHING) for each in transactions)",
         wrong="True",
         tests=("tests/stories/test_history.py",),

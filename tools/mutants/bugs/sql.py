@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..bug import Bug
 
 STATEMENTS = ("tests/stories/test_sql.py",)
-CONDITIONS = ("tests/unit/planning/test_key_conditions.py",)
+CONDITIONS = ("tests/unit/state/plans/test_key_conditions.py",)
 NUMBERS = ("tests/stories/test_numbers_in_sql.py",)
 AGGREGATES = ("tests/stories/test_aggregates_in_sql.py",)
 ENGINES = ("tests/stories/test_other_engines.py",)
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         name="half-known-conditions-negated",
         breaks="NOT of a condition that is known in part leaves out rows.",
-        module="planning/key_conditions.py",
+        module="state/plans/key_conditions.py",
         right="case Implied() | Unknown():",
         wrong="case Implied(part):\n            return _negated(part)\n        case Unknown():",
         tests=CONDITIONS,
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         name="null-in-a-list-excludes",
         breaks="NOT IN with a null is taken as NOT IN without it.",
-        module="planning/key_conditions.py",
+        module="state/plans/key_conditions.py",
         right='if operator == "not in" and None in (value := [*value]):',
         wrong='if operator == "not in" and 0 in (value := [*value]):',
         tests=CONDITIONS,

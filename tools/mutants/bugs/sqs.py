@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         name="rows-sent-at-each-delivery",
         breaks="A query whose message was not deleted in time sends its rows twice.",
-        module="services/job_kinds/query.py",
+        module="workers/kinds/query.py",
         right="table, query, message.receives > 1, file)",
         wrong="table, query, message.receives > 2, file)",
         tests=("tests/stories/test_documents_json_in_aws.py", "-k", "delivered_again"),

@@ -8,7 +8,7 @@ BUGS = (
     Bug(
         name="queries-write-tables",
         breaks="A function that runs queries may write and delete the rows of tables.",
-        module="deploy/stacks/jobs/reading_stacks.py",
+        module="deploy/stacks/reading_stacks.py",
         right=(
             "            *grants.read_tables(names),\n"
             "            *grants.track(names, JobKind.QUERY),\n"
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         name="two-starters",
         breaks="Two starters at once start twice as many workers as are needed.",
-        module="deploy/stacks/instance/workers_stack.py",
+        module="deploy/stacks/workers.py",
         right="        reserved=1,  # two at once would start twice as many\n",
         wrong="",
         tests=("tests/deploy/stacks/test_running.py",),
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         name="data-goes-with-its-stack",
         breaks="Tables in DynamoDB are deleted with their stack.",
-        module="deploy/stacks/parts/dynamo_tables.py",
+        module="deploy/stacks/dynamo_tables.py",
         right="        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n",
         wrong="        removal_policy=RemovalPolicy.DESTROY,\n",
         tests=("tests/deploy/stacks/test_templates.py",),

@@ -7,7 +7,7 @@ from ..bug import Bug
 TROUBLE = ("tests/contracts/state/test_dynamodb_items_trouble.py",)
 DIFFERENCES = ("tests/unit/state/stores/test_difference.py",)
 SIZES = ("tests/unit/state/stores/test_commit_sizes.py",)
-SMALL = ("tests/unit/operations/test_small_commits.py",)
+SMALL = ("tests/unit/tables/test_small_commits.py",)
 
 REVISIONS = "storage/aws/state/dynamo_revisions.py"
 
@@ -79,7 +79,7 @@ BUGS = (
     Bug(
         name="push-never-ends-at-leaves",
         breaks="References that were moved down a part of the way stay there.",
-        module="planning/push_down.py",
+        module="state/plans/push_down.py",
         right="    more = not is_whole or any(True for _ in islice(waiting, 1))\n",
         wrong="    more = any(True for _ in islice(waiting, 1))\n",
         tests=SMALL,

@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         name="commits-not-checked",
         breaks="A table's commits are not read back where a store is not trusted.",
-        module="table/state_stores.py",
+        module="tables/state_stores.py",
         right="    log = open_log(place.files, checks=checks)\n",
         wrong="    log = open_log(place.files)\n",
         tests=BROKEN_STORES,
@@ -57,7 +57,7 @@ BUGS = (
         module="state/added_files.py",
         right="        raise type(error)(",
         wrong="        raise CommitUnknown(",
-        tests=("tests/unit/operations/test_ingest.py", "-k", "surely"),
+        tests=("tests/unit/tables/test_ingest.py", "-k", "surely"),
     ),
     Bug(
         name="overload-not-waited-for",

@@ -11,18 +11,18 @@ BUGS = (
     Bug(
         name="estimate-drops-a-leaf",
         breaks="A push-down trusts an estimate, and a leaf with rows gets no reference.",
-        module="planning/push_down.py",
+        module="state/plans/push_down.py",
         right="        if self.ranks is None or not self.ranks.is_exact:\n",
         wrong="        if self.ranks is None:\n",
-        tests=("tests/unit/planning/test_push_down.py",),
+        tests=("tests/unit/state/plans/test_push_down.py",),
     ),
     Bug(
         name="last-key-is-outside",
         breaks="A push-down takes the leaf that begins at a file's last key for empty.",
-        module="planning/push_down.py",
+        module="state/plans/push_down.py",
         right="            if high < wanted.min or ",
         wrong="            if high <= wanted.min or ",
-        tests=("tests/unit/planning/test_push_down.py",),
+        tests=("tests/unit/state/plans/test_push_down.py",),
     ),
     Bug(
         name="newest-merges-forgotten",
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         name="leaf-not-pushed-to",
         breaks="References are pushed down to the lower half alone.",
-        module="planning/push_down.py",
+        module="state/plans/push_down.py",
         right="        waiting += [(upper, row_count - below), (lower, below)]\n",
         wrong="        waiting += [(lower, below)]\n",
         tests=ANY_ORDER,
@@ -67,10 +67,10 @@ BUGS = (
     Bug(
         name="estimate-called-exact",
         breaks="A count that was an estimate is called exact once its reference is pushed down.",
-        module="planning/push_down.py",
+        module="state/plans/push_down.py",
         right="                row_count_estimated=not (known.are_counted(here) and exact),\n",
         wrong="                row_count_estimated=not known.are_counted(here),\n",
-        tests=("tests/unit/planning/test_push_down.py",),
+        tests=("tests/unit/state/plans/test_push_down.py",),
     ),
     Bug(
         name="median-not-clipped",

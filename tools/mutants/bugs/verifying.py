@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         name="snapshots-only-opened",
         breaks="A snapshot is read, and not compared with the log.",
-        module="operations/maintenance/verify_state.py",
+        module="tables/verify_state.py",
         right="            differing = _differing(stored.load(), replayed)\n",
         wrong="            differing = _differing(stored.load(), stored.load())\n",
         tests=DAMAGE,
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         name="replayed-from-the-newest-snapshot",
         breaks="Entries that a snapshot hides are not missed.",
-        module="operations/maintenance/verify_state.py",
+        module="tables/verify_state.py",
         right="            number = at.number + 1\n            missing",
         wrong="            return\n            missing",
         tests=DAMAGE,
@@ -59,7 +59,7 @@ BUGS = (
     Bug(
         name="collected-files-are-missing",
         breaks="A file that was compacted and deleted meanwhile is reported as missing.",
-        module="operations/maintenance/verify_files.py",
+        module="tables/verify.py",
         right="        state = store.refresh()\n        now",
         wrong="        break\n        now",
         tests=("tests/stories/test_verify.py", "-k", "collected_since"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..bug import Bug
 
 _PAGES = "tests/unit/interfaces/page/test_pages.py"
-_VIEWS = "tests/unit/display/test_notebook_views.py"
-_PICTURES = "tests/unit/display/test_pictures.py"
+_VIEWS = "tests/unit/pictures/test_notebook_views.py"
+_PICTURES = "tests/unit/pictures/test_pictures.py"
 _VISITS = "interfaces/page/visits.py"
 _SIGN_IN = "interfaces/page/routes/sign_in.py"
 
@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         name="markup-of-names-runs",
         breaks="A name or value that is HTML becomes part of a page.",
-        module="table/display/markup.py",
+        module="pictures/markup.py",
         right='    return Markup(escape(_NOT_XML.sub("\\ufffd", str(value)), quote=True))',
         wrong="    return Markup(str(value))",
         tests=(_VIEWS, "-k", "names_with_markup"),
@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         name="every-leaf-is-a-box",
         breaks="The picture of a large tree has a box for each leaf.",
-        module="table/display/tree_shape.py",
+        module="pictures/tree_shape.py",
         right="        is_merged = not partition.is_leaf and (here",
         wrong="        is_merged = False and (here",
         tests=(_PICTURES, "-k", "any_tree_is_small"),

@@ -10,24 +10,21 @@ from aws_cdk import App, Stack
 
 from sleeper.deploy.fargate_sizes import ON_FARGATE
 from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.alarms import add_alarms_stack
 from sleeper.deploy.stacks.app import StackFile, Synthesised
-from sleeper.deploy.stacks.bulk_import.eks_cluster import add_eks_stack
-from sleeper.deploy.stacks.bulk_import.emr_clusters import (
-    add_emr_stack,
-    add_persistent_emr_stack,
-)
-from sleeper.deploy.stacks.bulk_import.serverless import add_serverless_stack
-from sleeper.deploy.stacks.instance.committer_stack import add_committer_stack
-from sleeper.deploy.stacks.instance.instance_stack import add_instance_stack, add_queues_stack
-from sleeper.deploy.stacks.instance.policies_stack import add_policies_stack
-from sleeper.deploy.stacks.instance.workers_stack import add_workers_stack
-from sleeper.deploy.stacks.jobs.ingest_stacks import add_batcher_stack, add_ingest_stack
-from sleeper.deploy.stacks.jobs.reading_stacks import add_export_stack, add_query_stack
-from sleeper.deploy.stacks.tables.compaction_stack import add_compaction_stack
-from sleeper.deploy.stacks.tables.table_operations import add_garbage_stack, add_splitting_stack
-from sleeper.deploy.stacks.watching.alarms_stack import add_alarms_stack
-from sleeper.deploy.stacks.watching.dashboard_stack import add_dashboard_stack
-from sleeper.deploy.stacks.watching.metrics_stack import add_metrics_stack
+from sleeper.deploy.stacks.committer_stack import add_committer_stack
+from sleeper.deploy.stacks.compaction_stack import add_compaction_stack
+from sleeper.deploy.stacks.dashboard import add_dashboard_stack
+from sleeper.deploy.stacks.eks import add_eks_stack
+from sleeper.deploy.stacks.emr import add_emr_stack, add_persistent_emr_stack
+from sleeper.deploy.stacks.emr_serverless import add_serverless_stack
+from sleeper.deploy.stacks.ingest_stacks import add_batcher_stack, add_ingest_stack
+from sleeper.deploy.stacks.instance_stack import add_instance_stack, add_queues_stack
+from sleeper.deploy.stacks.metrics import add_metrics_stack
+from sleeper.deploy.stacks.policies import add_policies_stack
+from sleeper.deploy.stacks.reading_stacks import add_export_stack, add_query_stack
+from sleeper.deploy.stacks.table_operations import add_garbage_stack, add_splitting_stack
+from sleeper.deploy.stacks.workers import add_workers_stack
 
 AddStack = Callable[[App, DeploymentSettings], Stack]
 

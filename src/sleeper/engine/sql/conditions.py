@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sleeper.planning.key_conditions import (
+from sleeper.state.plans.key_conditions import (
     UNKNOWN,
     AllOf,
     AnyOf,

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sleeper.engine.sql.conditions import condition_of
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.key_conditions import UNKNOWN, AnyOf, Condition
+from sleeper.state.plans.key_conditions import UNKNOWN, AnyOf, Condition
 
 ROWS_MAX: Final = 2**63 - 1
 BARRIER: Final = f"Limit: skip=0, fetch={ROWS_MAX}"

@@ -17,7 +17,7 @@ from sleeper.engine.sql.failures import translated
 from sleeper.engine.sql.plans import conditions_of, direct_read
 from sleeper.engine.sql.scans.scanned_table import NarrowedRead, ScannedTable
 from sleeper.engine.sql.scans.streams import OpenScans, ScanStream
-from sleeper.planning.key_conditions import UNKNOWN
+from sleeper.state.plans.key_conditions import UNKNOWN
 
 _PARTITIONS_MAX: Final = 4
 

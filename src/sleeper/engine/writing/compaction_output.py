@@ -29,8 +29,8 @@ from sleeper.errors import DataDamaged
 from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
-from sleeper.planning.claimed_jobs import ClaimedJob
 from sleeper.ports.objects import Objects
+from sleeper.state.plans.claimed_jobs import ClaimedJob
 
 _CHUNK_ROWS = 32_768  # passed from the merge, and to the writer, at a time
 _CHUNKS_AHEAD = 2

@@ -17,8 +17,8 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import AlreadyExists, StorageFailed
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.exports import ExportPlan
 from sleeper.ports.objects import Objects
+from sleeper.state.plans.exports import ExportPlan
 
 MANIFEST = "_SUCCESS"
 """Marks an export as complete. Spark and other readers of Parquet ignore such names."""

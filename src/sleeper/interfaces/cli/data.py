@@ -5,13 +5,9 @@ from __future__ import annotations
 import click
 
 from sleeper.instance.instance import create_instance
-from sleeper.interfaces.cli.terminal.completion import complete_instance_settings, complete_tables
-from sleeper.interfaces.cli.terminal.options import (
-    instance_option,
-    json_option,
-    split_pairs,
-)
-from sleeper.interfaces.cli.terminal.present import counted, print_json, progress_rows, say
+from sleeper.interfaces.cli.completion import complete_instance_settings, complete_tables
+from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.present import counted, print_json, progress_rows, say
 from sleeper.interfaces.connection import connect
 
 

@@ -17,44 +17,44 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from sleeper.interfaces.cli.terminal.exit_codes import run_command
-from sleeper.interfaces.cli.terminal.stderr import LogFormat, LogOutput
+from sleeper.interfaces.cli.exit_codes import run_command
+from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
 
 _COMMANDS = {
     "init": ("data", "Create an instance."),
-    "instance": ("services.instance", "Show and change the properties of an instance."),
-    "table": ("tables", "Add, list, show, change and delete tables."),
+    "instance": ("instance", "Show and change the properties of an instance."),
+    "table": ("table", "Add, list, show, change and delete tables."),
     "ingest": ("data", "Add the rows of files to a table."),
     "bulk-import": (
-        "bulk_imports.bulk_import",
+        "bulk_import",
         "Add many rows at once, here or on a Spark cluster.",
     ),
     "spark-environment": (
-        "bulk_imports.spark_environment",
+        "spark_environment",
         "Pack Sleeper for a Spark cluster.",
     ),
-    "query": ("reading.query", "Read rows by key or key range."),
-    "history": ("reading.history", "Show what the transactions of a table did."),
-    "sql": ("reading.sql", "Run SQL that reads tables."),
-    "export": ("reading.export", "Write rows to Parquet files, in key order."),
+    "query": ("query", "Read rows by key or key range."),
+    "history": ("history", "Show what the transactions of a table did."),
+    "sql": ("sql", "Run SQL that reads tables."),
+    "export": ("export", "Write rows to Parquet files, in key order."),
     "compact": ("maintenance", "Merge files, so that queries read fewer."),
     "split": ("maintenance", "Split large leaf partitions."),
     "merge": ("maintenance", "Merge small leaf partitions."),
     "gc": ("maintenance", "Delete files that are no longer referenced."),
-    "verify": ("reading.verify", "Check that everything stored is as it was written."),
+    "verify": ("verify", "Check that everything stored is as it was written."),
     "sweep": ("maintenance", "Delete files that killed jobs left."),
-    "jobs": ("services.jobs", "Submit jobs, and see what became of them."),
-    "batcher": ("services.batcher", "Submit files to be ingested in jobs of a sensible size."),
-    "queue": ("services.queues", "See queues and dead letters."),
-    "worker": ("services.worker", "Run the jobs of one kind, until it is stopped."),
-    "pause": ("services.operating", "Stop services from beginning anything."),
-    "resume": ("services.operating", "Let services go on."),
-    "backup": ("services.operating", "Copy an instance while it is written to."),
-    "deploy": ("services.deploy", "Deploy an instance to AWS."),
-    "destroy": ("services.operating", "Remove an instance with all its data."),
-    "serve": ("services.serve", "Maintain all tables and run jobs, until it is stopped."),
-    "server": ("services.server", "Serve an instance by REST, and make tokens for it."),
-    "report": ("reading.reports", "Show tables, partitions and files."),
+    "jobs": ("jobs", "Submit jobs, and see what became of them."),
+    "batcher": ("batcher", "Submit files to be ingested in jobs of a sensible size."),
+    "queue": ("queues", "See queues and dead letters."),
+    "worker": ("worker", "Run the jobs of one kind, until it is stopped."),
+    "pause": ("operating", "Stop services from beginning anything."),
+    "resume": ("operating", "Let services go on."),
+    "backup": ("operating", "Copy an instance while it is written to."),
+    "deploy": ("deploy", "Deploy an instance to AWS."),
+    "destroy": ("operating", "Remove an instance with all its data."),
+    "serve": ("serve", "Maintain all tables and run jobs, until it is stopped."),
+    "server": ("server", "Serve an instance by REST, and make tokens for it."),
+    "report": ("reports", "Show tables, partitions and files."),
 }
 
 

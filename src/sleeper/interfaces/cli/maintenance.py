@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import click
 
-from sleeper.interfaces.cli.terminal.exit_codes import EXIT_REFUSED
-from sleeper.interfaces.cli.terminal.options import on_table
-from sleeper.interfaces.cli.terminal.present import (
+from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
+from sleeper.interfaces.cli.options import on_table
+from sleeper.interfaces.cli.present import (
     claim_line,
     claim_text,
     counted,
@@ -17,15 +17,15 @@ from sleeper.interfaces.cli.terminal.present import (
     progress_of,
     say,
 )
-from sleeper.interfaces.cli.terminal.stderr import warn
-from sleeper.operations.maintenance.collect_garbage import GcSummary
-from sleeper.operations.maintenance.release_jobs import ReleaseResult
-from sleeper.operations.maintenance.sweep_orphans import SweepResult
-from sleeper.planning.compactions import CompactionPlan
-from sleeper.planning.leases import HeldClaim
-from sleeper.planning.partitions.merges import SiblingLeaves
-from sleeper.table.table import Table
-from sleeper.table.upkeep.compaction import CompactionSummary
+from sleeper.interfaces.cli.stderr import warn
+from sleeper.state.plans.compactions import CompactionPlan
+from sleeper.state.plans.leases import HeldClaim
+from sleeper.state.plans.merges import SiblingLeaves
+from sleeper.tables.compaction_method import CompactionSummary
+from sleeper.tables.garbage import GcSummary
+from sleeper.tables.orphans import SweepResult
+from sleeper.tables.release_claims import ReleaseResult
+from sleeper.tables.table import Table
 
 
 @click.command()

@@ -12,11 +12,11 @@ from sleeper.instance.instance import Instance
 from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
 from sleeper.language.failures import ends_process
 from sleeper.model.jobs.messages import QueueName
-from sleeper.services.job_workers import open_worker
-from sleeper.services.serving.pause_look import GO_ON_PAUSED
-from sleeper.services.worker import WorkerSettings
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.serve.pause_look import GO_ON_PAUSED
+from sleeper.workers.worker import WorkerSettings
 
 _PAUSED_S = 60.0
 """While the instance is paused, messages come again after this time."""

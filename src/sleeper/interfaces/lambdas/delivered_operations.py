@@ -15,11 +15,11 @@ from sleeper.interfaces.lambdas.delivered_jobs import Answer, failures_of, recor
 from sleeper.interfaces.lambdas.time_limit import TimeLimit
 from sleeper.interfaces.lambdas.warm_instance import needed
 from sleeper.language.failures import ends_process
-from sleeper.operations.report import FilesReport
-from sleeper.services.scheduled.table_operations import TableOperation, run_operation
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.jobs.delivered_queue import delivered
 from sleeper.storage.aws.jobs.fifo_sender import FifoSender
+from sleeper.tables.report import FilesReport
+from sleeper.workers.scheduled_operations import TableOperation, run_operation
 
 _TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
 

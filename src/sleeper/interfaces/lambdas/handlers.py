@@ -49,8 +49,8 @@ from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
 from sleeper.interfaces.lambdas.warm_instance import needed, warm_instance
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
-from sleeper.services.file_batcher import run_batcher
-from sleeper.services.scheduled.table_operations import ask_for_operation, checked_operation
+from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 
 _QUEUE: Final = "SLEEPER_QUEUE"
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import Instance, connect, process_environment
-from sleeper.services.serving.current_instance import CurrentInstance
+from sleeper.workers.serve.current_instance import CurrentInstance
 
 URL: Final = "SLEEPER_INSTANCE"
 """The variable of the environment that names the instance, such as `aws://demo`."""

@@ -11,10 +11,10 @@ from sleeper.instance.instance import Instance, new_secret
 from sleeper.interfaces.lambdas.warm_instance import needed
 from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.services.job_workers import WORKER_KINDS
-from sleeper.services.scheduled.worker_starts import RunningWorkers, ScheduledStarts
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.ecs_tasks import EcsTasks, TaskPlace
+from sleeper.workers.open_worker import WORKER_KINDS
+from sleeper.workers.scheduled_starts import RunningWorkers, ScheduledStarts
 
 _CAPACITIES: Final = ("FARGATE", "FARGATE_SPOT")
 _warm: dict[tuple[str, str], ScheduledStarts] = {}

@@ -22,7 +22,7 @@ from sleeper.interfaces.page.routes import (
     table,
 )
 from sleeper.interfaces.page.visits import PageRoute
-from sleeper.table.display.svg import PICTURE_STYLE
+from sleeper.pictures.svg import PICTURE_STYLE
 
 _FILES: Final = {
     "htmx.min.js": "text/javascript",

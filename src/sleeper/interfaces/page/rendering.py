@@ -10,8 +10,8 @@ from urllib.parse import quote
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from sleeper.table.display.amounts import compact, counted, size_text, time_text
-from sleeper.table.display.markup import Markup, element
+from sleeper.pictures.amounts import compact, counted, size_text, time_text
+from sleeper.pictures.markup import Markup, element
 
 _HERE: Final = Path(__file__).parent
 _LONG: Final = 10_000_000

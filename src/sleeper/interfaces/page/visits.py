@@ -24,7 +24,7 @@ from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements.processes import StatementProcesses, statements_of
 from sleeper.interfaces.rest.tokens import Role
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 SIGN_IN: Final = path_of("sign-in")
 _DONE: Final = {

@@ -28,12 +28,12 @@ from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
 from sleeper.model.queries import checked_columns, checked_limit, checked_max_age
 from sleeper.model.schema import Schema
-from sleeper.operations.history.history import HistoryEntry
-from sleeper.operations.ingest import IngestResult
-from sleeper.operations.report import FilesReport, PartitionReport
 from sleeper.state.stores.kept_versions import KeptVersions
-from sleeper.table.rows.ingest import path_aside
-from sleeper.table.table import Table
+from sleeper.tables.history import HistoryEntry
+from sleeper.tables.ingest import IngestResult
+from sleeper.tables.ingest_method import path_aside
+from sleeper.tables.report import FilesReport, PartitionReport
+from sleeper.tables.table import Table
 
 _CHUNK_BYTES: Final = 1 << 20
 

@@ -18,8 +18,8 @@ from starlette.convertors import Convertor, register_url_convertor
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.tokens import TokenFile
-from sleeper.services.serving.metrics import Metrics
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
+from sleeper.workers.serve.metrics import Metrics
 
 _OPEN_TABLES_MAX: Final = 256
 

@@ -17,13 +17,13 @@ from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.errors import InputRefused, NullKeys
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
-from sleeper.planning.buckets import Buckets
 from sleeper.ports.ids import NewId
 from sleeper.ports.input_store import InputStore
 from sleeper.spark.block_shuffle.set_aside_folder import named_by_content
 from sleeper.spark.block_shuffle.shuffle import Batches, BlockBatches, MapTaskReport
 from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.data_source.schema import arrow_schema_of
+from sleeper.state.plans.buckets import Buckets
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame

@@ -20,11 +20,11 @@ from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
-from sleeper.planning.buckets import Buckets
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
 from sleeper.spark.block_shuffle.workers import use_one_thread
+from sleeper.state.plans.buckets import Buckets
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.requests import ReadRequest
+from sleeper.state.plans.leaf_queries import plan_leaf_queries
 
 
 class TableReader(DataSourceReader):

@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from sleeper.errors import BadRequest, VersionNotFound
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
-from sleeper.planning.leaf_queries import plan_leaf_queries
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.spark.data_source.leaves_task import LeavesTask
 from sleeper.spark.data_source.open_table import OpenTable
 from sleeper.spark.data_source.reader import read_partition
 from sleeper.spark.data_source.requests import StreamRequest
+from sleeper.state.plans.leaf_queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.change_feed import AddedFile, ChangeFeed, added_between
 

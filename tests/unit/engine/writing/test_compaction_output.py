@@ -24,7 +24,7 @@ from sleeper.model.partitions import Partition
 from sleeper.model.processing import parse_processing
 from sleeper.model.queries import region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.planning.claimed_jobs import ClaimedJob
+from sleeper.state.plans.claimed_jobs import ClaimedJob
 from sleeper.storage.local.folder import FolderObjects
 from tests.soak import tries
 

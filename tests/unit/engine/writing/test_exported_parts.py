@@ -11,7 +11,7 @@ import pytest
 
 from sleeper.engine.writing.exported_parts import ExportedPart, ExportTarget
 from sleeper.errors import AlreadyExists, StorageFailed, StorageFull
-from sleeper.planning.exports import ExportPlan, PlannedPart
+from sleeper.state.plans.exports import ExportPlan, PlannedPart
 from sleeper.storage.memory import MemoryObjects
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -16,7 +16,7 @@ import pyarrow.dataset as pads
 
 from sleeper.engine.sql.other_engines.expression_conditions import condition_of
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
-from sleeper.planning.key_conditions import UNKNOWN, Condition
+from sleeper.state.plans.key_conditions import UNKNOWN, Condition
 
 _BATCHES_AHEAD = 2
 

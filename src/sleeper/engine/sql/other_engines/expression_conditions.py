@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.key_conditions import (
+from sleeper.state.plans.key_conditions import (
     UNKNOWN,
     AllOf,
     AnyOf,

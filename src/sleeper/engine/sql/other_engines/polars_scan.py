@@ -15,7 +15,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from sleeper.engine.sql.scans.scanned_table import ScannedTable
-from sleeper.planning.key_conditions import (
+from sleeper.state.plans.key_conditions import (
     UNKNOWN,
     AllOf,
     AnyOf,

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.scans.scanned_table import NarrowedRead, ScannedTable
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.key_conditions import Condition
+from sleeper.state.plans.key_conditions import Condition
 
 _STORED: Final = "stored "
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sleeper.engine.rows import Rows
 from sleeper.language.value_classes import dataclass
-from sleeper.planning.key_conditions import Condition
+from sleeper.state.plans.key_conditions import Condition
 
 
 class NarrowedRead(Protocol):

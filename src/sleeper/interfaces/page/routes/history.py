@@ -11,9 +11,9 @@ from fastapi.responses import Response
 from sleeper.errors import BadRequest
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
-from sleeper.table.display.history_picture import history_picture
-from sleeper.table.display.pictures import history_points
-from sleeper.table.display.svg import NARROW, WIDE
+from sleeper.pictures.history_picture import history_picture
+from sleeper.pictures.svg import NARROW, WIDE
+from sleeper.tables.plots import history_points
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

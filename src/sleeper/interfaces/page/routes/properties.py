@@ -14,7 +14,7 @@ from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Vi
 from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import JAVA_ITERATOR
 from sleeper.model.known_properties.typed import SCHEMA, TABLE_PROPERTIES, TableProperties
-from sleeper.table.table import Table
+from sleeper.tables.table import Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -30,9 +30,9 @@ from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.statements.answered import sql_file
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.model.schema import Field, Primitive
-from sleeper.table.display.markup import Markup
-from sleeper.table.display.row_grid import row_grid
-from sleeper.table.table import Table
+from sleeper.pictures.markup import Markup
+from sleeper.pictures.row_grid import row_grid
+from sleeper.tables.table import Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

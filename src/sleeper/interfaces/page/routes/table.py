@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from sleeper.interfaces.page.listings import listing
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
-from sleeper.table.display.files_picture import files_picture
-from sleeper.table.display.pictures import leaf_amounts
-from sleeper.table.display.svg import NARROW, WIDE
-from sleeper.table.display.tree_picture import tree_picture
-from sleeper.table.display.views import schema_grid
+from sleeper.pictures.files_picture import files_picture
+from sleeper.pictures.svg import NARROW, WIDE
+from sleeper.pictures.tree_picture import tree_picture
+from sleeper.pictures.views import schema_grid
+from sleeper.tables.plots import leaf_amounts
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -44,7 +44,7 @@ from sleeper.interfaces.rest.statements.frames import (
     write_frame,
 )
 from sleeper.language.value_classes import dataclass
-from sleeper.operations.maintenance.worker_processes import exit_with
+from sleeper.tables.worker_processes import exit_with
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from sleeper.errors import InputRefused, InputUnreadable
 from sleeper.interfaces.rest.answers import Answer
 from sleeper.interfaces.rest.json_values import json_text
 from sleeper.interfaces.rest.served import Served
-from sleeper.operations.ingest import IngestResult
-from sleeper.table.table import Table
+from sleeper.tables.ingest import IngestResult
+from sleeper.tables.table import Table
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _HEADER, _COMPRESSION = 2, 3

@@ -1,1 +1,0 @@
-"""Stacks of bulk imports on Spark."""

@@ -1,1 +1,0 @@
-"""Stacks that every deployment has."""

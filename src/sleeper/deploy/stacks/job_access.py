@@ -1,0 +1,98 @@
+"""What drivers of bulk imports may do, and what may start them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aws_cdk import Stack
+
+from sleeper.deploy.grants import (
+    Grant,
+    consume,
+    open_instance,
+    read_sources,
+    read_tables,
+    track,
+    write_bucket,
+    write_tables,
+)
+from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.stacks.functions import FunctionSpec, add_function, add_queue_source
+from sleeper.model.jobs.events import JobKind
+from sleeper.model.jobs.messages import QueueName
+from sleeper.model.object_stores import is_bucket_url
+
+_TIMEOUT_S: Final = 120
+
+
+def job_grants(settings: DeploymentSettings) -> tuple[Grant, ...]:
+    """Allow what a driver and its workers do: read input and packages, and write tables."""
+    names = settings.names
+    return (
+        *write_tables(names),
+        *track(names, JobKind.INGEST),
+        *write_bucket(names, names.buckets.bulk_import_bucket),
+        *_read_input(settings, _packages(settings)),
+    )
+
+
+def add_starter(
+    stack: Stack,
+    settings: DeploymentSettings,
+    name: str,
+    queue: QueueName,
+    grants: tuple[Grant, ...],
+) -> None:
+    """Add the function that starts a driver for each message of a queue.
+
+    Args:
+        stack: Where.
+        settings: The settings of the deployment.
+        name: Its name, after the instance's prefix.
+        queue: The queue.
+        grants: What it may ask of the platform.
+    """
+    names, lambdas = settings.names, settings.properties.lambdas
+    function = add_function(
+        stack,
+        settings,
+        FunctionSpec(
+            name=name,
+            handler="start_bulk_imports",
+            description=f"Starts a driver for each message of the {queue} queue",
+            memory_mb=settings.memory_mb(lambdas.import_memory_mb),
+            timeout_s=_TIMEOUT_S,
+            grants=(
+                *open_instance(names),
+                *read_tables(names),
+                *track(names, JobKind.INGEST),
+                *consume(names, queue),
+                *write_bucket(names, names.buckets.bulk_import_bucket),
+                *_read_input(settings),
+                *grants,
+            ),
+            environment={"SLEEPER_QUEUE": queue},
+        ),
+    )
+    add_queue_source(stack, function, names.queue_arn(names.queue(queue)))
+
+
+def pass_roles(settings: DeploymentSettings, *roles: str, service: str) -> Grant:
+    """Allow to give roles to a service of AWS, and to no other."""
+    return Grant(
+        ("iam:PassRole",),
+        tuple(map(settings.names.role_arn, roles)),
+        {"StringEquals": {"iam:PassedToService": f"{service}.amazonaws.com"}},
+    )
+
+
+def _read_input(settings: DeploymentSettings, packages: str | None = None) -> tuple[Grant, ...]:
+    sources = settings.properties.cloud.source_buckets or ()
+    buckets = dict.fromkeys((*sources, *((packages,) if packages else ())))
+    return read_sources(settings.names, tuple(buckets))
+
+
+def _packages(settings: DeploymentSettings) -> str | None:
+    """Return the bucket that has Sleeper's packages for clusters, if they are in one."""
+    url = settings.properties.jobs.environment
+    return url.partition("://")[2].partition("/")[0] if url and is_bucket_url(url) else None

@@ -1,1 +1,0 @@
-"""Stacks of ingest, batcher, queries and exports."""

@@ -1,1 +1,0 @@
-"""Stacks that maintain tables."""

@@ -1,1 +1,0 @@
-"""Stacks of metrics, alarms and the dashboard."""

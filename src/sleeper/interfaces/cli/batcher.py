@@ -1,0 +1,112 @@
+"""`sleeper batcher`: files that are gathered until they make a job of a sensible size."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import click
+
+from sleeper.instance.instance import connect
+from sleeper.interfaces.cli.completion import complete_tables
+from sleeper.interfaces.cli.options import instance_option, json_option
+from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
+from sleeper.workers.kinds.bulk_import_place import where_jobs_run
+from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.file_batches import batch_limits
+
+
+@click.group()
+def batcher() -> None:
+    """Submit files, which the ingest batcher gathers into jobs of a sensible size.
+
+    \b
+    Examples:
+        sleeper batcher submit flights june.parquet
+        sleeper batcher report --pending
+    """
+
+
+@batcher.command()
+@click.argument("table", shell_complete=complete_tables)
+@click.argument("files", nargs=-1, required=True)
+@instance_option
+def submit(table: str, files: tuple[str, ...], *, instance: str) -> None:
+    """Submit FILES, Parquet files or folders of them, for TABLE.
+
+    sleeper serve makes jobs of them, by the table's properties
+    sleeper.table.ingest.batcher.*.
+
+    \b
+    Example:
+        sleeper batcher submit flights june.parquet
+    """
+    with connect(instance) as opened:
+        opened.jobs.submit_files(table, files)
+    say(f"submitted {counted(len(files), 'path')} for {table}")
+
+
+@batcher.command()
+@click.option("--pending", is_flag=True, help="Only files that are in no job yet.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="So many at most."
+)
+@instance_option
+@json_option
+def report(*, pending: bool, limit: int, instance: str, as_json: bool) -> None:
+    """Show submitted files, newest first, and the jobs they are in.
+
+    Then, for each of their tables: the queue that its jobs go to, and where they run.
+
+    \b
+    Example:
+        sleeper batcher report --pending
+    """
+    with connect(instance) as opened:
+        shown = [*islice(opened.jobs.submitted_files(pending=pending), limit)]
+        records = opened.tables()
+        shown_ids = {file.table_id for file in shown}
+        ways = [
+            f"jobs of {record.name} go to the {queue} queue and run "
+            f"{where_jobs_run(queue, opened.properties)}"
+            for record in records
+            if record.table_id in shown_ids
+            for queue in [batch_limits(opened.table(record.name).properties).queue]
+        ]
+    names = {record.table_id: record.name for record in records}
+    if as_json:
+        print_json(shown)
+        return
+    print_grid(
+        ["state", "file", "bytes", "table", "received", "job"],
+        [
+            [
+                "PENDING" if file.job_id is None else "BATCHED",
+                file.path,
+                file.size_bytes,
+                names.get(file.table_id, file.table_id),
+                file.received.isoformat(sep=" ", timespec="seconds"),
+                file.job_id or "",
+            ]
+            for file in shown
+        ],
+    )
+    for way in ways:
+        say(way)
+
+
+@batcher.command("run")
+@instance_option
+@json_option
+def run_once(*, instance: str, as_json: bool) -> None:
+    """Make jobs of the files that are due, once. sleeper serve does it every minute.
+
+    \b
+    Example:
+        sleeper batcher run
+    """
+    with connect(instance) as opened:
+        done = run_batcher(opened.jobs, opened.jobs.recorder.now())
+    if as_json:
+        print_json(done)
+    else:
+        say(f"sent {counted(done.jobs, 'job')} of {counted(done.files, 'file')}")

@@ -1,1 +1,0 @@
-"""The commands of bulk import, and the options of clusters."""

@@ -1,0 +1,197 @@
+"""`sleeper deploy`: deploys an instance to AWS."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event
+from typing import Any
+
+import click
+
+from sleeper.deploy.flow.checks.findings import Finding, Level
+from sleeper.deploy.flow.deployment import Planned, carry_out, finish, planned, stored_properties
+from sleeper.deploy.flow.preparation import Machine, prepare
+from sleeper.errors import BadRequest
+from sleeper.instance.instance import between_attempts, process_environment
+from sleeper.interfaces.cli.completion import complete_instance_settings
+from sleeper.interfaces.cli.options import ask, ask_for_name, json_option, split_pairs, text_of
+from sleeper.interfaces.cli.present import print_json, say
+from sleeper.interfaces.cli.stderr import warn
+from sleeper.model.formats.properties_file import read_properties
+from sleeper.model.object_stores import ObjectStoreSettings
+
+
+@click.group()
+def deploy() -> None:
+    """Deploy an instance with all that runs its jobs.
+
+    \b
+    Example:
+        sleeper deploy aws demo --dry-run
+    """
+
+
+@deploy.command()
+@click.argument("instance_id", metavar="ID")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    shell_complete=complete_instance_settings,
+    help="An instance property; an empty value resets it.",
+)
+@click.option(
+    "--properties",
+    "properties_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A file of instance properties; --set overrides it.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--yes", is_flag=True, help="Do not ask, unless data would be lost.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write the templates there, and keep them.",
+)
+@click.option("--no-smoke-test", is_flag=True, help="Do not run a job in the end.")
+@json_option
+def aws(
+    instance_id: str,
+    *,
+    settings: tuple[str, ...],
+    properties_file: Path | None,
+    dry_run: bool,
+    yes: bool,
+    out: Path | None,
+    no_smoke_test: bool,
+    as_json: bool,
+) -> None:
+    """Deploy the instance aws://ID, or change one that is deployed.
+
+    Account, region and credentials are those of the environment. All that can be
+    checked is checked first, and all that is wrong is reported at once. Then the
+    stacks are compared with those in CloudFormation, and what would change is shown.
+    After a yes they are deployed by the CDK's command line (npm install --global
+    aws-cdk@2), the properties are written, and a job shows that it works.
+
+    The same command changes what is deployed and upgrades it: properties that are not
+    given stay as they are, and stacks that are not in sleeper.optional.stacks any more
+    are removed. After an interruption it goes on where it stopped. Where data could be
+    lost, the id must be typed; --yes does not do that.
+
+    \b
+    Examples:
+        sleeper deploy aws demo --set sleeper.vpc=vpc-0a1b2c3d4e5f60718 \\
+            --set sleeper.subnets=subnet-0a1b2c3d4e5f60718
+        sleeper deploy aws demo --properties instance.properties --dry-run
+    """
+    given = _given(properties_file, settings)
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="sleeper-deploy-")))
+        folder.mkdir(parents=True, exist_ok=True)
+        machine = _machine()
+        stored = partial(stored_properties, instance_id)
+        prepared = prepare(instance_id, given, stored, machine, folder.resolve())
+        plan = planned(prepared, machine, warn)
+        if not as_json:
+            _show(plan)
+        if plan.is_empty and not dry_run:
+            finish(plan)
+        if dry_run or plan.is_empty:
+            _end(plan, as_json=as_json, text=None if as_json else _nothing_done(plan))
+            return
+        _agree(plan, yes=yes)
+        instance = carry_out(plan, machine, warn, smoke_test=not no_smoke_test)
+        _end(plan, as_json=as_json, text=f"deployed {instance.url}", deployed=True)
+
+
+def _given(file: Path | None, settings: tuple[str, ...]) -> dict[str, str | None]:
+    given: dict[str, str | None] = {}
+    if file is not None:
+        given |= read_properties(text_of(file))
+    given |= {name: text or None for name, text in split_pairs(settings, "--set")}
+    given.pop("sleeper.id", None)
+    return given
+
+
+def _machine() -> Machine:
+    environment = process_environment()
+    stores = ObjectStoreSettings.of(environment)
+    return Machine(
+        environment=environment,
+        region=stores.region,
+        endpoint=stores.endpoint,
+        rest=Event().wait,
+        pause=between_attempts,
+    )
+
+
+def _show(plan: Planned) -> None:
+    for finding in plan.prepared.findings:
+        say(_finding_line(finding))
+    say("")
+    for change in plan.changes:
+        for line in change.lines():
+            say(line)
+    if plan.prepared.stored is not None:
+        for name, text in plan.prepared.changes.items():
+            say(f"property {name}: {plan.prepared.stored.get(name, '')!r} becomes {text or ''!r}")
+
+
+def _finding_line(finding: Finding) -> str:
+    mark = "" if finding.level is Level.OK else f"{finding.level.value.upper()}: "
+    return f"{mark}{finding.text}"
+
+
+def _nothing_done(plan: Planned) -> str:
+    return "nothing to do" if plan.is_empty else "nothing was changed: this was a dry run"
+
+
+def _agree(plan: Planned, *, yes: bool) -> None:
+    """Ask whether to go on.
+
+    Raises:
+        BadRequest: the answer is no, or nobody can answer.
+    """
+    name = plan.prepared.settings.names.instance_id
+    if not plan.losses:
+        if not yes:
+            ask(f"Deploy {plan.prepared.url}?", "--yes")
+        return
+    warn("DATA COULD BE LOST:")
+    for loss in plan.losses:
+        warn(f"  {loss.line()}")
+    if yes:
+        raise BadRequest(
+            "nothing was changed: --yes does not agree to a loss of data. Run the command without "
+            "it, and type the id."
+        )
+    ask_for_name(name, "deploy it all the same")
+
+
+def _end(plan: Planned, *, as_json: bool, text: str | None, deployed: bool = False) -> None:
+    if not as_json:
+        say(text or "")
+        return
+    names = plan.prepared.settings.names
+    document: dict[str, Any] = {
+        "id": names.instance_id,
+        "url": plan.prepared.url,
+        "account": names.account,
+        "region": names.region,
+        "deployed": deployed,
+        "findings": [asdict(each) for each in plan.prepared.findings],
+        "stacks": [
+            {**asdict(each), "losses": [loss.line() for loss in each.losses]}
+            for each in plan.changes
+        ],
+        "properties": dict(plan.prepared.changes),
+    }
+    print_json(document)

@@ -1,1 +1,0 @@
-"""Commands for jobs and for the processes that run them."""

@@ -1,0 +1,363 @@
+"""`sleeper table`: creates, shows, changes and deletes tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sleeper.instance.instance import input_store
+from sleeper.interfaces.cli.completion import complete_table_settings, complete_tables
+from sleeper.interfaces.cli.options import (
+    ask,
+    force_option,
+    instance_option,
+    json_option,
+    split_pairs,
+    text_of,
+)
+from sleeper.interfaces.cli.present import counted, print_facts, print_grid, print_json, say
+from sleeper.interfaces.connection import connect
+from sleeper.model.formats.properties_file import read_properties
+from sleeper.model.formats.split_points_file import read_split_points, write_split_points
+from sleeper.model.known_properties.typed import (
+    SCHEMA,
+)
+from sleeper.model.schema import Schema, type_to_text
+from sleeper.model.tables import NAME
+from sleeper.tables.estimate_split_points import estimate_split_points
+
+readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+splits_file_option = click.option(
+    "--splits-file", type=readable_file, help="Split points, one on each line."
+)
+splits_base64_option = click.option(
+    "--splits-base64", is_flag=True, help="String split points are base64."
+)
+
+
+@click.group()
+def table() -> None:
+    """Add, list, show, change and delete tables.
+
+    \b
+    Example:
+        sleeper table add flights --schema schema.json
+    """
+
+
+@table.command()
+@click.argument("name")
+@click.option("--schema", "schema_file", type=readable_file, required=True, help="Schema JSON.")
+@click.option("--properties", "properties_file", type=readable_file, help="Table properties.")
+@splits_file_option
+@splits_base64_option
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="K=V",
+    shell_complete=complete_table_settings,
+    help="A table property.",
+)
+@instance_option
+def add(
+    name: str,
+    schema_file: Path,
+    properties_file: Path | None,
+    splits_file: Path | None,
+    splits_base64: bool,
+    settings: tuple[str, ...],
+    instance: str,
+) -> None:
+    """Create the table NAME.
+
+    Without --splits-file, split points come from the file that the property
+    sleeper.table.splits.file names, if it is set. NAME goes before a name in the
+    file of --properties.
+
+    \b
+    Example:
+        sleeper table add flights --schema schema.json --splits-file splits.txt
+    """
+    schema = Schema.from_json(text_of(schema_file))
+    properties = read_properties(text_of(properties_file)) if properties_file else {}
+    properties.pop(NAME, None)
+    properties |= dict(split_pairs(settings, "--set"))
+    points = _split_points(splits_file, schema, base64_encoded=splits_base64)
+    made = connect(instance).create_table(name, schema, split_points=points, properties=properties)
+    leaves = counted(made.report_files().leaf_partitions, "leaf partition")
+    say(f"made table {made.name} ({made.table_id}) with {leaves}")
+
+
+@table.command("list")
+@instance_option
+@json_option
+def list_tables(instance: str, as_json: bool) -> None:
+    """List the tables by name.
+
+    \b
+    Example:
+        sleeper table list
+    """
+    records = connect(instance).tables()
+    if as_json:
+        print_json([{"name": r.name, "id": r.table_id, "online": r.online} for r in records])
+        return
+    for record in records:
+        say(f"{record.name}{'' if record.online else '  (offline)'}")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@instance_option
+@json_option
+def show(name: str, instance: str, as_json: bool) -> None:
+    """Show the schema, properties and size of table NAME.
+
+    \b
+    Example:
+        sleeper table show flights
+    """
+    opened = connect(instance).table(name)
+    files = opened.report_files()
+    explicit = {k: v for k, v in opened.properties.values.items() if k != SCHEMA}
+    if as_json:
+        print_json(
+            {
+                "name": opened.name,
+                "id": opened.table_id,
+                "online": opened.online,
+                "schema": _schema_document(opened.schema),
+                "properties": explicit,
+                "files": files,
+            }
+        )
+        return
+    print_facts(
+        [
+            ("name", opened.name),
+            ("id", opened.table_id),
+            ("online", opened.online),
+            ("rows", files.rows),
+            ("files", files.files),
+            ("leaf partitions", files.leaf_partitions),
+            ("transaction", files.transaction),
+        ]
+    )
+    groups = (
+        ("row key", opened.schema.row_keys),
+        ("sort key", opened.schema.sort_keys),
+        ("value", opened.schema.values),
+    )
+    lines = {
+        f.name: [f.name, type_to_text(f.type) + (" or null" if f.nullable else ""), kind]
+        for kind, fields in groups
+        for f in fields
+    }
+    click.echo()
+    print_grid(["field", "type", "kind"], [lines[name] for name in opened.schema.columns])
+    if explicit:
+        click.echo()
+        print_facts(sorted(explicit.items()))
+
+
+@table.command()
+@click.argument("old", shell_complete=complete_tables)
+@click.argument("new")
+@instance_option
+def rename(old: str, new: str, instance: str) -> None:
+    """Rename table OLD to NEW. Its id and data do not change.
+
+    \b
+    Example:
+        sleeper table rename flights flights-2013
+    """
+    connect(instance).table(old).rename(new)
+    say(f"renamed table {old} to {new}")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@force_option
+@instance_option
+def delete(name: str, force: bool, instance: str) -> None:
+    """Delete table NAME with all its data.
+
+    \b
+    Example:
+        sleeper table delete flights --force
+    """
+    opened = connect(instance)
+    if not force:
+        rows = counted(opened.table(name).report_files().rows, "row")
+        ask(f"Delete table {name} with {rows}? This cannot be undone.")
+    opened.delete_table(name)
+    say(f"deleted table {name}")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@click.option("--delete-partitions", is_flag=True, help="Make one partition again.")
+@splits_file_option
+@splits_base64_option
+@force_option
+@instance_option
+def reinitialise(
+    name: str,
+    delete_partitions: bool,
+    splits_file: Path | None,
+    splits_base64: bool,
+    force: bool,
+    instance: str,
+) -> None:
+    """Remove all rows of table NAME; keep its partitions, or make new ones.
+
+    \b
+    Example:
+        sleeper table reinitialise flights --splits-file splits.txt
+    """
+    opened = connect(instance).table(name)
+    points = _split_points(splits_file, opened.schema, base64_encoded=splits_base64)
+    if points is None and delete_partitions:
+        points = []
+    if not force:
+        rows = counted(opened.report_files().rows, "row")
+        ask(f"Empty table {name}, which has {rows}? This cannot be undone.")
+    number = opened.reinitialise(points)
+    say(f"removed all rows of table {name} (transaction {number})")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@instance_option
+def online(name: str, instance: str) -> None:
+    """Turn background operations on table NAME on.
+
+    \b
+    Example:
+        sleeper table online flights
+    """
+    connect(instance).table(name).set_online(online=True)
+    say(f"table {name} is online")
+
+
+@table.command()
+@click.argument("name", shell_complete=complete_tables)
+@instance_option
+def offline(name: str, instance: str) -> None:
+    """Turn background operations on table NAME off. Ingest and queries still work.
+
+    \b
+    Example:
+        sleeper table offline flights
+    """
+    connect(instance).table(name).set_online(online=False)
+    say(f"table {name} is offline")
+
+
+@table.command("set")
+@click.argument("name", shell_complete=complete_tables)
+@click.argument(
+    "settings", nargs=-1, required=True, metavar="K=V...", shell_complete=complete_table_settings
+)
+@instance_option
+def set_properties(name: str, settings: tuple[str, ...], instance: str) -> None:
+    """Set properties of table NAME; an empty value resets to the default.
+
+    \b
+    Example:
+        sleeper table set flights sleeper.table.parquet.compression.codec=snappy
+    """
+    changes = {key: value or None for key, value in split_pairs(settings, "K=V")}
+    connect(instance).table(name).set_properties(changes)
+    for key, value in changes.items():
+        say(f"{key} = {value}" if value is not None else f"{key} is back to its default")
+
+
+@table.command("migrate-state")
+@click.argument("name", shell_complete=complete_tables)
+@click.option("--to", "state_store", required=True, metavar="CLASS", help="The state store.")
+@instance_option
+@json_option
+def migrate_state(name: str, state_store: str, instance: str, as_json: bool) -> None:
+    """Move the state of table NAME to another state store.
+
+    CLASS is a value of the property sleeper.table.statestore.classname. The copy
+    is compared before the table uses it. Queries go on meanwhile. If others
+    commit all the time, nothing is changed: stop them, and run it again. If it
+    was interrupted, run it again, which completes it.
+
+    \b
+    Example:
+        sleeper table migrate-state flights --to S3StateStore
+    """
+    result = connect(instance).table(name).migrate_state(state_store)
+    if as_json:
+        print_json(result)
+        return
+    what = f"the state of table {name}"
+    if result.was_interrupted:
+        say(f"completed the interrupted move of {what} to {result.state_store}")
+    elif not result.is_moved:
+        say(f"{what} is in {result.state_store} already")
+        return
+    else:
+        say(f"moved {what} from {result.moved_from} to {result.state_store}")
+    say(f"its transactions go on after {result.transaction}; earlier versions cannot be read")
+
+
+@table.command("estimate-splits")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--schema", "schema_file", type=readable_file, required=True, help="Schema JSON.")
+@click.option("--partitions", type=click.IntRange(2), required=True, help="Leaves wanted.")
+@click.option(
+    "--rows-per-file", type=click.IntRange(1), help="Read at most so many rows of each file."
+)
+@splits_base64_option
+def estimate_splits(
+    files: tuple[str, ...],
+    schema_file: Path,
+    partitions: int,
+    rows_per_file: int | None,
+    splits_base64: bool,
+) -> None:
+    """Print split points that divide the rows of FILES into even partitions.
+
+    \b
+    Example:
+        sleeper table estimate-splits --schema schema.json --partitions 8 2013/ > splits.txt
+    """
+    schema = Schema.from_json(text_of(schema_file))
+    points = estimate_split_points(
+        [*files], schema, partitions, rows_per_file_max=rows_per_file, remote=input_store()
+    )
+    click.echo(write_split_points(points, schema, base64_encoded=splits_base64), nl=False)
+
+
+@table.command("export-splits")
+@click.argument("name", shell_complete=complete_tables)
+@splits_base64_option
+@instance_option
+def export_splits(name: str, splits_base64: bool, instance: str) -> None:
+    """Print the split points of table NAME, one a line.
+
+    \b
+    Example:
+        sleeper table export-splits flights > splits.txt
+    """
+    opened = connect(instance).table(name)
+    text = write_split_points(opened.split_points(), opened.schema, base64_encoded=splits_base64)
+    click.echo(text, nl=False)
+
+
+def _split_points(path: Path | None, schema: Schema, *, base64_encoded: bool) -> list[Any] | None:
+    if path is None:
+        return None
+    return read_split_points(text_of(path), schema, base64_encoded=base64_encoded)
+
+
+def _schema_document(schema: Schema) -> Any:
+    return json.loads(schema.to_json())

@@ -1,1 +1,0 @@
-"""What all commands share: options, output, log lines, exit codes."""

@@ -1,1 +1,0 @@
-"""Older versions of a table."""

@@ -1,1 +1,0 @@
-"""Operations of maintenance: compaction, splitting and merging of leaves, garbage collection."""

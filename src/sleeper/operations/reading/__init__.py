@@ -1,1 +1,0 @@
-"""Operations that read rows: queries, exports."""

@@ -1,1 +1,0 @@
-"""Operations on a table as a whole: made, changed, emptied, deleted."""

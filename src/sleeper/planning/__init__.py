@@ -1,1 +1,0 @@
-"""Pure functions that take a state and settings and return plans: what to read or write."""

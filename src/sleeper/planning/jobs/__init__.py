@@ -1,1 +1,0 @@
-"""Plans of jobs: which files make one, how many workers run them, when one is tried again."""

@@ -1,1 +1,0 @@
-"""Loops that run operations: they decide when an operation runs, not what it does."""

@@ -1,1 +1,0 @@
-"""Compaction workers: they claim jobs in the tables' logs, run them and commit them."""

@@ -1,1 +1,0 @@
-"""Work that a schedule starts in an instance that no process serves."""

@@ -1,0 +1,1 @@
+"""Decides what to read or write: takes a state, returns a plan. Pure."""

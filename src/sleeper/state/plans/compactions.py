@@ -1,0 +1,243 @@
+"""Plans compaction jobs: which files of a leaf are merged, and why others are not (CMP-3 to CMP-8).
+
+Sizes are row counts. A strategy looks at one leaf at a time: at its unclaimed references, the
+smallest first. References of split partitions are pushed down before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sleeper.language.value_classes import dataclass
+from sleeper.model.files import FileReference
+from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.model.known_properties.maintenance import CompactionProperties
+from sleeper.state.stores.commit_sizes import inputs_max
+from sleeper.state.table_state import TableState
+
+Files = Sequence[FileReference]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionSettings:
+    """Settings from the table's properties `sleeper.tables.compaction_method.*`.
+
+    Attributes:
+        strategy: `SizeRatioCompactionStrategy` or `BasicCompactionStrategy`.
+        batch_files: Files in a job, at most.
+        size_ratio: A job's other files together have at least so many times its largest one's rows.
+        partition_jobs_max: Maximum number of jobs on one leaf; for the size ratio strategy.
+        creation_limit: Maximum number of outstanding jobs in the whole table.
+        store_files: Files in a job, at most, that the table's state store can replace in one
+            commit, if `batch_files` was more; None if it was not.
+    """
+
+    strategy: str
+    batch_files: int
+    size_ratio: int
+    partition_jobs_max: int
+    creation_limit: int
+    store_files: int | None = None
+
+    @classmethod
+    def of(
+        cls, properties: CompactionProperties, changes_max: int | None = None
+    ) -> CompactionSettings:
+        """Return the settings of a table's properties.
+
+        Args:
+            properties: The properties.
+            changes_max: How many changes the table's state store takes in one commit.
+        """
+        wanted = properties.batch_files
+        allowed = wanted if changes_max is None else min(wanted, inputs_max(changes_max))
+        return cls(
+            strategy=properties.strategy,
+            batch_files=allowed,
+            store_files=allowed if allowed < wanted else None,
+            size_ratio=properties.size_ratio,
+            partition_jobs_max=properties.partition_jobs_max,
+            creation_limit=properties.creation_limit,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafPlan:
+    """The plan for one leaf's files.
+
+    Attributes:
+        partition_id: The leaf.
+        unclaimed: Its references that no job has claimed.
+        claimed: Its references that a job has claimed.
+        jobs: Jobs to create, in the order of the strategy.
+        reason: Why these jobs, or why none, as a clause.
+    """
+
+    partition_id: str
+    unclaimed: int
+    claimed: int
+    jobs: tuple[CompactionJob, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPlan:
+    """The compaction jobs to create, and the reasons leaf by leaf.
+
+    Attributes:
+        leaves: Every leaf that references files, in key order.
+        held_back: Number of jobs left out because too many are outstanding.
+    """
+
+    leaves: tuple[LeafPlan, ...]
+    held_back: int = 0
+
+    @property
+    def jobs(self) -> tuple[CompactionJob, ...]:
+        """All jobs to create."""
+        return tuple(job for leaf in self.leaves for job in leaf.jobs)
+
+
+def plan_compactions(
+    state: TableState,
+    settings: CompactionSettings,
+    *,
+    all_files: bool = False,
+    new_id: Callable[[], str],
+) -> CompactionPlan:
+    """Plan the compaction jobs of a table.
+
+    Args:
+        state: The table, with its references pushed down.
+        settings: How files are chosen.
+        all_files: Merge also the files that the strategy leaves out, including a single part of a
+            file (CMP-8). Plan again when the jobs have ended, until each leaf has one file.
+        new_id: Makes random ids of jobs. If not all jobs may be created, the ids decide which.
+
+    Source: rules CMP-3 to CMP-8.
+    """
+    outstanding: set[str] = set()
+    leaves = []
+    referenced = state.files.partition_ids()
+    for leaf in state.leaf_partitions():
+        if leaf.partition_id not in referenced:
+            continue
+        references = state.files.references_on(leaf.partition_id)
+        here = {ref.job_id for ref in references if ref.job_id is not None}
+        outstanding |= here
+        free = sorted((r for r in references if r.job_id is None), key=lambda r: r.row_count)
+        groups, reason = _groups(free, len(here), settings)
+        if all_files:
+            groups, reason = _with_the_rest(groups, free, reason, settings.batch_files)
+        if groups and settings.store_files is not None:
+            told = f"the table's state store replaces at most {settings.store_files} files at once"
+            reason = f"{reason}; {told}" if reason else told
+        jobs = tuple(_job(new_id(), leaf.partition_id, group) for group in groups)
+        leaves.append(
+            LeafPlan(
+                partition_id=leaf.partition_id,
+                unclaimed=len(free),
+                claimed=len(references) - len(free),
+                jobs=jobs,
+                reason=reason,
+            )
+        )
+    return _limited(leaves, settings.creation_limit - len(outstanding))
+
+
+def _groups(free: Files, jobs_there: int, settings: CompactionSettings) -> tuple[list[Files], str]:
+    """Return the files of each job on one leaf, and why."""
+    if not free:
+        return [], "jobs have claimed all of its files"
+    if not any(ref.row_count for ref in free):
+        return [], "none of its files has rows"
+    if settings.strategy == "BasicCompactionStrategy":
+        groups = _full_batches(free, settings.batch_files)
+        return groups, "" if groups else f"fewer than {settings.batch_files} files"
+    room = settings.partition_jobs_max - jobs_there
+    if room <= 0:
+        return [], f"{jobs_there} jobs run there, which is the maximum"
+    if len(free) == 1:
+        return [], "it has one file, and no other to merge it with"
+    groups = _by_size_ratio(free, settings)
+    if not groups:
+        return [], f"each file is too large beside those with fewer rows ({_ratio(settings)})"
+    left = len(groups) - room
+    return groups[:room], f"{left} more wait for jobs that run there" if left > 0 else ""
+
+
+def _ratio(settings: CompactionSettings) -> str:
+    return f"{settings.size_ratio} times its rows are more than theirs"
+
+
+def _full_batches(free: Files, batch_files: int) -> list[Files]:
+    """Return consecutive full groups; a smaller remainder is left out (rule CMP-4)."""
+    ends = range(batch_files, len(free) + 1, batch_files)
+    groups = (free[end - batch_files : end] for end in ends)
+    return [group for group in groups if group[-1].row_count]
+
+
+def _by_size_ratio(free: Files, settings: CompactionSettings) -> list[Files]:
+    """Return groups by size ratio (rule CMP-5), without limits on jobs."""
+
+    def meets(files: Files) -> bool:
+        smaller = sum(ref.row_count for ref in files[:-1])
+        largest = files[-1].row_count
+        return len(files) > 1 and 0 < settings.size_ratio * largest <= smaller
+
+    while len(free) > 1 and not meets(free):
+        free = free[:-1]
+    if len(free) <= 1:
+        return []
+    if len(free) <= settings.batch_files:
+        return [free]
+    groups = []
+    place = 0
+    while place < len(free):
+        batch = free[place : place + settings.batch_files]
+        if meets(batch):
+            groups.append(batch)
+            place += len(batch)
+        else:
+            place += 1
+    return groups
+
+
+def _with_the_rest(
+    groups: list[Files], free: Files, reason: str, batch_files: int
+) -> tuple[list[Files], str]:
+    """Add groups for the remaining files; a single whole file is not rewritten (CMP-8)."""
+    taken = {ref.filename for group in groups for ref in group}
+    rest = [ref for ref in free if ref.filename not in taken]
+    batches = [rest[start : start + batch_files] for start in range(0, len(rest), batch_files)]
+    more = [batch for batch in batches if len(batch) > 1 or not batch[0].whole_file]
+    if len(free) == 1 and not more:
+        return groups, "it has one file already"
+    return [*groups, *more], "all files were requested" if more else reason
+
+
+def _job(job_id: str, partition_id: str, files: Files) -> CompactionJob:
+    """Return a job on files in the order of their names, which is the order queries read them."""
+    names = sorted(ref.filename for ref in files)
+    return CompactionJob(job_id=job_id, partition_id=partition_id, inputs=tuple(names))
+
+
+def _limited(leaves: list[LeafPlan], allowed: int) -> CompactionPlan:
+    """Keep the allowed number of jobs: those with the smallest ids, which are random (CMP-7)."""
+    plan = CompactionPlan(leaves=tuple(leaves))
+    jobs = plan.jobs
+    if len(jobs) <= allowed:
+        return plan
+    kept = set(sorted(job.job_id for job in jobs)[: max(0, allowed)])
+    fewer = [
+        replace(
+            leaf,
+            jobs=tuple(job for job in leaf.jobs if job.job_id in kept),
+            reason="this table has the maximum number of outstanding jobs",
+        )
+        if any(job.job_id not in kept for job in leaf.jobs)
+        else leaf
+        for leaf in leaves
+    ]
+    return CompactionPlan(leaves=tuple(fewer), held_back=len(jobs) - len(kept))

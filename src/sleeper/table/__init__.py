@@ -1,1 +1,0 @@
-"""The public class `Table`: its definition, its rows, and its maintenance."""

@@ -1,1 +1,0 @@
-"""Bulk imports of a table, and what they return."""

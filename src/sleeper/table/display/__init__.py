@@ -1,1 +1,0 @@
-"""HTML and SVG of tables, results and states, for notebooks and the web page."""

@@ -1,1 +1,0 @@
-"""What users do with rows: ingest, query, export."""

@@ -1,1 +1,0 @@
-"""What keeps a table quick and small: compaction, splits, merges, garbage."""

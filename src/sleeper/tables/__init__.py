@@ -1,0 +1,1 @@
+"""Tables: the class `Table`, and a module for each verb."""

@@ -1,0 +1,341 @@
+"""The handle of a table: its record and schema, its state, and its readers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Self
+
+import pyarrow as pa
+
+from sleeper.engine.arrow_schema import shown_schema, to_arrow
+from sleeper.engine.read_leaves import TableReader, open_table_reader
+from sleeper.engine.rows import Rows
+from sleeper.errors import SleeperError, StorageFailed, TableNotFound
+from sleeper.language.late_imports import late_imports
+from sleeper.language.value_classes import dataclass
+from sleeper.model.known_properties.typed import SCHEMA, TableProperties
+from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove, TableRecord
+from sleeper.ports.objects import Objects
+from sleeper.state.own_changes import OwnChanges
+from sleeper.state.state_store import StateStore
+from sleeper.state.stores.looks_together import LooksTogether
+from sleeper.state.table_state import TableState
+from sleeper.tables.instance_context import InstanceContext
+from sleeper.tables.state_stores import delete_states, store_of
+
+with late_imports():
+    from sleeper.state import added_files
+    from sleeper.tables import delete
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedTable:
+    """The objects that one process has open for a table, for one version of its record.
+
+    Attributes:
+        pid: The process; a forked child opens its own.
+        record: The version of the table's record.
+        properties: The record's properties.
+        files: The table's folder.
+        store: The table's state.
+        reader: The readers, which all reads share: page indexes, query engine, processing.
+        open_reader: Opens another `reader`; may be pickled for another process.
+        max_age_s: How old an answer may be, if a query does not say it.
+        looks: Looks for newer commits, which threads share.
+    """
+
+    pid: int
+    record: TableRecord
+    properties: TableProperties
+    files: Objects
+    store: StateStore
+    reader: TableReader
+    open_reader: Callable[[], TableReader]
+    max_age_s: float
+    looks: LooksTogether[tuple[OpenedTable, TableState]]
+
+    def sweep_guard(self) -> added_files.SweepGuard:
+        """Return the guard that checks files of a job that begins now, before their commit."""
+        return added_files.SweepGuard(
+            files=self.files,
+            started=self.store.time(),
+            orphan_age=timedelta(minutes=self.properties.gc.orphan_age_minutes),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look for a newer record and state.
+
+    Attributes:
+        opened: What is open since.
+        begun_s: When it began, by the instance's ticks.
+        changes: The last changes of this process when it began.
+    """
+
+    opened: OpenedTable
+    begun_s: float
+    changes: tuple[int, int]
+
+
+class TableHandle:
+    """The base of `Table`: it opens the table at first use, and again after a fork."""
+
+    def __init__(self, record: TableRecord, context: InstanceContext) -> None:
+        self._context = context
+        self._record = record
+        self._opened: OpenedTable | None = None
+        self._own_changes = (
+            OwnChanges(context.url),
+            OwnChanges(context.url, record.table_id),
+        )
+        self._looked: _Look | None = None
+        self._beginning: Callable[[], None] | None = None
+        self.schema = Schema.from_json(record.properties[SCHEMA])
+        self._arrow_schema = to_arrow(self.schema)
+        self._shown_schema = shown_schema(self.schema, self._arrow_schema)
+        self._properties = TableProperties(record.properties, context.properties)
+
+    @property
+    def name(self) -> str:
+        """The table's name, as this handle last read it."""
+        return self._record.name
+
+    @property
+    def table_id(self) -> str:
+        """The table's id: eight hex characters that never change."""
+        return self._record.table_id
+
+    @property
+    def online(self) -> bool:
+        """False if background operations skip the table (rule TBL-6)."""
+        return self._record.online
+
+    @property
+    def properties(self) -> TableProperties:
+        """The table's properties, as this handle last read them."""
+        return self._properties
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of rows, with the columns in the order that the table was made with."""
+        return self._shown_schema
+
+    @property
+    def last_commit_s(self) -> float | None:
+        """How many seconds the last commit by this handle took; None before the first."""
+        return None if self._opened is None else self._opened.store.commit_s
+
+    def state(self) -> TableState:
+        """Return the table's state after every commit so far."""
+        return self._newest()[1]
+
+    def refresh(self) -> int:
+        """Read new commits, and return the table's transaction number."""
+        return self.state().number
+
+    def _current(self) -> OpenedTable:
+        """Return the open objects for the newest record in the index.
+
+        Every public method calls it first, so that none uses outdated properties.
+
+        Raises:
+            TableNotFound: the table was deleted; without this check its log would look empty.
+        """
+        record = self._context.index.by_id(self.table_id)
+        if record is None:
+            raise TableNotFound(
+                f"table {self.name!r} ({self.table_id}) was deleted, with all its rows; "
+                "open another table, or create it again"
+            )
+        return self._adopt(record)
+
+    def _newest(self) -> tuple[OpenedTable, TableState]:
+        """Return the open objects, and the state after every commit so far.
+
+        Where storage is remote, the looks for a newer record and for a newer state are made at
+        once.
+        """
+        begun_s, changes = self._context.ticks_s(), self._last_changes()
+        if not self._context.objects.is_remote:
+            opened = self._current()
+            state = opened.store.refresh()
+        else:
+            before = self._adopt(self._record)
+            current = self._context.objects.beside(self._current)
+            try:
+                state = before.store.refresh()
+            except SleeperError:
+                current()  # raises TableNotFound instead, if the table was deleted
+                raise
+            opened = current()
+            if opened.store is not before.store:
+                state = opened.store.refresh()
+        self._looked = _Look(opened, begun_s, changes)
+        return opened, state
+
+    def _answered(
+        self, answer: Callable[[OpenedTable, TableState], Rows], max_age_s: float | None
+    ) -> Rows:
+        """Return the answer from the newest state, or from one that is young enough.
+
+        Where storage is remote, the answer from the state that is known is made beside the look
+        for a newer one. If there is a newer one, or other properties, it is made again. Many
+        threads share looks.
+
+        Args:
+            answer: Makes it. It may be called twice.
+            max_age_s: How long ago the last look may be; None for the table's property.
+        """
+        known = self._known()
+        if known is None:
+            return answer(*self._newest())
+        is_young = self._is_young(known[0], max_age_s)
+        if not is_young and not self._context.objects.is_remote:
+            return answer(*self._newest())
+        newest = self._newest
+        if not is_young:
+            newest = known[0].looks.begin(self._newest, self._context.objects.beside)
+        try:
+            found = answer(*known)
+            if not is_young:
+                found.begun()
+        except Exception as failure:
+            now = newest()
+            if _are_same(known, now):
+                raise
+            _log.info("%s is read anew, at transaction %d: %s", self.name, now[1].number, failure)
+            return answer(*now)
+        if is_young:
+            return found
+        now = newest()
+        if _are_same(known, now):
+            return found
+        found.close()
+        return answer(*now)
+
+    def begun(self) -> Self:
+        """Begin to read the table's state, for the first query. In a folder there is no need."""
+        store = self._adopt(self._record).store
+        self._beginning = self._context.objects.beside(store.begin)
+        return self
+
+    def _known(self) -> tuple[OpenedTable, TableState] | None:
+        """Return what this process has open and cached for the table, without a look."""
+        if (beginning := self._beginning) is not None:
+            self._beginning = None
+            try:
+                beginning()
+            except SleeperError as failure:
+                _log.info("the state of table %s is read anew: %s", self.name, failure)
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            return None
+        state = opened.store.known()
+        return None if state is None else (opened, state)
+
+    def _is_young(self, opened: OpenedTable, max_age_s: float | None) -> bool:
+        """Return whether the last look was recent, and before no change by this process."""
+        age_s, looked = opened.max_age_s if max_age_s is None else max_age_s, self._looked
+        if not age_s or looked is None or looked.opened is not opened:
+            return False
+        passed_s = self._context.ticks_s() - looked.begun_s
+        return 0 <= passed_s <= age_s and looked.changes == self._last_changes()
+
+    def _last_changes(self) -> tuple[int, int]:
+        of_index, of_table = self._own_changes
+        return of_index.last(), of_table.last()
+
+    def _adopt(self, record: TableRecord) -> OpenedTable:
+        """Use a new record. Objects that depend on changed properties are opened again."""
+        opened = self._opened
+        if opened is None or opened.pid != os.getpid():
+            opened = self._open(record)
+        elif opened.record.properties != record.properties:
+            opened = self._open(record, before=opened)
+        elif opened.record != record:
+            opened = replace(opened, record=record)
+        # Threads may adopt concurrently: each uses its own result.
+        self._record, self._properties, self._opened = record, opened.properties, opened
+        return opened
+
+    def _open(self, record: TableRecord, before: OpenedTable | None = None) -> OpenedTable:
+        properties = TableProperties(record.properties, self._context.properties)
+        files = self._context.objects.under(record.table_id)
+        open_reader = partial(
+            open_table_reader,
+            files,
+            self.schema,
+            properties.processing(self.schema).allowing(self._context.allow_functions),
+            temp_folder=self._context.temp_folder,
+            stores=self._context.inputs.settings,
+        )
+        if before is not None and _state_place(before.properties) == _state_place(properties):
+            store = before.store
+        else:
+            store = store_of(record, self._context)
+        return OpenedTable(
+            pid=os.getpid(),
+            record=record,
+            properties=properties,
+            files=files,
+            store=store,
+            reader=open_reader(),
+            open_reader=open_reader,
+            max_age_s=properties.statestore.transaction_check_ms / 1000,
+            looks=LooksTogether(),
+        )
+
+    def _undo_commit_if_deleted(self) -> None:
+        """Undo a commit to a table that was deleted while it was made."""
+        try:
+            self._current()
+        except StorageFailed as failure:  # the commit was made and must not be reported as failed
+            _log.warning("whether table %s still exists is unknown: %s", self.name, failure)
+            return
+        except TableNotFound:
+            try:
+                delete_states(self._record, self._context)
+                delete.delete_objects(self.table_id, self._context.objects)
+            except StorageFailed as failure:
+                _log.warning("files of deleted table %s are left behind: %s", self.name, failure)
+            raise
+
+    def close(self) -> None:
+        """Close open objects. The next use opens them again."""
+        self._opened = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        reopen, arguments = self._context.reopen
+        return reopen, (*arguments, self.table_id)
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name!r} ({self.table_id}) of {self._context.url}>"
+
+
+def _are_same(known: tuple[OpenedTable, TableState], now: tuple[OpenedTable, TableState]) -> bool:
+    """Return whether an answer from what was known is the answer from what is there now."""
+    (before, before_state), (opened, state) = known, now
+    return (
+        opened.reader is before.reader
+        and opened.store is before.store
+        and state.number == before_state.number
+    )
+
+
+def _state_place(properties: TableProperties) -> tuple[str, StateMove | None]:
+    return properties.state_store, properties.state_move

@@ -1,0 +1,90 @@
+"""Moves references of split partitions down to the leaves (rules CMP-2, STS-6)."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from functools import partial
+
+from sleeper.engine.writing.sketch import Sketches
+from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.errors import DataDamaged
+from sleeper.language.value_classes import dataclass
+from sleeper.model.files import FileReference
+from sleeper.model.schema import Schema
+from sleeper.ports.objects import Objects
+from sleeper.state.plans.push_down import PushDownPlan, plan_push_down
+from sleeper.state.state_store import StateStore, commit_planned
+from sleeper.state.table_state import TableState
+from sleeper.state.transactions.files import SplitFileReferences
+
+_REFERENCES_MAX = 20_000
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushDownResult:
+    """The result of a push-down.
+
+    Attributes:
+        moved: Number of references that were replaced.
+        made: Number of references on leaves that replaced them.
+        transaction: The table's transaction number afterwards.
+    """
+
+    moved: int
+    made: int
+    transaction: int
+
+
+def push_down_references(*, store: StateStore, files: Objects, schema: Schema) -> PushDownResult:
+    """Move references down, in commits of about 20,000 new references each.
+
+    A store that takes fewer changes at once gets more commits: a reference to very many leaves is
+    then moved down in several steps.
+
+    References that a compaction job has claimed are not moved. Row counts are estimated from the
+    files' sketches, or by halving if a sketch is missing or damaged.
+
+    Raises:
+        CommitRefused, CommitContended: others changed the same references in every attempt; try
+            again.
+        CommitUnknown, StorageFailed: try again; no reference is moved twice.
+    """
+    sketches_of = partial(_sketches_of, files, schema)
+
+    def plan(state: TableState) -> tuple[PushDownPlan, SplitFileReferences | None]:
+        planned = plan_push_down(
+            state, sketches_of, references_max=_REFERENCES_MAX, changes_max=store.changes_max
+        )
+        return planned, SplitFileReferences(pushes=planned.pushes) if planned.pushes else None
+
+    moved = made = 0
+    more = True
+    while more:
+        planned, after = commit_planned(store, plan)
+        moved += len(planned.pushes)
+        made += sum(len(push.into) for push in planned.pushes)
+        more = planned.more
+    return PushDownResult(moved=moved, made=made, transaction=after.number)
+
+
+def pushed_down(state: TableState, *, files: Objects, schema: Schema) -> TableState:
+    """Return the state as `push_down_references` would leave it; nothing is committed."""
+    sketches_of = partial(_sketches_of, files, schema)
+    more = True
+    while more:
+        planned = plan_push_down(state, sketches_of, references_max=_REFERENCES_MAX)
+        state = SplitFileReferences(pushes=planned.pushes).fold(state, state.at or _NO_TIME)
+        more = planned.more
+    return state
+
+
+def _sketches_of(files: Objects, schema: Schema, reference: FileReference) -> Sketches | None:
+    try:
+        return read_stored_sketch(files, reference, schema)
+    except DataDamaged as damage:
+        name = reference.filename
+        _log.warning("the rows of %s on each leaf are estimated by halving: %s", name, damage)
+        return None

@@ -1,0 +1,1 @@
+"""The loops that run jobs, maintain tables and serve."""

@@ -1,0 +1,207 @@
+"""Jobs of bulk import: many files become rows of a table, here or on a cluster.
+
+The queue says which platform a job is for (`bulk_import_place.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+
+from sleeper.errors import JobInvalid, SubmissionFailed
+from sleeper.instance.instance import Instance
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.value_classes import dataclass
+from sleeper.model.formats.bulk_import_job import (
+    BulkImportJob,
+    bulk_import_job_failures,
+    read_bulk_import_job,
+)
+from sleeper.model.jobs.events import JobKind, hash_of_paths
+from sleeper.model.jobs.messages import QueueName, ReceivedMessage
+from sleeper.ports.ids import given_job_id
+from sleeper.spark.submit.configured_clusters import STEPS_AT_ONCE, full_delay_s
+from sleeper.spark.submit.driver_process import DriverProcess, run_driver
+from sleeper.spark.submit.emr.cluster import Emr
+from sleeper.spark.submit.request import CommandRequest
+from sleeper.spark.submit.submitted_jobs import Cluster
+from sleeper.state.committed_jobs import JobRecord
+from sleeper.workers.job import JobDeferred, JobOutcome, MessageRejected, RunContext
+from sleeper.workers.kinds.bulk_import_place import HERE, BulkImportPlace, bulk_import_place
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkImportWork:
+    """A bulk import job that can be run.
+
+    Attributes:
+        instance: Where its table is.
+        table_id: The table.
+        job: The job, with its id.
+        cluster: Who is to run it; None for this process.
+        platform: Where it runs, as the tracker shows it.
+        before: What the table's log said of the job when its message was read.
+    """
+
+    instance: Instance
+    table_id: str
+    job: BulkImportJob
+    cluster: Cluster | None
+    platform: str
+    before: JobRecord | None
+
+    @property
+    def job_id(self) -> str:
+        """The job's id, given or made."""
+        return self.job.id or ""
+
+    @property
+    def input_files(self) -> int:
+        """How many paths it names."""
+        return len(self.job.paths)
+
+    @property
+    def input_hash(self) -> str:
+        """Tells its files from others."""
+        return hash_of_paths(self.job.paths)
+
+    @property
+    def is_tracked(self) -> bool:
+        """Bulk imports are tracked."""
+        return True
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether a driver does the work and reports it, here or on a cluster."""
+        return self.cluster is not None
+
+    def done_before(self) -> JobOutcome | None:
+        """Return what the table's log said of the job when its message was read."""
+        return JobOutcome.of_record(self.before, platform=self.platform)
+
+    def run(self, run: RunContext) -> JobOutcome:
+        """Import the files, or start a driver that does, and reports its own end.
+
+        The commit is done here, or by the committer (rule ING-13).
+        """
+        if self.cluster is not None:
+            self._start_driver(self.cluster, run)
+            return JobOutcome(is_finished=False, platform=self.platform)
+        jobs = self.instance.jobs
+        table, send = jobs.tables.table(self.table_id), None
+        if table.properties.async_commits.bulk_import:
+            send = partial(jobs.send_commit, table, task_id=run.task_id, run_id=run.run_id)
+        result = table.bulk_import(
+            self.job.paths,
+            self.job_id,
+            conf=self.job.spark_conf,
+            progress=lambda done, total: run.check(),
+            send_commit=send,
+        )
+        if self.job.spark_conf and result.engine == "local":
+            _log.info("job %s ran without Spark: its sparkConf was not used", self.job_id)
+        return JobOutcome(
+            rows_read=result.rows_read,
+            rows_written=result.rows_written,
+            files=len({reference.filename for reference in result.files}),
+            transaction=result.transaction if result.is_committed else None,
+            is_committed=result.is_committed,
+            commit_s=table.last_commit_s if result.is_committed else None,
+            platform=f"{HERE}, {result.engine}",
+        )
+
+    def _start_driver(self, cluster: Cluster, run: RunContext) -> None:
+        jobs = self.instance.submitted_jobs
+        environment = self.instance.properties.jobs.environment
+        planned = jobs.plan(self.job, cluster, environment=environment, run_id=run.run_id)
+        if isinstance(cluster, DriverProcess) and isinstance(planned.request, CommandRequest):
+            jobs.save(planned)
+            run_driver(planned.request, run.check)
+            return
+        try:
+            submitted = jobs.submit(planned)
+        except SubmissionFailed as failure:
+            if failure.is_full:
+                delay_s = full_delay_s(self.instance.properties)
+                raise JobDeferred(str(failure), delay_s) from None
+            raise
+        _log.info("job %s runs on %s as %s", self.job_id, self.platform, submitted.started)
+
+
+class BulkImportReader:
+    """Reads messages of the bulk import queues (rules BLK-1 and BLK-2).
+
+    Args:
+        instance: Whose tables are imported into.
+        queue: The queue that messages come from: it says for which platform they are.
+    """
+
+    kind = JobKind.INGEST
+
+    def __init__(self, instance: Instance, queue: QueueName) -> None:
+        self._instance = instance
+        self._queue = queue
+
+    def read(self, message: ReceivedMessage) -> BulkImportWork:
+        """Return the job in a message. Without an id it gets the message's, so it is done once.
+
+        Raises:
+            MessageRejected: it is none, or cannot be run, for all the reasons that it names.
+            JobDeferred: its cluster has no room for it now.
+            StorageFailed: the instance or the input cannot be looked at now.
+        """
+        try:
+            job = self._instance.jobs.tables.located(read_bulk_import_job(message.body))
+        except JobInvalid as invalid:
+            raise MessageRejected(message.message_id, invalid.failures) from None
+        job = replace(job, id=given_job_id(job.id) or message.message_id)
+        return self._checked(job)
+
+    def _checked(self, job: BulkImportJob) -> BulkImportWork:
+        jobs: InstanceJobs = self._instance.jobs
+        checked = jobs.tables.checked(job, bulk_import_job_failures, job_id=job.id)
+        place = bulk_import_place(self._queue, self._instance.properties)
+        failures = checked.failures
+        if checked.before is None and place.is_elsewhere:
+            failures += self._cluster_failures(job, place)
+        if failures:
+            raise MessageRejected(job.id or "", failures, table_id=checked.table_id)
+        if job.class_name:
+            _log.info(
+                "job %s asks for %s: there is one algorithm here, which does the same",
+                job.id,
+                job.class_name,
+            )
+        if checked.before is None:
+            self._await_room(place)
+            _log.info("job %s of the %s queue runs %s", job.id, self._queue, place.told)
+        return BulkImportWork(
+            self._instance, checked.table_id, job, place.cluster, place.platform, checked.before
+        )
+
+    def _cluster_failures(self, job: BulkImportJob, place: BulkImportPlace) -> tuple[str, ...]:
+        """Return why the place's cluster could not run a job (BLK-2)."""
+        assert place.cluster is not None
+        environment = self._instance.properties.jobs.environment
+        return tuple(
+            self._instance.submitted_jobs.failures(job, place.cluster, environment=environment)
+        )
+
+    def _await_room(self, place: BulkImportPlace) -> None:
+        """Defer a job whose cluster is full (BLK-12). What cannot be asked, the run reports."""
+        if not isinstance(place.cluster, Emr) or place.cluster.steps_max is None:
+            return
+        try:
+            under_way = self._instance.submitted_jobs.steps_under_way(place.cluster)
+        except SubmissionFailed as failure:
+            _log.info("the steps of %s cannot be counted: %s", place.platform, failure)
+            return
+        if under_way >= place.cluster.steps_max:
+            raise JobDeferred(
+                f"{place.cluster.cluster_name} is full: {under_way} steps wait or run, and "
+                f"{STEPS_AT_ONCE} is {place.cluster.steps_max}",
+                full_delay_s(self._instance.properties),
+            )

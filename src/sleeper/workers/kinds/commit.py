@@ -1,0 +1,194 @@
+"""The committer: commits what workers ask for, up to a hundred requests of a table in one entry.
+
+Many writers that commit by themselves race for each entry of a table's log; requests in a queue do
+not race. Two committers at once stay correct: the log's own condition decides between them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from sleeper.errors import InstanceLost, JobInvalid, SleeperError, StorageFailed, TableNotFound
+from sleeper.jobs.instance_jobs import InstanceJobs
+from sleeper.language.failures import ends_process
+from sleeper.language.value_classes import dataclass
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.messages import QueueName, ReceivedMessage
+from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of
+from sleeper.ports.job_queue import JobQueue
+from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
+from sleeper.tables.commit_requests import CommitAnswer
+from sleeper.workers.worker import WorkerSettings
+
+_log = logging.getLogger(__name__)
+
+_REQUESTS_MAX = 100
+_WAIT_AFTER_FAILURE_S = 5.0
+_RECEIVES_MAX = 1_000  # a request is kept until the log takes or refuses it
+
+_UNEXPECTED_MAX = 3  # one that fails by an error in the code is not tried for ever
+
+
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """A request, and the delivery that it came by."""
+
+    message: ReceivedMessage
+    request: CommitRequest
+
+
+class Committer:
+    """Commits the requests of an instance's commit queue, until it is stopped.
+
+    Args:
+        jobs: The instance's jobs.
+        settings: How requests are taken.
+        stopped: Asked before each look.
+        rest: Waits for so many seconds, or until it is stopped.
+        queue: Where requests come from; None for the instance's commit queue.
+    """
+
+    def __init__(
+        self,
+        jobs: InstanceJobs,
+        settings: WorkerSettings,
+        *,
+        stopped: Callable[[], bool],
+        rest: Callable[[float], object],
+        queue: JobQueue | None = None,
+    ) -> None:
+        self._jobs = jobs
+        self._queue = queue or jobs.stores.queue(QueueName.COMMIT)
+        self._settings = settings
+        self._stopped = stopped
+        self._rest = rest
+
+    def run(self) -> int:
+        """Commit requests until it is stopped; return how many were answered.
+
+        Raises:
+            InstanceLost: the instance is no longer what was opened; its requests are put back.
+        """
+        answered, idle_s = 0, 0.0
+        while not self._stopped():
+            try:
+                messages = self._queue.receive(_REQUESTS_MAX, wait_s=self._settings.wait_s)
+                answered += self._commit(messages)
+            except InstanceLost:
+                raise
+            except StorageFailed as failure:
+                _log.error("requests cannot be committed now: %s", failure)
+                self._rest(_WAIT_AFTER_FAILURE_S)
+                continue
+            idle_s = 0.0 if messages else idle_s + self._settings.wait_s
+            if not messages and self._settings.is_enough(idle_s):
+                break
+        return answered
+
+    def _commit(self, messages: list[ReceivedMessage]) -> int:
+        by_table: dict[str, list[_Delivered]] = {}
+        for message in messages:
+            try:
+                request = read_commit_request(message.body)
+            except JobInvalid as invalid:
+                _log.error("a message asks for no commit: %s", invalid)
+                self._queue.bury(message.receipt, str(invalid))
+                continue
+            except BaseException as failure:
+                if ends_process(failure):
+                    raise
+                _log.exception("message %s was read with an unexpected error", message.message_id)
+                self._queue.bury(message.receipt, chain_text(failure))
+                continue
+            by_table.setdefault(request.table_id, []).append(_Delivered(message, request))
+        return sum(self._commit_table(table_id, each) for table_id, each in by_table.items())
+
+    def _commit_table(self, table_id: str, delivered: list[_Delivered]) -> int:
+        """Commit the requests of one table, tell the tracker, and delete their messages."""
+        try:
+            table = self._jobs.tables.table(table_id)
+            answers = table.commit_requests([each.request for each in delivered])
+        except InstanceLost:
+            for each in delivered:
+                self._queue.release(each.message.receipt, counted=False)
+            raise
+        except SleeperError as failure:
+            self._put_back(delivered, failure)
+            return 0
+        except BaseException as failure:
+            if ends_process(failure):
+                raise
+            return self._commit_after_error(table_id, delivered, failure)
+        events = [
+            event
+            for answer, each in zip(answers, delivered, strict=True)
+            if (event := self._event(table_id, answer, each.message.sent))
+        ]
+        self._jobs.recorder.record(*events)
+        self._queue.delete([each.message.receipt for each in delivered])
+        try:
+            table.delete_requests(each.request for each in delivered)
+        except SleeperError as failure:
+            _log.warning("stored requests of table %s stay: %s", table_id, failure)
+        return len(delivered)
+
+    def _commit_after_error(
+        self, table_id: str, delivered: list[_Delivered], failure: BaseException
+    ) -> int:
+        """Commit requests one by one after an unexpected error, to find the one that it is of.
+
+        The log knows requests that were committed before the error, so none is added twice.
+        """
+        if len(delivered) > 1:
+            _log.warning("%d requests are tried one by one: %r", len(delivered), failure)
+            return sum(self._commit_table(table_id, [each]) for each in delivered)
+        _log.error("a request failed with an unexpected error", exc_info=failure)
+        self._put_back(delivered, failure, receives_max=_UNEXPECTED_MAX)
+        return 0
+
+    def _put_back(
+        self,
+        delivered: list[_Delivered],
+        failure: BaseException,
+        *,
+        receives_max: int = _RECEIVES_MAX,
+    ) -> None:
+        """Put requests back that could not be committed now; bury those that never can be."""
+        _log.warning("%d requests were not committed: %s", len(delivered), failure)
+        for each in delivered:
+            plan = plan_redelivery(
+                failure,
+                receives=each.message.receives,
+                receives_max=receives_max,
+                first_s=0.1,
+                max_s=30.0,
+            )
+            if plan.delay_s is None or isinstance(failure, TableNotFound):
+                self._queue.bury(each.message.receipt, plan.reason or str(failure))
+            else:
+                self._queue.release(each.message.receipt, plan.delay_s)
+
+    def _event(self, table_id: str, answer: CommitAnswer, sent: datetime) -> JobEvent | None:
+        """Return the event for the tracker: files were added, or the job has failed."""
+        request = answer.request
+        if answer.refusal is not None:
+            _log.warning("a request for table %s was refused: %s", table_id, answer.refusal)
+        if answer.job_id is None:
+            return None
+        refused, now = answer.refusal is not None, self._jobs.recorder.now()
+        return JobEvent(
+            kind=JobKind.INGEST,
+            table_id=table_id,
+            job_id=answer.job_id,
+            type=JobEventType.FAILED if refused else JobEventType.ADDED_FILES,
+            at=now,
+            run_id=request.run_id,
+            task_id=request.task_id,
+            files=None if refused else answer.files,
+            transaction=answer.transaction,
+            commit_s=None if refused else max(0.0, (now - sent).total_seconds()),
+            reasons=() if answer.refusal is None else reasons_of(answer.refusal),
+            is_final=refused,
+        )

@@ -1,0 +1,201 @@
+"""Makes the worker of each kind of job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from sleeper.errors import PropertiesInvalid
+from sleeper.instance.instance import Instance
+from sleeper.model.jobs.events import JobKind, TaskEvent
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
+from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
+from sleeper.model.known_properties.typed import InstanceProperties
+from sleeper.ports.job_queue import JobQueue
+from sleeper.tables.table import Table
+from sleeper.workers.job import JobReader
+from sleeper.workers.kinds.batcher import SubmissionReader
+from sleeper.workers.kinds.bulk_import import BulkImportReader
+from sleeper.workers.kinds.commit import Committer
+from sleeper.workers.kinds.compaction import CompactionWorker
+from sleeper.workers.kinds.export import ExportReader
+from sleeper.workers.kinds.ingest import IngestReader
+from sleeper.workers.kinds.query import QueryReader
+from sleeper.workers.online_tables import OnlineTables
+from sleeper.workers.serve.pause_look import GO_ON_PAUSED, PauseLook
+from sleeper.workers.worker import Worker, WorkerSettings, WorkQueue
+
+_OpenReader = Callable[[Instance, QueueName], JobReader]
+_READERS: Final[dict[str, tuple[_OpenReader, tuple[QueueName, ...]]]] = {
+    "ingest": (lambda instance, _: IngestReader(instance.jobs), (QueueName.INGEST,)),
+    "bulk-import": (
+        BulkImportReader,
+        BULK_IMPORT_QUEUES,
+    ),
+    "batcher": (lambda instance, _: SubmissionReader(instance), (QueueName.BATCHER,)),
+    "query": (lambda instance, _: QueryReader(instance), (QueueName.QUERY,)),
+    "export": (lambda instance, _: ExportReader(instance), (QueueName.EXPORT,)),
+}
+_COMMIT: Final = "commit"
+COMPACTION: Final = "compaction"
+"""The kind of worker that has no queue: what tables have claimed is its queue."""
+
+WORKER_KINDS: Final = (*_READERS, COMPACTION, _COMMIT)
+"""The kinds of jobs that workers run."""
+
+_log = logging.getLogger(__name__)
+
+
+def queues_of(kind: str) -> tuple[QueueName, ...]:
+    """Return the queues whose messages a kind of worker takes; none for compactions."""
+    if kind == COMPACTION:
+        return ()
+    return (QueueName.COMMIT,) if kind == _COMMIT else _READERS[kind][1]
+
+
+def with_handling(
+    settings: WorkerSettings, properties: InstanceProperties, name: QueueName
+) -> WorkerSettings:
+    """Return a worker's settings with those that the instance has for messages of a queue."""
+    handling = handling_settings(properties, name)
+    return replace(
+        settings,
+        keepalive_s=handling.keepalive_s,
+        retry_first_s=handling.retry_first_s,
+        retry_max_s=handling.retry_max_s,
+    )
+
+
+def open_worker(
+    instance: Instance,
+    kind: str,
+    settings: WorkerSettings,
+    *,
+    host: str,
+    pid: int,
+    stopped: Callable[[], bool],
+    rest: Callable[[float], object],
+    outdated: Callable[[], bool] = lambda: False,
+    delivered: Mapping[QueueName, JobQueue] | None = None,
+) -> Worker | Committer | CompactionWorker:
+    """Return a worker that runs jobs of one kind when its `run` is called.
+
+    Args:
+        instance: Whose jobs they are.
+        kind: One of `WORKER_KINDS`.
+        settings: How messages are taken.
+        host: The machine it runs on.
+        pid: Its process id.
+        stopped: Asked before each message and while a job runs.
+        rest: Waits for so many seconds, or until the worker is stopped.
+        outdated: Asked before each message; the worker ends when it is true.
+        delivered: The queues to take messages from, where others have received them; None for
+            all of the instance's that have jobs of the kind.
+    """
+    if kind == COMPACTION:
+        return open_compaction_worker(
+            instance, settings, host=host, pid=pid, stopped=stopped, rest=rest, outdated=outdated
+        )
+    jobs = instance.jobs
+    if kind == _COMMIT:
+        return Committer(
+            jobs,
+            settings,
+            stopped=lambda: stopped() or outdated(),
+            rest=rest,
+            queue=(delivered or {}).get(QueueName.COMMIT),
+        )
+    queues = _queues(instance, kind, delivered)
+    name = next(iter(queues))
+    task = TaskEvent(
+        kind=queues[name].reader.kind,
+        task_id=jobs.new_id(),
+        at=jobs.recorder.now(),
+        is_finished=False,
+        host=host,
+        pid=pid,
+    )
+    return Worker(
+        [*queues.values()],
+        recorder=jobs.recorder,
+        task=task,
+        settings=with_handling(settings, instance.properties, name),
+        stopped=stopped,
+        paused=_paused_of(instance, kind),
+        outdated=outdated,
+        rest=rest,
+        new_id=jobs.new_id,
+    )
+
+
+def _paused_of(instance: Instance, kind: str) -> Callable[[], bool]:
+    if kind in GO_ON_PAUSED:
+        return lambda: False
+    return PauseLook(instance.pause_switch, instance.ticks_s)
+
+
+def _queues(
+    instance: Instance, kind: str, delivered: Mapping[QueueName, JobQueue] | None
+) -> dict[QueueName, WorkQueue]:
+    open_reader, names = _READERS[kind]
+    found = delivered or {name: instance.jobs.stores.queue(name) for name in names}
+    return {
+        name: WorkQueue(
+            open_reader(instance, name), queue, queue_settings(instance.properties, name)
+        )
+        for name, queue in found.items()
+    }
+
+
+def open_compaction_worker(
+    instance: Instance,
+    settings: WorkerSettings,
+    *,
+    host: str,
+    pid: int,
+    stopped: Callable[[], bool],
+    rest: Callable[[float], object],
+    outdated: Callable[[], bool] = lambda: False,
+    tables: Callable[[], Iterable[Table]] | None = None,
+) -> CompactionWorker:
+    """Return a compaction worker, also for an instance that has no place for jobs.
+
+    Args:
+        instance: Whose tables it compacts.
+        settings, host, pid, stopped, rest, outdated: As for `open_worker`.
+        tables: Returns the tables to compact; None for all that are online.
+    """
+    record: Callable[..., None]
+    try:
+        jobs = instance.jobs
+    except PropertiesInvalid as missing:
+        _log.warning("compactions are not tracked: %s", missing)
+        record, task_id = (lambda *events: None), f"{host}:{pid}"
+    else:
+        record, task_id = jobs.recorder.record, jobs.new_id()
+    paused = PauseLook(instance.pause_switch, instance.ticks_s)
+    online = OnlineTables(
+        lambda: instance, workers=1, stopped=stopped, paused=paused, note_change=lambda: None
+    )
+    return CompactionWorker(
+        tables or (lambda: (each.table for each in online())),
+        record=record,
+        task=TaskEvent(
+            kind=JobKind.COMPACTION,
+            task_id=task_id,
+            at=instance.now(),
+            is_finished=False,
+            host=host,
+            pid=pid,
+        ),
+        settings=settings,
+        every_s=60.0 * instance.properties.compaction_workers.period_minutes,
+        now=instance.now,
+        ticks_s=instance.ticks_s,
+        stopped=stopped,
+        paused=paused,
+        outdated=outdated,
+        rest=rest,
+    )

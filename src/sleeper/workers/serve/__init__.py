@@ -1,0 +1,1 @@
+"""What `sleeper serve` runs beside its web server."""

@@ -1,0 +1,190 @@
+"""Worker processes that are started when there are jobs, and end when there are none.
+
+Each is a process of its own, so that one that dies takes nothing with it. A worker ends by itself
+when its queue was empty for a while, so that a service without jobs costs nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Protocol
+
+from sleeper.errors import InstanceLost, StorageFailed
+from sleeper.language.value_classes import dataclass
+from sleeper.workers.serve.workers_wanted import workers_to_start
+
+_log = logging.getLogger(__name__)
+
+_FAILURES_BEFORE_REST = 3
+_REST_MAX_S = 60.0
+_START_S = 2.0
+"""A worker that was started within this time has not taken a message yet."""
+
+
+class WorkerProcess(Protocol):
+    """A process that runs jobs, such as `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+        ...
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send it a signal."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended."""
+        ...
+
+
+@dataclass(slots=True)
+class _Kind:
+    """The workers of one kind."""
+
+    running: list[WorkerProcess] = field(default_factory=list)
+    starts: list[float] = field(default_factory=list)
+    failures: int = 0
+    rest_until: float = 0.0
+
+    def starting(self, now: float) -> int:
+        """Return how many workers were started so lately that they count as waiting."""
+        self.starts = [start for start in self.starts if now - start < _START_S]
+        return min(len(self.starts), len(self.running))
+
+
+class WorkerFleet:
+    """The worker processes of one `sleeper serve`.
+
+    Args:
+        start: Starts a worker of a kind.
+        ready: Returns how many messages are ready for a kind of worker.
+        workers_max: How many workers of each kind may run at once.
+        ticks_s: A clock that is never set, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[str], WorkerProcess],
+        ready: Callable[[str], int],
+        workers_max: Mapping[str, int],
+        ticks_s: Callable[[], float],
+    ) -> None:
+        self._start = start
+        self._ready = ready
+        self._workers_max = dict(workers_max)
+        self._ticks_s = ticks_s
+        self._kinds = {kind: _Kind() for kind in workers_max}
+
+    def look(self) -> bool:
+        """Take note of workers that ended, and start those that are wanted. Never raises.
+
+        Returns:
+            Whether any message waits or any worker runs.
+        """
+        is_busy = False
+        for name, kind in self._kinds.items():
+            self._reap(name, kind)
+            if self._ticks_s() < kind.rest_until:
+                continue
+            try:
+                ready = self._ready(name)
+            except InstanceLost as failure:
+                _log.error("no %s worker is started for %.0f s: %s", name, _REST_MAX_S, failure)
+                kind.rest_until = self._ticks_s() + _REST_MAX_S
+                continue
+            except StorageFailed as failure:
+                _log.error("the %s queue cannot be looked at now: %s", name, failure)
+                continue
+            is_busy = is_busy or ready > 0
+            wanted = workers_to_start(
+                ready,
+                running=len(kind.running),
+                workers_max=self._workers_max[name],
+                idle=kind.starting(self._ticks_s()),
+            )
+            self._start_workers(name, kind, wanted)
+        return is_busy or any(kind.running for kind in self._kinds.values())
+
+    @property
+    def running(self) -> Mapping[str, int]:
+        """How many workers of each kind run, as far as was seen."""
+        return {name: len(kind.running) for name, kind in self._kinds.items()}
+
+    @property
+    def resting(self) -> list[str]:
+        """The kinds of workers that keep failing, so that none is started now."""
+        now = self._ticks_s()
+        return [name for name, kind in self._kinds.items() if now < kind.rest_until]
+
+    def stop(self, patience_s: float) -> None:
+        """End all workers: ask them to, and kill those that have not ended in time.
+
+        Their unfinished jobs go back to their queues, or are delivered again.
+
+        Args:
+            patience_s: How long to wait for them; 0 kills them at once.
+        """
+        workers = [worker for kind in self._kinds.values() for worker in kind.running]
+        for worker in workers:
+            if worker.poll() is None:
+                worker.send_signal(signal.SIGTERM)
+        deadline = self._ticks_s() + patience_s
+        for worker in workers:
+            try:
+                worker.wait(max(0.0, deadline - self._ticks_s()))
+            except Exception:  # noqa: BLE001 - subprocess.TimeoutExpired, or a test's own
+                _log.warning(
+                    "killing worker %d, which has not ended within %.0f s. Its message comes again "
+                    "when its visibility ends.",
+                    worker.pid,
+                    patience_s,
+                )
+                worker.kill()
+                worker.wait()
+        for kind in self._kinds.values():
+            kind.running.clear()
+
+    def _start_workers(self, name: str, kind: _Kind, wanted: int) -> None:
+        for _ in range(wanted):
+            try:
+                worker = self._start(name)
+            except OSError as failure:
+                _log.error("no %s worker can be started now: %s", name, failure)
+                self._rest_after_failure(name, kind)
+                return
+            _log.debug("started %s worker %d", name, worker.pid)
+            kind.running.append(worker)
+            kind.starts.append(self._ticks_s())
+
+    def _reap(self, name: str, kind: _Kind) -> None:
+        """Drop workers that ended. Where they keep failing, rest before others are started."""
+        codes = {worker.pid: worker.poll() for worker in kind.running}
+        kind.running = [worker for worker in kind.running if codes[worker.pid] is None]
+        for pid, code in codes.items():
+            if code is None:
+                continue
+            if code == 0:
+                kind.failures = 0
+                continue
+            _log.error("%s worker %d ended with code %d", name, pid, code)
+            self._rest_after_failure(name, kind)
+
+    def _rest_after_failure(self, name: str, kind: _Kind) -> None:
+        kind.failures += 1
+        if kind.failures >= _FAILURES_BEFORE_REST:
+            rest_s = min(_REST_MAX_S, 2.0 ** min(kind.failures - _FAILURES_BEFORE_REST, 6))
+            kind.rest_until = self._ticks_s() + rest_s
+            _log.error("no %s worker is started for %.0f s: they keep failing", name, rest_s)

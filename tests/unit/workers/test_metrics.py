@@ -1,0 +1,189 @@
+"""What serve tells a monitoring system over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+
+import sleeper
+from sleeper.errors import StorageFailed
+from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.model.jobs.messages import QueueDepth, QueueName
+from sleeper.workers.online_tables import OnlineTables
+from sleeper.workers.serve.fleet import WorkerFleet
+from sleeper.workers.serve.metrics import Metrics, MetricsServer
+from sleeper.workers.serve.table_figures import TableFigures
+
+
+def no_worker(kind):
+    raise OSError(f"no {kind}")
+
+
+@pytest.fixture
+def fleet():
+    """A fleet with a message that no worker can be started for."""
+    return WorkerFleet(
+        start=no_worker, ready=lambda _: 1, workers_max={"ingest": 2}, ticks_s=lambda: 100.0
+    )
+
+
+@pytest.fixture
+def jobs():
+    """Jobs of an instance with one message."""
+    jobs = sleeper.connect("memory://").jobs
+    jobs.send("ingest", "{}")
+    return jobs
+
+
+class Ticks:
+    """A clock that is set by hand."""
+
+    now_s = 1000.0
+
+    def __call__(self):
+        return self.now_s
+
+
+@pytest.fixture
+def ticks():
+    return Ticks()
+
+
+@pytest.fixture
+def tables(ticks):
+    return TableFigures(ticks)
+
+
+@pytest.fixture
+def ask(jobs, fleet, tables, ticks):
+    """Ask the server for a path; return status and text."""
+    with MetricsServer(Metrics(lambda: jobs, fleet, tables, ticks), "127.0.0.1", 0) as server:
+
+        def ask(path):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+
+        yield ask
+
+
+def test_queues_and_workers_are_told_as_prometheus_reads_them(ask):
+    """Each figure has its help and type, and labels."""
+    status, text = ask("/metrics")
+
+    assert status == 200
+    assert '\nsleeper_queue_messages_ready{queue="ingest"} 1\n' in text
+    assert '\nsleeper_queue_dead_letters{queue="ingest"} 0\n' in text
+    assert '\nsleeper_workers{kind="ingest"} 0\n' in text
+    assert text.startswith("# HELP sleeper_queue_messages_ready Messages that wait for a worker.\n")
+
+
+def test_an_age_that_a_queue_cannot_tell_is_left_out(ask, jobs, monkeypatch):
+    """It is no age of 0 seconds, for which nobody would be alarmed; empty queues have that one."""
+    some = QueueDepth(ready=1, hidden=0, dead=0, oldest_s=None)
+    none = QueueDepth(ready=0, hidden=0, dead=1, oldest_s=None)
+    depths = {QueueName.INGEST: some, QueueName.QUERY: none}
+    monkeypatch.setattr(type(jobs), "queue_depths", lambda _: depths)
+
+    _, text = ask("/metrics")
+
+    assert 'sleeper_queue_oldest_seconds{queue="ingest"}' not in text
+    assert 'sleeper_queue_oldest_seconds{queue="query"} 0.000\n' in text
+
+
+def test_it_is_healthy_until_something_cannot_work(ask, fleet, jobs, monkeypatch):
+    """503 comes with every reason."""
+    assert ask("/healthz") == (200, json.dumps({"healthy": True, "reasons": []}))
+
+    for _ in range(3):
+        fleet.look()
+    monkeypatch.setattr(
+        type(jobs), "queue_depths", lambda _: (_ for _ in ()).throw(StorageFailed("disk full"))
+    )
+    status, text = ask("/healthz")
+
+    assert status == 503
+    assert json.loads(text)["reasons"] == [
+        "ingest workers keep failing, and none is started for a while",
+        "the queues cannot be read: disk full",
+    ]
+    assert ask("/metrics") == (503, "disk full\n")
+    assert ask("/secrets")[0] == 404
+
+
+def test_files_of_leaves_are_told_as_maintenance_saw_them(ask, tables, ticks):
+    """Given a round of maintenance, then each online table is told, with its age, without a look."""
+    instance = sleeper.connect("memory://")
+    schema = pa.schema([("id", pa.int64())])
+    one = instance.create_table('the "one"', schema, row_keys=["id"], split_points=[10])
+    two = instance.create_table("two", schema, row_keys=["id"])
+    for ids in ([1, 11], [1], [1]):
+        one.ingest([{"id": each} for each in ids])
+    online = OnlineTables(
+        lambda: instance,
+        workers=1,
+        stopped=lambda: False,
+        paused=lambda: False,
+        note_change=lambda: None,
+    )
+    online.figures = tables
+    list(online())
+    two.set_online(online=False)
+    ticks.now_s += 60
+    list(online())
+    one.ingest([{"id": 1}])
+    ticks.now_s += 30
+
+    _, text = ask("/metrics")
+
+    labels = '{table="the \\"one\\""}'
+    assert f"\nsleeper_table_leaf_files_mean{labels} 2\n" in text
+    assert f"\nsleeper_table_leaf_files_max{labels} 3\n" in text
+    assert f"\nsleeper_table_age_seconds{labels} 30\n" in text
+    assert "two" not in text
+
+
+def test_commits_are_told_by_who_made_them(ask, jobs, ticks):
+    """Those of workers and of the committer, of the last ten minutes; counted once a minute."""
+    now = jobs.recorder.now()
+
+    def committed(job_id, seconds, kind=JobKind.INGEST, by=JobEventType.FINISHED, ago_s=0.0):
+        jobs.recorder.record(
+            JobEvent(
+                kind=kind,
+                table_id="t",
+                job_id=job_id,
+                type=by,
+                at=now - timedelta(seconds=ago_s),
+                run_id="r",
+                commit_s=seconds,
+            )
+        )
+
+    committed("a", 0.25)
+    committed("b", 0.5)
+    committed("c", 4.0)
+    committed("old", 60.0, ago_s=3600)
+    committed("d", 7.0, by=JobEventType.ADDED_FILES)
+    committed("e", 1.0, kind=JobKind.COMPACTION)
+
+    _, text = ask("/metrics")
+    committed("f", 9.0)
+    _, same = ask("/metrics")
+    ticks.now_s += 61
+    _, later = ask("/metrics")
+
+    assert '\nsleeper_commit_seconds_median{kind="ingest",by="worker"} 0.500\n' in text
+    assert '\nsleeper_commit_seconds_max{kind="ingest",by="worker"} 4.000\n' in text
+    assert '\nsleeper_commit_seconds_max{kind="ingest",by="committer"} 7.000\n' in text
+    assert '\nsleeper_commit_seconds_max{kind="compaction",by="worker"} 1.000\n' in text
+    assert '\nsleeper_jobs{kind="ingest",state="FINISHED"} 4\n' in text
+    assert '\nsleeper_commit_seconds_max{kind="ingest",by="worker"} 4.000\n' in same
+    assert '\nsleeper_commit_seconds_max{kind="ingest",by="worker"} 9.000\n' in later
