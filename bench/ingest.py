@@ -28,9 +28,13 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.sources import open_source
-from sleeper.engine.sort import SortSettings, sort_into_groups
-from sleeper.engine.writing.column_layout import column_layouts, pyarrow_options
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
+from sleeper.engine.writing.data_file import (
+    WriteSettings,
+    column_layouts,
+    pyarrow_options,
+    write_data_file,
+)
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(

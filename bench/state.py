@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.model.files import FileReference
-from sleeper.state.files.file_references import FileReferences
+from sleeper.state.file_references import FileReferences
 
 SIZES = (100_000, 1_000_000)
 RUNS = 3

@@ -22,7 +22,7 @@ import sleeper
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.spark.block_shuffle.map_tasks import MapSettings, cut_rows
 from sleeper.spark.block_shuffle.reduce_tasks import ReduceSettings, write_buckets
-from sleeper.state.plans.buckets import plan_even_buckets
+from sleeper.state.plans.bulk_imports import plan_even_buckets
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
 ROWS = pa.table({"id": list("abcdevwxyz"), "n": list(range(10))}, schema=SCHEMA)

@@ -37,7 +37,7 @@ from shown_runs import ROOT, RunFailed, run_page
 from speed_tables import performance_page
 
 from sleeper.interfaces.cli.main import cli
-from sleeper.interfaces.spark_options import OPTIONS
+from sleeper.interfaces.spark_source import OPTIONS
 from sleeper.model.known_properties.kinds import Property
 from sleeper.model.known_properties.typed import INSTANCE_PROPERTIES, TABLE_PROPERTIES
 from sleeper.model.known_properties.upstream import OPEN_FAMILIES

@@ -37,7 +37,7 @@ from sleeper.model.files import FileReference
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.files import AddFiles
-from sleeper.tables.release_claims import release_jobs
+from sleeper.tables.claims import release_jobs
 
 SCHEMA = pa.schema(
     [

@@ -20,8 +20,11 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.partitions import InitialisePartitions, SplitPartition
+from sleeper.state.transactions.partitions import (
+    InitialisePartitions,
+    MergePartitions,
+    SplitPartition,
+)
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA
 
 

@@ -23,9 +23,9 @@ from sleeper.instance.instance import Instance
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.memory import MemoryObjects
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
 from tests.soak import FIRST_SEED, tries

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.contracts.s3_server import REGION, s3_server
 from tests.soak import SOAK
 from tests.stories.test_documents_json_in_aws import endpoint

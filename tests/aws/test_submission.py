@@ -15,10 +15,9 @@ import pytest
 
 from sleeper.errors import MissingExtra, SubmissionFailed
 from sleeper.spark.submit.aws_calls import count_steps
-from sleeper.spark.submit.eks.cluster import Eks, execution_name
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.machines import EbsVolumes
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.eks import Eks, execution_name
+from sleeper.spark.submit.emr import EbsVolumes, Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall
 from sleeper.spark.submit.send import send
 from tests.contracts.s3_server import s3_server

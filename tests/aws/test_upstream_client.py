@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.model.jobs.statuses import JobState
+from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
 from tests.contracts.s3_server import REGION, s3_server

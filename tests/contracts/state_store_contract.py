@@ -40,12 +40,14 @@ from sleeper.state.transactions.files import (
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
+    SweepOrphans,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.moves import MoveState
-from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
-from sleeper.state.transactions.schemas import SetSchema
-from sleeper.state.transactions.sweeps import SweepOrphans
+from sleeper.state.transactions.moves import MoveState, SetSchema
+from sleeper.state.transactions.partitions import (
+    ExtendPartitionTree,
+    InitialisePartitions,
+    MergePartitions,
+)
 from tests.soak import tries
 from tests.unit.state.any_transactions import schemas, transactions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, part, ref, split

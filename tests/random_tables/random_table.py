@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import sleeper
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.scan import few_rows, read_windows
+from sleeper.engine.scan import few_rows, verified_pages
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import Processing, parse_processing
 from sleeper.model.schema import DecimalType, Field, MapType, Primitive, Schema
@@ -200,7 +200,7 @@ def random_table(seed: int, folder: Path) -> RandomTable:
         exact_numbers=bool(processing.aggregations),
         small_decimals=processing.function is not None,
     )
-    read_windows.FIRST_BYTES = pick.choice((1_000, 16 << 20))
+    verified_pages.FIRST_BYTES = pick.choice((1_000, 16 << 20))
     few_rows.FEW_ROWS = pick.choice((-1, 8_192))
     return RandomTable(
         pick=pick,

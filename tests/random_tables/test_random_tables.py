@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from sleeper.engine.scan import read_windows
+from sleeper.engine.scan import verified_pages
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.objectstore.beside import at_once
+from sleeper.storage.objectstore.objects import at_once
 from tests.random_tables.random_table import random_table
 from tests.soak import FIRST_SEED, tries
 
@@ -49,7 +49,7 @@ def as_in_a_bucket(seed: int) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _windows_as_they_are(monkeypatch):
-    monkeypatch.setattr(read_windows, "FIRST_BYTES", read_windows.FIRST_BYTES)
+    monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
 
 
 @pytest.mark.soak

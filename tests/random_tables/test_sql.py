@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sleeper.engine.scan import few_rows, read_windows
+from sleeper.engine.scan import few_rows, verified_pages
 from sleeper.model.schema import Schema
 from tests.random_tables.random_table import RandomTable, arrow_table, random_table
 from tests.random_tables.sql_conditions import ConditionSource, Written, quoted, their_column
@@ -26,7 +26,7 @@ CHUNKS = 5
 
 @pytest.fixture(autouse=True)
 def _bounds_as_they_are(monkeypatch):
-    monkeypatch.setattr(read_windows, "FIRST_BYTES", read_windows.FIRST_BYTES)
+    monkeypatch.setattr(verified_pages, "FIRST_BYTES", verified_pages.FIRST_BYTES)
     monkeypatch.setattr(few_rows, "FEW_ROWS", few_rows.FEW_ROWS)
 
 

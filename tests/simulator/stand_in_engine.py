@@ -23,7 +23,7 @@ from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing import compaction_output, data_file, leaf_files
 from sleeper.engine.writing.data_file import WrittenFile
 from sleeper.engine.writing.sketch import Sketches
-from sleeper.engine.writing.sketch_bytes import SketchBuilder, read_sketches
+from sleeper.engine.writing.stored_sketch import SketchBuilder, read_sketches
 from sleeper.errors import DataDamaged
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference

@@ -11,8 +11,7 @@ import pytest
 
 import sleeper
 from sleeper import Field, Primitive, Schema
-from sleeper.engine.writing.atomic_directory import atomic_directory
-from sleeper.engine.writing.exported_parts import ExportTarget
+from sleeper.engine.writing.export import ExportTarget, atomic_directory
 from sleeper.errors import AlreadyExists, BadRequest, DataDamaged, QueryInvalid, StorageFailed
 from sleeper.model.queries import region_from_request
 from sleeper.spark.export import export_by_spark

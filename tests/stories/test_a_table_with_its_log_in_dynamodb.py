@@ -12,7 +12,7 @@ import sleeper
 from sleeper.errors import ObjectNotFound, PropertiesInvalid, TableNotFound
 from sleeper.model.known_properties.typed import SCHEMA as SCHEMA_PROPERTY
 from sleeper.model.ranges import whole_region
-from sleeper.spark.data_source.requests import StreamRequest
+from sleeper.spark.data_source.reader import StreamRequest
 from sleeper.spark.data_source.stream_reader import open_stream_reader
 from sleeper.storage.aws.state import dynamo_log
 from sleeper.storage.aws.state.dynamo_log import DynamoTransactionLog

@@ -181,7 +181,7 @@ def test_a_copy_goes_from_folders_and_buckets_to_folders_and_buckets(
     """Given a folder, when it is copied to a bucket, on to another place, and back, then all is."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    monkeypatch.setattr("sleeper.tables.copy_table._PIECE_BYTES", 1_000)
+    monkeypatch.setattr("sleeper.instance.backup._PIECE_BYTES", 1_000)
     add(instance.table("numbers"), 5)
     instance.table("numbers").compact(all_files=True)
     places = [f"s3://{bucket}/first", f"s3://{bucket}/second/copy", str(tmp_path / "back")]

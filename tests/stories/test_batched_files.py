@@ -8,9 +8,9 @@ import pytest
 
 from sleeper.errors import DataDamaged
 from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.states import JobState
-from sleeper.workers.kinds import file_batcher
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.model.jobs.statuses import JobState
+from sleeper.workers.kinds import batcher
+from sleeper.workers.kinds.batcher import run_batcher
 from tests.stories.test_ingest_jobs import instance, work, written
 from tests.unit.interfaces.command_line import sleeper as command
 
@@ -124,14 +124,14 @@ def test_a_table_that_fails_keeps_no_others_files_waiting(
     for table in ("broken", "numbers"):
         instance.jobs.submit_files(table, written(tmp_path / f"{table}.parquet", 1))
     work(instance, "batcher")
-    limits, errors = file_batcher.batch_limits, [error]
+    limits, errors = batcher.batch_limits, [error]
 
     def fail_once(properties):
         if errors:
             raise errors.pop()
         return limits(properties)
 
-    monkeypatch.setattr(file_batcher, "batch_limits", fail_once)
+    monkeypatch.setattr(batcher, "batch_limits", fail_once)
 
     done = run_batcher(instance.jobs, datetime.now(UTC) + timedelta(days=1))
 

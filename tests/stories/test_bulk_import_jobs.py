@@ -15,13 +15,13 @@ import pytest
 import sleeper
 from sleeper.errors import SubmissionFailed
 from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.driver_process import run_driver
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.submitted_jobs import SubmittedJobs
 from sleeper.workers.job import Interrupted
-from sleeper.workers.kinds.bulk_import_place import where_jobs_run
+from sleeper.workers.kinds.bulk_import import where_jobs_run
 from tests.stories.test_ingest_jobs import SCHEMA, instance, work, written
 from tests.stories.test_serving import until
 
@@ -324,7 +324,7 @@ class TestDrivers:
             program.write_text(f"#!/bin/sh\n{script}\n")
             program.chmod(0o755)
 
-        monkeypatch.setattr("sleeper.workers.kinds.bulk_import_place.sys.executable", str(program))
+        monkeypatch.setattr("sleeper.workers.kinds.bulk_import.sys.executable", str(program))
         return runs
 
     def test_a_job_whose_drivers_are_killed_ends_among_the_dead_letters(

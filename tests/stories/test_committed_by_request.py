@@ -6,7 +6,7 @@ import pytest
 
 from sleeper.model.jobs.events import JobEventType, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.stories.test_ingest_jobs import instance, work, written
 
 __all__ = ["instance"]

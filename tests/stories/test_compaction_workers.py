@@ -17,7 +17,7 @@ import pytest
 
 import sleeper
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.local.folder import FolderObjects
 from tests.unit.interfaces.command_line import sleeper as command
 

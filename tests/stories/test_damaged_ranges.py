@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.scan import few_rows, read_windows
+from sleeper.engine.scan import few_rows, verified_pages
+from sleeper.engine.writing import data_file
 from sleeper.errors import DataDamaged
-from sleeper.lookup.parquet import sealed_output
 
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])
 BY_DATAFUSION = -1
@@ -84,14 +84,14 @@ class TestRangesOfDamagedPages:
     @pytest.fixture
     def written_before(self, monkeypatch, request):
         """The same, as versions wrote them that had no page sums."""
-        monkeypatch.setattr(sealed_output, "page_sums_bytes", lambda *_: b"")
+        monkeypatch.setattr(data_file, "page_sums_bytes", lambda *_: b"")
         return request.getfixturevalue("written")
 
     @pytest.mark.parametrize("window", ["in one go", "window by window"])
     def test_raise_or_give_the_rows_as_they_were(self, written, monkeypatch, window):
         """Of single bits flipped anywhere in a file, none becomes a value."""
         if window == "window by window":
-            monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
+            monkeypatch.setattr(verified_pages, "FIRST_BYTES", 5_000)
         assert min(self.flips_found(*written, Random(window)).values()) > 15
 
     def test_raise_or_give_the_rows_without_page_sums_too(self, written_before):
@@ -150,7 +150,7 @@ class TestRangesOfDamagedPages:
 
     def test_are_found_after_rows_before_them_were_read(self, written, monkeypatch):
         """A long read checks its pages piece by piece: whoever stops early reads little."""
-        monkeypatch.setattr(read_windows, "FIRST_BYTES", 5_000)
+        monkeypatch.setattr(verified_pages, "FIRST_BYTES", 5_000)
         folder, rows = written
         for file in Path(folder).glob("*/data/*/*.parquet"):
             flip(file, pq.ParquetFile(file).metadata.row_group(1).column(1))

@@ -21,10 +21,10 @@ import pytest
 import sleeper
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients
 from sleeper.storage.aws.clients import aws_client
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.kinds.query import QueryReader
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import CREDENTIALS, REGION, s3_server

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sleeper
-from sleeper.engine.writing.exported_parts import ExportTarget
+from sleeper.engine.writing.export import ExportTarget
 from sleeper.errors import (
     AlreadyExists,
     DataDamaged,

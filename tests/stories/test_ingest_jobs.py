@@ -17,7 +17,7 @@ import pytest
 import sleeper
 from sleeper.errors import JobInvalid, JobNotFound, StorageFailed
 from sleeper.instance.instance import Instance
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.open_worker import open_worker
 from sleeper.workers.worker import WorkerSettings
 

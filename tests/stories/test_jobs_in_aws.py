@@ -13,7 +13,7 @@ import pytest
 
 import sleeper
 from sleeper.errors import PropertiesInvalid
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.contracts.s3_server import REGION, aws_endpoint, bucket, s3_credentials, s3_server
 from tests.stories.test_ingest_jobs import SCHEMA, work, written
 from tests.unit.interfaces.command_line import sleeper as command

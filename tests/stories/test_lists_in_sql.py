@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine.sql import contexts
+from sleeper.engine.sql import session
 from sleeper.errors import QueryInvalid
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("s", pa.string()), ("d", pa.date32())])
@@ -69,17 +69,17 @@ def table(tmp_path_factory):
 @pytest.fixture
 def without_rule(monkeypatch):
     """The statements that are planned without the rule that joins lists."""
-    monkeypatch.setattr(contexts, "IDLE", contexts.IdleContexts())
-    monkeypatch.setattr("sleeper.engine.sql.session.IDLE", contexts.IDLE)
+    monkeypatch.setattr(session, "IDLE", session.IdleContexts())
+    monkeypatch.setattr("sleeper.engine.sql.session.IDLE", session.IDLE)
     seen = []
-    made = contexts.SqlContext.__init__
+    made = session.SqlContext.__init__
 
     def noted(self, *args, **kwargs):
         if not kwargs.get("joins_lists", True):
             seen.append(self)
         made(self, *args, **kwargs)
 
-    monkeypatch.setattr(contexts.SqlContext, "__init__", noted)
+    monkeypatch.setattr(session.SqlContext, "__init__", noted)
     return seen
 
 

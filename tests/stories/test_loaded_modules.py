@@ -155,7 +155,7 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
 
     assert {name for name in loaded if name.startswith("sleeper.")} == {
         *("sleeper.errors", "sleeper.spark.views"),
-        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.exit_codes"),
+        *("sleeper.interfaces.cli.main", "sleeper.interfaces.cli.stderr"),
         "sleeper.interfaces.cli.stderr",
     }
     assert foreign_packages(loaded) == {"click"}

@@ -17,7 +17,7 @@ import sleeper
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.state.transactions import commit_request
 from sleeper.workers.kinds.ingest import IngestReader, IngestWork
 from tests.soak import FIRST_SEED, some, tries

@@ -26,7 +26,7 @@ from sleeper.errors import (
     StorageFailed,
     UrlInvalid,
 )
-from sleeper.tables.estimate_split_points import estimate_split_points
+from sleeper.tables.extend_partitions import estimate_split_points
 from tests.contracts.fault_proxy import fault_proxy
 from tests.contracts.s3_server import bucket, s3_credentials, s3_server
 

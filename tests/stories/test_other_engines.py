@@ -14,9 +14,8 @@ import pyarrow.dataset as pads
 import pytest
 
 import sleeper
-from sleeper.engine.sql.other_engines.duckdb_dataset import DuckdbDataset
-from sleeper.engine.sql.other_engines.expression_conditions import condition_of
-from sleeper.engine.sql.scans.table_dataset import TableDataset
+from sleeper.engine.sql.other_engines import DuckdbDataset, arrow_condition
+from sleeper.engine.sql.table_scan import TableDataset
 from sleeper.errors import BadRequest, DataDamaged
 from sleeper.state.plans.key_conditions import UNKNOWN
 from sleeper.tables import sql as reading
@@ -255,6 +254,6 @@ def test_no_method_of_pyarrow_reads_the_empty_dataset_below(kind):
 )
 def test_an_expression_that_is_not_understood_narrows_nothing(expression):
     """Or one whose text would mean something else: what was read must be equal to it."""
-    found = condition_of(expression, SCHEMA)
+    found = arrow_condition(expression, SCHEMA)
 
     assert found == UNKNOWN or found.value == 'a") and (n == 1'

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
+from sleeper.engine.writing.data_file import SealedOutput
 from sleeper.errors import BadRequest, DataDamaged, InputUnreadable
 from sleeper.lookup.parquet import pages
 from sleeper.lookup.parquet.compact_protocol import BINARY, I32, I64, LIST, STRUCT, struct_bytes
 from sleeper.lookup.parquet.footer import ColumnChunk, Leaf
-from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.tables import query
 
 SCHEMA = pa.schema([("key", pa.string()), ("text", pa.string())])

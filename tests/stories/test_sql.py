@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import sleeper
-from sleeper.engine.sql import contexts, session
+from sleeper.engine.sql import session
+from sleeper.engine.sql import session as contexts
 from sleeper.errors import BadRequest, DataDamaged, QueryInvalid, StorageFailed, VersionNotFound
 
 FLIGHTS = pa.schema(

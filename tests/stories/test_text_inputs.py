@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper
-from sleeper.engine.inputs import json_maps, text_files
+from sleeper.engine.inputs import text_files, text_values
 from sleeper.errors import InputRefused, InputSchemaMismatch, InputUnreadable, NullKeys
 from tests.contracts.s3_server import aws_endpoint, bucket, s3_credentials, s3_server
 from tests.unit.interfaces.command_line import sleeper as command
@@ -500,7 +500,7 @@ class TestMapsOfJsonLines:
     @pytest.mark.parametrize("piece", [1, 100, 1 << 20])
     def test_are_read_as_they_are_written(self, table, tmp_path, monkeypatch, piece):
         """Given what a query writes as JSON lines, then another table has the same rows."""
-        monkeypatch.setattr(json_maps, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(text_values, "_PIECE_BYTES", piece)
         table.ingest([row for row in self.ROWS if row["id"] != 5])
         copy = sleeper.connect(table._context.url).create_table("b", self.SCHEMA, row_keys=["id"])
         shown = command("query", "maps", "--json", "--instance", table._context.url)

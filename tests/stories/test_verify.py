@@ -17,12 +17,12 @@ import pytest
 
 import sleeper
 from sleeper.engine.file_rows.check_file import FileChecker
-from sleeper.engine.writing.sketch_bytes import SketchBuilder
+from sleeper.engine.writing.stored_sketch import SketchBuilder
 from sleeper.errors import TableNotFound
 from sleeper.model.files import FileReference
-from sleeper.state.files.findings import FindingKind
+from sleeper.state import table_index
+from sleeper.state.findings import FindingKind
 from sleeper.state.stores import log_store
-from sleeper.state.table_index import log_index
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.verify import verify_files
 from tests.unit.interfaces.command_line import json_of
@@ -435,7 +435,7 @@ def test_a_hole_in_the_table_index_is_named(instance, table, missing):
 
 def test_a_gap_in_the_table_index_is_found(instance, table):
     """Given a checkpoint after an entry that is missing, then readers see nothing, and verify does."""
-    for number in range(log_index.ENTRIES_PER_CHECKPOINT):
+    for number in range(table_index.ENTRIES_PER_CHECKPOINT):
         table.rename(f"t{number}")
     assert index_faults(instance) == []
     (index_of(instance) / f"index/{3:020d}.json").unlink()
@@ -448,7 +448,7 @@ def test_a_gap_in_the_table_index_is_found(instance, table):
 
 def test_a_checkpoint_of_the_table_index_that_differs_is_found(instance, table):
     """Given a checkpoint with another name, then it differs from the log."""
-    for number in range(log_index.ENTRIES_PER_CHECKPOINT):
+    for number in range(table_index.ENTRIES_PER_CHECKPOINT):
         table.rename(f"t{number}")
     (checkpoint,) = (index_of(instance) / "checkpoints").glob("*.json")
     text = checkpoint.read_text()

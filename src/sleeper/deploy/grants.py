@@ -9,20 +9,16 @@ from sleeper.deploy.names import DeployedNames
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.deployment.made_tables import (
-    INDEX_TABLES,
-    REVISION_TABLES,
-    STATE_TABLES,
-)
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.jobs.dynamo_job_tables import (
+from sleeper.storage.aws.deployment.table_index import INDEX_TABLES, REVISION_TABLES, STATE_TABLES
+from sleeper.storage.aws.dynamo_tables import DynamoTable
+from sleeper.storage.aws.jobs.dynamo_tracker import (
     BATCHER_JOBS,
+    QUERY_STATES,
     SUBMITTED_FILES,
     job_lookup,
     job_updates,
     task_status,
 )
-from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
 
 _READ_ITEMS: Final = (
     "BatchGetItem",

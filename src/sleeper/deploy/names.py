@@ -6,10 +6,10 @@ from typing import Final
 
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.deployment.instance_names import InstanceNames
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.jobs.sqs_names import SqsNames, sqs_names
-from sleeper.storage.aws.names import resource_prefix
+from sleeper.storage.aws.clients import resource_prefix
+from sleeper.storage.aws.deployment.names import InstanceNames
+from sleeper.storage.aws.dynamo_tables import DynamoTable
+from sleeper.storage.aws.jobs.sqs_calls import SqsNames, sqs_names
 
 _PARTITIONS: Final = (("cn-", "aws-cn", "amazonaws.com.cn"), ("us-gov-", "aws-us-gov", ""))
 _OPERATION_QUEUES: Final = {

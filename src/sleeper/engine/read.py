@@ -21,18 +21,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.scan.failures import (
+from sleeper.engine.scan.regions import (
+    REGIONS_MAX,
+    disjoint_regions,
+    region_chunks,
+    regions_predicate,
+    row_groups,
+)
+from sleeper.engine.scan.session import (
+    Session,
     file_failure,
     is_read_failure,
     is_shortage,
+    merge_plan,
     resource_error,
     translate_read_errors,
 )
-from sleeper.engine.scan.merge import merge_plan
-from sleeper.engine.scan.predicates import REGIONS_MAX, regions_predicate
-from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
-from sleeper.engine.scan.row_groups import row_groups
-from sleeper.engine.scan.session import Session
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
 from sleeper.language.value_classes import dataclass
 from sleeper.model.object_stores import ObjectStoreSettings

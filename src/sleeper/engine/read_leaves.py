@@ -27,14 +27,11 @@ from sleeper.ports.objects import Objects
 with late_imports():
     from sleeper.engine import read
     from sleeper.engine.file_rows import file_rows as single_files
-    from sleeper.engine.processing import decimal_sums, process
-    from sleeper.engine.scan import (
-        few_rows,
-        first_rows,
-        read_windows,
-        region_chunks,
-        verified_pages,
-    )
+    from sleeper.engine.processing import aggregations, process
+    from sleeper.engine.scan import few_rows, verified_pages
+    from sleeper.engine.scan import few_rows as first_rows
+    from sleeper.engine.scan import regions as region_chunks
+    from sleeper.engine.scan import verified_pages as read_windows
 
 _PARTS_AT_ONCE = 4
 """Parts of a scan that are read in parallel: fewer in a folder if there are fewer processors."""
@@ -146,7 +143,7 @@ def read_leaves(
             reading.processing,
             reading.schema,
             now_ms=now_ms,
-            overflow=decimal_sums.Overflow.LIMIT,
+            overflow=aggregations.Overflow.LIMIT,
         )
         for batch in rows:
             yield batch.select(columns)

@@ -17,12 +17,11 @@ from sleeper.errors import BadRequest, InstanceNotFound, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.tables import TableRecord
-from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import Belonging, Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.storage.aws.deployment.deployment import Deployment
-from sleeper.storage.checked_log import NO_CHECKS
+from sleeper.storage.object_log import NO_CHECKS
 from sleeper.storage.places import (
     Place,
     aws_belongings,

@@ -41,10 +41,13 @@ from sleeper.tables.instance_context import open_context
 from sleeper.tables.table import Table
 
 with late_imports():
-    from sleeper.instance import backup, destroy, notebook_view, pause_switch, service_notes, tables
+    from sleeper.instance import backup, destroy, notebook_view, tables
+    from sleeper.instance import pause as pause_switch
+    from sleeper.instance import pause as service_notes
     from sleeper.instance import sql as _sql
     from sleeper.instance import verify as _verify
-    from sleeper.jobs import instance_jobs, open_jobs
+    from sleeper.jobs import instance_jobs
+    from sleeper.jobs import instance_jobs as open_jobs
     from sleeper.spark.submit import submitted_jobs
     from sleeper.storage import memory
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from sleeper.instance.handle import InstanceHandle
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA
-from sleeper.pictures.amounts import counted
-from sleeper.pictures.markup import element, grid, joined
+from sleeper.pictures.markup import counted, element, grid, joined
 from sleeper.pictures.views import VIEW_STYLE
 
 _TABLES_MAX = 50

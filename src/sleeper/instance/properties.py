@@ -37,8 +37,8 @@ from sleeper.model.formats.properties_file import (
     write_properties,
 )
 from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.queue_settings import queue_settings
-from sleeper.model.known_properties.deployment import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
+from sleeper.model.jobs.settings import queue_settings
+from sleeper.model.known_properties.cloud import CONFIG_BUCKET, DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import (
     KNOWN_INSTANCE_PROPERTIES,
@@ -49,9 +49,8 @@ from sleeper.model.known_properties.typed import (
 )
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.state.append_entry import CommitWording, NextEntry, append_entry
-from sleeper.storage.checked_log import CommitChecks, open_log
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.state.commit import CommitWording, NextEntry, append_entry
+from sleeper.storage.object_log import CommitChecks, ObjectTransactionLog, open_log
 from sleeper.storage.places import Place, bucket_of
 
 with late_imports():

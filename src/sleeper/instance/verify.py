@@ -9,7 +9,7 @@ from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
 from sleeper.instance.handle import InstanceHandle
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
-from sleeper.state.files.findings import Finding, FindingKind
+from sleeper.state.findings import Finding, FindingKind
 from sleeper.tables.table import Table, record_of
 from sleeper.tables.verify_method import VerifySummary
 

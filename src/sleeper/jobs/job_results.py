@@ -20,18 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.writing.atomic_directory import delete_unfinished
-from sleeper.engine.writing.exported_parts import MANIFEST, Exported, read_manifest
+from sleeper.engine.writing.export import MANIFEST, Exported, delete_unfinished, read_manifest
 from sleeper.engine.writing.json_parts import json_parts
 from sleeper.engine.writing.user_file import ParquetLayout, stream_parquet
 from sleeper.errors import BadRequest, DataDamaged, JobInvalid, ResultsIncomplete, SleeperError
 from sleeper.lookup.parquet.file_end import range_reader, read_file_end
-from sleeper.model.formats.results_batch import results_batch
-from sleeper.model.formats.results_publishing import ResultsPublishing
+from sleeper.model.formats.results import ResultsPublishing, results_batch
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.schema import Schema
+from sleeper.ports.jobs import ResultsQueue
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.ports.results_queue import ResultsQueue
 
 _log = logging.getLogger(__name__)
 

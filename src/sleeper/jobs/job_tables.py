@@ -18,7 +18,7 @@ from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob
 from sleeper.model.jobs.events import UNKNOWN_TABLE
 from sleeper.model.tables import TableRecord
-from sleeper.ports.input_store import InputStore
+from sleeper.ports.objects import InputStore
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.tables.table import Table

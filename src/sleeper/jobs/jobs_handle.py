@@ -9,7 +9,7 @@ from sleeper.jobs.job_tables import JobTables
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.ports.ids import NewId
-from sleeper.ports.job_stores import JobStores
+from sleeper.ports.jobs import JobStores
 
 
 class JobsHandle:

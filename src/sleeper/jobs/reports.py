@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from sleeper.errors import BadRequest, JobInvalid, JobNotFound, StorageFailed
 from sleeper.jobs.job_results import used_for_other_table
-from sleeper.jobs.jobs_handle import JobsHandle
+from sleeper.jobs.jobs_handle import JobsHandle, queue_name
 from sleeper.model import paths
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth, QueueName
 from sleeper.model.jobs.query_statuses import QueryState, QueryStatus, query_status
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus, job_status
+from sleeper.model.jobs.statuses import JobState, JobStatus, job_status
 from sleeper.model.jobs.tasks import TaskStatus, task_status
 from sleeper.model.jobs.time_windows import UNFINISHED_FOR, TimeWindow, chosen
 
@@ -286,3 +286,34 @@ def _committed_event(self: JobsHandle, table_id: str, job_id: str) -> JobEvent |
         rows_written=record.rows_written,
         transaction=record.number,
     )
+
+
+# ---------------------------------------------------------------- queues
+#
+# What waits in queues, and the messages that are delivered no more.
+
+
+def queue_depths(self: JobsHandle) -> Mapping[QueueName, QueueDepth]:
+    """Return how many messages each queue has."""
+    return {name: self.stores.queue(name).depth() for name in QueueName}
+
+
+def dead_letters(
+    self: JobsHandle, queue: QueueName | str, *, limit: int = 100
+) -> Sequence[DeadLetter]:
+    """Return messages of a queue that are delivered no more, oldest first."""
+    return self.stores.queue(queue_name(queue)).dead_letters(limit)
+
+
+def redrive(
+    self: JobsHandle, queue: QueueName | str, message_ids: Sequence[str] | None = None
+) -> int:
+    """Put dead letters back into their queue, all or those named; return how many."""
+    return self.stores.queue(queue_name(queue)).redrive(message_ids)
+
+
+def delete_dead_letters(
+    self: JobsHandle, queue: QueueName | str, message_ids: Sequence[str] | None = None
+) -> int:
+    """Delete dead letters for ever, all or those named; return how many."""
+    return self.stores.queue(queue_name(queue)).delete_dead_letters(message_ids)

@@ -28,8 +28,7 @@ from sleeper.model.formats.query_json import (
     write_query,
 )
 from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName
-from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, NewMessage, QueueName, SubmittedFile
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, asked_by, asked_regions
 from sleeper.ports.ids import given_job_id
 from sleeper.state.table_state import Transaction

@@ -16,27 +16,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.language.value_classes import dataclass
-from sleeper.lookup.column_reader import PageRequest, read_requests, request_rows
-from sleeper.lookup.keys import LookupKeys, PossibleKeys
-from sleeper.lookup.page_ranges import (
+from sleeper.lookup.column_reader import (
     Cover,
+    PageRequest,
     as_ranges,
     clip,
     covered,
     pages_of_keys,
     pages_with_any,
+    read_requests,
+    request_rows,
 )
-from sleeper.lookup.parquet.file_end import ReadRanges
-from sleeper.lookup.parquet_index import ParquetIndex
-from sleeper.lookup.table_columns import BoundColumn, WantedColumns
-from sleeper.lookup.values import (
+from sleeper.lookup.columns import (
+    BoundColumn,
     Ints,
     Key,
     Matches,
     Values,
+    WantedColumns,
     comparable_array,
     positions,
 )
+from sleeper.lookup.keys import LookupKeys, PossibleKeys
+from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet_index import ParquetIndex
 
 ROUND_BYTES = 8 << 20
 """Compressed bytes that are fetched and decoded in one round. It bounds memory; a larger value is

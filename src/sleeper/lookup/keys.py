@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sleeper.lookup.columns import Ints, Key, comparable_array
 from sleeper.lookup.parquet.bloom import BloomFilter, FilterKey, Hashes, filter_key, hash_array
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds
-from sleeper.lookup.values import Ints, Key, comparable_array
 
 
 class LookupKeys:

@@ -9,12 +9,24 @@ row group.
 
 from __future__ import annotations
 
+import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from sleeper.lookup.columns import (
+    BoundColumn,
+    DecodePath,
+    WantedColumns,
+    bind_columns,
+    want_columns,
+)
 from sleeper.lookup.parquet.bloom import BloomFilter, read_filter
 from sleeper.lookup.parquet.file_end import FileEnd, ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk
@@ -29,13 +41,6 @@ from sleeper.lookup.parquet.page_index import (
     whole_chunk,
 )
 from sleeper.lookup.parquet.pages import Page
-from sleeper.lookup.table_columns import (
-    BoundColumn,
-    DecodePath,
-    WantedColumns,
-    bind_columns,
-    want_columns,
-)
 
 CHECKED_BYTES = 4 << 20
 """Bytes of one read when page indexes are checked against the seal."""
@@ -395,3 +400,131 @@ class ParquetIndex:
 
 def _same(one: pa.Schema, other: pa.Schema) -> bool:
     return one is other or bool(one.equals(other))
+
+
+# ---------------------------------------------------------------- index cache
+#
+# A bounded cache of file indexes. Data files never change, so entries are never stale.
+
+
+class IndexCache:
+    """The most recently used indexes, up to `bytes_max` bytes by their own account.
+
+    An index grows while it is used, because it parses parts at their first use; `put` measures it
+    again. An index that is larger than the whole cache is not kept. Files that only scans used are
+    dropped before any file of a look-up, so a scan of many files does not slow look-ups down. Safe
+    for threads.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, tuple[ParquetIndex, int]] = OrderedDict()
+        self._of_scans: OrderedDict[str, tuple[ParquetIndex, int]] = OrderedDict()
+        self._bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all indexes, as last measured."""
+        return self._bytes
+
+    def get(self, filename: str, *, scan: bool = False) -> ParquetIndex | None:
+        """Return the index of a file and mark it as used; None if it is not cached.
+
+        Args:
+            filename: The file.
+            scan: Whether a scan asks. A file that a look-up asks for is one of look-ups from then
+                on.
+        """
+        with self._lock:
+            entry = self._entries.get(filename)
+            if entry is not None:
+                if not scan:
+                    self._entries.move_to_end(filename)
+                return entry[0]
+            entry = self._of_scans.get(filename)
+            if entry is None:
+                return None
+            if scan:
+                self._of_scans.move_to_end(filename)
+            else:
+                self._entries[filename] = self._of_scans.pop(filename)
+            return entry[0]
+
+    def put(self, index: ParquetIndex, *, scan: bool = False) -> None:
+        """Add an index, or measure it again; drop the least recently used ones beyond the bound."""
+        size = index.size_bytes
+        name = index.filename
+        with self._lock:
+            entries = self._of_scans if scan and name not in self._entries else self._entries
+            known = entries.get(name) or self._of_scans.pop(name, None)
+            if known is not None:
+                if known[0] is index and known[1] == size and name in entries:
+                    return
+                self._bytes -= known[1]
+            entries[name] = (index, size)
+            self._bytes += size
+            entries.move_to_end(name)
+            while self._bytes > self._bytes_max:
+                _, (_, dropped) = (self._of_scans or self._entries).popitem(last=False)
+                self._bytes -= dropped
+
+    def drop(self, filename: str) -> None:
+        """Drop a file, so that the next look-up reads its footer again."""
+        with self._lock:
+            entry = self._entries.pop(filename, None) or self._of_scans.pop(filename, None)
+            if entry is not None:
+                self._bytes -= entry[1]
+
+
+# ---------------------------------------------------------------- single flight
+#
+# Makes a call once for all threads that need its result at the same time.
+
+T = TypeVar("T")
+
+
+class SingleFlight:
+    """Calls that are being made now, by key. Nothing is kept when they end. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way: dict[Hashable, Future[Any]] = {}
+
+    def run(self, key: Hashable, call: Callable[[], T]) -> T:
+        """Return the result of `call`, or of a call with the same key that another thread makes.
+
+        No lock is held during the call. What it raises is raised in every thread that waits for it.
+        If it is interrupted, as by Ctrl-C, only its own thread is; another one makes the call.
+        """
+        while True:
+            with self._lock:
+                other = self._under_way.get(key)
+                if other is None:
+                    own = self._under_way[key] = Future[Any]()
+            if other is None:
+                return self._make(key, own, call)
+            try:
+                found: T = other.result()
+            except _InterruptedError:
+                continue
+            return found
+
+    def _make(self, key: Hashable, own: Future[Any], call: Callable[[], T]) -> T:
+        try:
+            result = call()
+        except BaseException as error:
+            self._end(key)
+            own.set_exception(error if isinstance(error, Exception) else _InterruptedError())
+            raise
+        self._end(key)
+        own.set_result(result)
+        return result
+
+    def _end(self, key: Hashable) -> None:
+        with self._lock:
+            del self._under_way[key]
+
+
+class _InterruptedError(Exception):
+    """The thread that made the call was interrupted."""

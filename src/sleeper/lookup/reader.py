@@ -16,20 +16,13 @@ import pyarrow as pa
 from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
-from sleeper.lookup.fetching.index_cache import IndexCache
-from sleeper.lookup.fetching.read_ahead import (
-    PAGES_BYTES_MAX,
-    ReadAhead,
-    is_absent,
-    read_key_ahead,
-)
-from sleeper.lookup.fetching.single_flight import SingleFlight
-from sleeper.lookup.key_order import check_key_order
+from sleeper.lookup.columns import WantedColumns
+from sleeper.lookup.key_batch import check_key_order
 from sleeper.lookup.key_search import Found, find_rows, read_rows
 from sleeper.lookup.keys import LookupKeys
 from sleeper.lookup.parquet.file_end import ReadRanges, range_reader, read_file_end
-from sleeper.lookup.parquet_index import ParquetIndex
-from sleeper.lookup.table_columns import WantedColumns
+from sleeper.lookup.parquet_index import IndexCache, ParquetIndex, SingleFlight
+from sleeper.lookup.read_ahead import PAGES_BYTES_MAX, ReadAhead, is_absent, read_key_ahead
 from sleeper.ports.objects import Objects
 
 T = TypeVar("T")

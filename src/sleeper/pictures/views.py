@@ -6,15 +6,79 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from functools import singledispatch
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from sleeper.engine.rows import Rows
-from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
-from sleeper.model.known_properties.typed_instance import PropertyInForce
+from sleeper.model.known_properties.typed import (
+    InstanceProperties,
+    PropertyInForce,
+    TableProperties,
+)
 from sleeper.model.schema import Schema, type_to_text
-from sleeper.pictures.amounts import counted, shortened, size_text, time_text
-from sleeper.pictures.markup import Markup, element, facts, grid, joined
-from sleeper.pictures.row_grid import FIRST_ROWS, row_grid
+from sleeper.pictures.markup import (
+    Markup,
+    counted,
+    element,
+    facts,
+    grid,
+    joined,
+    shortened,
+    size_text,
+    time_text,
+)
+
+# ---------------------------------------------------------------- row grid
+#
+# Shows the first rows of a result as a table of HTML.
+
+FIRST_ROWS: Final = 20
+COLUMNS_MAX: Final = 50
+_CELL_LETTERS_MAX: Final = 120
+_BYTES_SHOWN: Final = 24
+
+
+def row_grid(rows: pa.Table, caption: object = None) -> Markup:
+    """Return rows as a table: a heading for each column, with its type.
+
+    Args:
+        rows: Few rows; all of them are shown.
+        caption: What they are.
+    """
+    shown = rows.select(range(min(rows.num_columns, COLUMNS_MAX)))
+    headings = [
+        Markup(
+            f"{element('span', field.name)}<br>{element('small', str(field.type), class_='none')}"
+        )
+        for field in shown.schema
+    ]
+    if shown.num_columns < rows.num_columns:
+        left_out = counted(rows.num_columns - shown.num_columns, "column")
+        caption = f"{caption or ''}; {left_out} more"
+    numeric = [n for n, field in enumerate(shown.schema) if _is_number(field.type)]
+    columns = [column.to_pylist(maps_as_pydicts="lossy") for column in shown.columns]
+    cells = ([cell_text(value) for value in row] for row in zip(*columns, strict=True))
+    return grid(headings, cells, caption=caption, numeric=numeric)
+
+
+def cell_text(value: Any) -> object:
+    """Return one value as text of bounded length."""
+    match value:
+        case None:
+            return element("span", "null", class_="none")
+        case bytes():
+            more = "\u2026" if len(value) > _BYTES_SHOWN else ""
+            return f"0x{value[:_BYTES_SHOWN].hex()}{more}"
+        case _:
+            return shortened(str(value), _CELL_LETTERS_MAX)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
 
 _ITEMS_MAX: Final = 20
 _COLUMNS_MAX: Final = 6

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import field
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from sleeper.language.value_classes import dataclass
 
@@ -189,3 +190,57 @@ class Objects(Protocol):
     def under(self, prefix: str) -> Objects:
         """Return the store of folder `prefix`: its keys are relative to that folder."""
         ...
+
+
+# ---------------------------------------------------------------- input store
+#
+# The interface for input files that are not on this machine.
+
+
+class InputStore(Protocol):
+    """Finds and opens input files by URL. Must be picklable, because Spark tasks get a copy."""
+
+    def find(self, url: str) -> list[str]:
+        """Return the URL of a file, or of all `*.parquet` below a folder, sorted.
+
+        Names beginning with `_` or `.` are left out below a folder.
+
+        Raises:
+            InputNotFound: the file or folder does not exist, or has no `*.parquet` below it.
+            UrlInvalid: URLs of this kind cannot be read.
+            StorageFailed: the storage does not answer, or denies access.
+        """
+        ...
+
+    def open(self, url: str) -> AbstractContextManager[Any]:
+        """Open a file that `pyarrow.parquet.ParquetFile` can read.
+
+        Raises:
+            InputNotFound: the file no longer exists.
+            StorageFailed: the storage does not answer, or denies access.
+        """
+        ...
+
+
+# ---------------------------------------------------------------- belongings
+#
+# What belongs to an instance, and how it is removed.
+
+
+@dataclass(frozen=True, slots=True)
+class Belonging:
+    """One thing that belongs to an instance: a table, a bucket, a queue.
+
+    Attributes:
+        kind: What it is.
+        name: Its name where it is.
+        count: How much it holds.
+        unit: Of what: objects, items or messages.
+        remove: Removes it. What is gone already counts as removed.
+    """
+
+    kind: str
+    name: str
+    count: int
+    unit: str
+    remove: Callable[[], object] = field(repr=False, compare=False)

@@ -22,14 +22,15 @@ from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
-from sleeper.ports.input_store import InputStore
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import InputStore, Objects
 from sleeper.spark.block_shuffle.map_tasks import (
     MapSettings,
+    SetAsideFolder,
     checked_frame,
     cut_files,
     cut_rows,
     plan_map_tasks,
+    set_aside_folder,
 )
 from sleeper.spark.block_shuffle.reduce_tasks import (
     ReduceSettings,
@@ -37,7 +38,6 @@ from sleeper.spark.block_shuffle.reduce_tasks import (
     references_of,
     write_buckets,
 )
-from sleeper.spark.block_shuffle.set_aside_folder import SetAsideFolder, set_aside_folder
 from sleeper.spark.block_shuffle.shuffle import (
     BLOCK_COLUMNS,
     MapTaskReport,
@@ -46,7 +46,7 @@ from sleeper.spark.block_shuffle.shuffle import (
 )
 from sleeper.spark.block_shuffle.worker_errors import encode_errors
 from sleeper.spark.progress import StageProgress, stage_progress
-from sleeper.state.plans.buckets import Buckets, LeafSample, plan_buckets, plan_even_buckets
+from sleeper.state.plans.bulk_imports import Buckets, LeafSample, plan_buckets, plan_even_buckets
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.errors import ObjectNotFound, SleeperError, StorageFailed
 from sleeper.ports.objects import Objects
 from sleeper.spark.separate_jobs import AT_ONCE, Ended, run_separately
-from sleeper.state.plans.claimed_jobs import ClaimedJob
+from sleeper.state.plans.claims import ClaimedJob
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sleeper.engine.writing.exported_parts import (
-    Exported,
-    ExportedPart,
-    ExportTarget,
-    Progress,
-)
+from sleeper.engine.writing.export import Exported, ExportedPart, ExportTarget, Progress
 from sleeper.errors import ObjectNotFound, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
-from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
+from sleeper.spark.data_source.reader import LeavesTask, read_task
 from sleeper.spark.separate_jobs import run_separately
 from sleeper.state.plans.exports import ExportPlan, PlannedPart
 

@@ -15,7 +15,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, Any
 
 from sleeper.errors import MissingExtra
-from sleeper.model.formats.regions_json import regions_to_json
+from sleeper.model.formats.query_json import regions_to_json
 from sleeper.model.keys import key_type, next_value, smallest_value, value_to_text
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region, whole_region
@@ -23,7 +23,7 @@ from sleeper.model.schema import Field, FieldType, Primitive, Schema
 from sleeper.spark.data_source.open_table import TableFiles
 from sleeper.spark.data_source.schema import to_spark_schema, to_spark_type
 from sleeper.spark.worker_python import check_worker_python
-from sleeper.state.plans.leaf_queries import plan_leaf_queries
+from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
 
 if TYPE_CHECKING:  # an extra, and slow to import

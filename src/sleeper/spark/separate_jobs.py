@@ -18,9 +18,8 @@ import pyarrow as pa
 
 from sleeper.errors import SleeperError
 from sleeper.language.value_classes import dataclass
-from sleeper.spark.block_shuffle.shuffle import Batches
+from sleeper.spark.block_shuffle.shuffle import Batches, use_one_thread
 from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
-from sleeper.spark.block_shuffle.workers import use_one_thread
 from sleeper.spark.progress import TaggedJobs, cancel_on_interrupt, job_description
 
 if TYPE_CHECKING:  # an extra, and slow to import

@@ -14,8 +14,7 @@ from sleeper.errors import CommitRefused, DataDamaged, StateMoved
 from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
-from sleeper.ports.snapshot_store import SnapshotStore
-from sleeper.ports.transaction_log import TransactionLog
+from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transactions.moves import MoveState
 

@@ -15,7 +15,7 @@ from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.committed_jobs import CommittedJobs
-from sleeper.state.files.file_references import FileReferences
+from sleeper.state.file_references import FileReferences
 
 _ENTRY_GAP = timedelta(milliseconds=1)
 

@@ -27,27 +27,28 @@ from sleeper.model.object_stores import (
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
-from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.followed_log import Following
 from sleeper.storage.local.folder import FolderObjects
 from sleeper.storage.local.opened_folder import OpenedFolder, signature_of
 from sleeper.storage.local.unfinished import remove_hidden_folder
-from sleeper.storage.object_index import begin_index, object_table_index
+from sleeper.storage.object_log import CommitChecks
+from sleeper.storage.snapshots import begin_index, object_table_index
 
 with late_imports():
-    from sleeper.ports import belongings as belonging_port
-    from sleeper.ports import job_stores
-    from sleeper.ports import results_queue as results_port
+    from sleeper.ports import jobs
+    from sleeper.ports import jobs as results_port
+    from sleeper.ports import objects as belonging_port
     from sleeper.storage import memory
+    from sleeper.storage import memory_jobs as memory_job_stores
     from sleeper.storage.aws import clients
-    from sleeper.storage.aws.deployment import belongings, instance_names, table_index
+    from sleeper.storage.aws.deployment import belongings, table_index
     from sleeper.storage.aws.deployment import deployment as aws_deployment
-    from sleeper.storage.aws.deployment import identity as aws_identity
+    from sleeper.storage.aws.deployment import names as aws_identity
+    from sleeper.storage.aws.deployment import names as instance_names
     from sleeper.storage.aws.jobs import job_stores as aws_job_stores
-    from sleeper.storage.aws.jobs import sqs_results
+    from sleeper.storage.aws.jobs import sqs_messages
+    from sleeper.storage.local.jobs import database as sqlite_owner
     from sleeper.storage.local.jobs import job_stores as sqlite_job_stores
-    from sleeper.storage.local.jobs import owner as sqlite_owner
-    from sleeper.storage.memory_jobs import job_stores as memory_job_stores
     from sleeper.storage.objectstore import client, conditions, routed_objects
     from sleeper.storage.objectstore import objects as bucket_objects
 
@@ -307,7 +308,7 @@ def job_stores_of(
     sleep: Callable[[float], None],
     pause: Callable[[int], None],
     new_id: NewId,
-) -> job_stores.JobStores:
+) -> jobs.JobStores:
     """Return where the jobs of an instance are kept. Those in memory are new.
 
     Args:
@@ -363,7 +364,7 @@ def results_queue(region: str | None) -> results_port.ResultsQueue:
     Args:
         region: The region of queues whose URLs name none; None for the one that boto3 finds.
     """
-    return sqs_results.SqsResultsQueue(lambda named: clients.aws_client("sqs", named or region))
+    return sqs_messages.SqsResultsQueue(lambda named: clients.aws_client("sqs", named or region))
 
 
 def _folder(path: Path, stores: ObjectStoreSettings, now: Callable[[], datetime]) -> Place:

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sleeper.engine.inputs.input_files import InputFiles
-from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows
-from sleeper.engine.inputs.leaf_samples import samples_by_leaf
+from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_rows, samples_by_leaf
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
@@ -30,7 +29,7 @@ from sleeper.spark.progress import job_description
 from sleeper.spark.session import local_session
 from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
-from sleeper.state.plans.engine_choice import EngineAsked, EngineChoice, InputKind, choose_engine
+from sleeper.state.plans.bulk_imports import EngineAsked, EngineChoice, InputKind, choose_engine
 from sleeper.state.plans.extend_tree import leaves_wanted
 from sleeper.state.transactions.files import AddFiles
 from sleeper.tables.bulk_import_result import BulkImportResult, done_before, imported_locally

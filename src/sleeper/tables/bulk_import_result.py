@@ -7,7 +7,7 @@ from dataclasses import field
 from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.state.committed_jobs import JobRecord
-from sleeper.state.plans.engine_choice import EngineChoice
+from sleeper.state.plans.bulk_imports import EngineChoice
 from sleeper.tables.extend_partitions import ExtendResult
 from sleeper.tables.ingest import IngestResult
 

@@ -21,7 +21,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard, replace_files
-from sleeper.state.plans.claimed_jobs import ClaimedJob, claimed_job
+from sleeper.state.plans.claims import ClaimedJob, claimed_job
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.claims import Claim, ReleaseClaims
 from sleeper.state.transactions.files import ReplaceFiles

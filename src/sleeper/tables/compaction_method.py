@@ -19,22 +19,22 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
-from sleeper.state.plans.claimed_jobs import ClaimedJob
+from sleeper.state.plans.claims import ClaimedJob, HeldClaim, held_claims
 from sleeper.state.plans.compactions import CompactionPlan, CompactionSettings, plan_compactions
-from sleeper.state.plans.leases import HeldClaim, held_claims
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
-from sleeper.tables.claims import ClaimSettings, JobClaims
-from sleeper.tables.compact import CompactionJobResult, Runner, should_stop, write_output
-from sleeper.tables.compact import compact as run_compactions
-from sleeper.tables.handle import OpenedTable, TableHandle
-from sleeper.tables.push_down import push_down_references, pushed_down
-from sleeper.tables.release_claims import (
+from sleeper.tables.claims import (
+    ClaimSettings,
+    JobClaims,
     ReleaseResult,
     expired_released,
     release_expired_jobs,
     release_jobs,
 )
+from sleeper.tables.compact import CompactionJobResult, Runner, should_stop, write_output
+from sleeper.tables.compact import compact as run_compactions
+from sleeper.tables.handle import OpenedTable, TableHandle
+from sleeper.tables.push_down import push_down_references, pushed_down
 from sleeper.tables.spark import open_for_spark
 from sleeper.tables.worker_processes import run_pieces
 

@@ -9,7 +9,7 @@ from typing import Any
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.partitions import split_points_of
-from sleeper.state.stores.move_notes import MoveNotes
+from sleeper.state.stores.moves import MoveNotes
 from sleeper.tables.change import (
     rename_table,
     set_table_online,

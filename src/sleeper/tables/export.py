@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sleeper.engine.writing.atomic_directory import atomic_directory
-from sleeper.engine.writing.exported_parts import Exported, ExportTarget, Progress
+from sleeper.engine.writing.export import Exported, ExportTarget, Progress, atomic_directory
 from sleeper.errors import DataDamaged
 from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
@@ -19,9 +18,8 @@ from sleeper.state.plans.exports import ExportPlan, plan_export
 from sleeper.storage.places import checked_folder, objects_of
 from sleeper.tables.export_rows import export as write_parts
 from sleeper.tables.handle import OpenedTable, TableHandle
-from sleeper.tables.old_versions import deletions_reported
 from sleeper.tables.spark import asked_regions_of, open_for_spark
-from sleeper.tables.versions import version_as_of
+from sleeper.tables.versions import deletions_reported, version_as_of
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import SparkSession

@@ -7,12 +7,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from sleeper.engine.read_leaves import TableReader, read_leaves
-from sleeper.engine.writing.exported_parts import (
-    Exported,
-    ExportedPart,
-    ExportTarget,
-    Progress,
-)
+from sleeper.engine.writing.export import Exported, ExportedPart, ExportTarget, Progress
 from sleeper.state.plans.exports import ExportPlan, PlannedPart
 
 

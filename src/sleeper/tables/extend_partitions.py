@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from sleeper.engine.inputs.key_sample import KeySample
-from sleeper.engine.inputs.leaf_samples import samples_by_leaf
+from sleeper.engine.arrow_schema import to_arrow
+from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
+from sleeper.engine.inputs.sources import first_key_columns, open_source
+from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
+from sleeper.ports.objects import InputStore
 from sleeper.state.plans.extend_tree import extend_tree
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
@@ -130,3 +134,35 @@ def _plan(
         required=settings.required,
     )
     return ExtendPartitionTree(updated=extension.updated, new=extension.new)
+
+
+# ---------------------------------------------------------------- estimate split points
+#
+# Estimates split points that divide input data evenly, for a table to be created (TBL-10).
+
+
+def estimate_split_points(
+    data: object,
+    schema: Schema,
+    partitions: int,
+    *,
+    rows_per_file_max: int | None = None,
+    remote: InputStore | None = None,
+) -> list[Any]:
+    """Return values of the first row key that divide the rows of `data` into equal parts.
+
+    Args:
+        data: As for `Table.ingest`. Only the first row key is read; nulls are skipped.
+        schema: The schema of the future table.
+        partitions: The wanted number of leaves, at least 2. Repeated values may give fewer.
+        rows_per_file_max: Maximum number of rows to read from the start of each file.
+        remote: Reads files by URL.
+
+    Raises:
+        SplitPointsInvalid: fewer than 2 partitions are requested.
+        InputRefused: the input cannot be read.
+    """
+    arrow_schema = to_arrow(schema)
+    source = open_source(data, arrow_schema, remote)
+    columns = first_key_columns(source, arrow_schema, rows_per_file_max)
+    return from_columns(columns, schema.row_keys[0], partitions)

@@ -10,7 +10,7 @@ from sleeper.tables.handle import TableHandle
 from sleeper.tables.sql import TableVersion, scanned_table
 
 with late_imports():
-    from sleeper.engine.sql.other_engines import duckdb_dataset, polars_scan
+    from sleeper.engine.sql import other_engines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,7 @@ def scan_polars(self: TableHandle, *, ordered: bool = False) -> pl.LazyFrame:
     """
     if not isinstance(ordered, bool):
         raise BadRequest(f"ordered must be True or False, not {ordered!r}")
-    return polars_scan.scan_polars(scanned_table(_version(self), ordered=ordered))
+    return other_engines.scan_polars(scanned_table(_version(self), ordered=ordered))
 
 
 def to_duckdb(self: TableHandle, connection: Any, name: str | None = None) -> None:
@@ -52,7 +52,7 @@ def to_duckdb(self: TableHandle, connection: Any, name: str | None = None) -> No
         raise BadRequest(f"connection must be what duckdb.connect() returns, not {connection!r}")
     if name is not None and (type(name) is not str or not name):
         raise BadRequest(f"name must be a name for DuckDB, not {name!r}")
-    dataset = duckdb_dataset.DuckdbDataset(scanned_table(_version(self)))
+    dataset = other_engines.DuckdbDataset(scanned_table(_version(self)))
     connection.register(self.name if name is None else name, dataset)
 
 

@@ -22,9 +22,8 @@ from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.state.own_changes import OwnChanges
+from sleeper.state.own_changes import LooksTogether, OwnChanges
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.looks_together import LooksTogether
 from sleeper.state.table_state import TableState
 from sleeper.tables.instance_context import InstanceContext
 from sleeper.tables.state_stores import delete_states, store_of

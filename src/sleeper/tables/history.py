@@ -13,15 +13,10 @@ from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import Transaction
 from sleeper.state.transaction_json import LogEntry
-from sleeper.state.transactions import (
-    claims,
-    files,
-    merges,
-    moves,
-    partitions,
-    schemas,
-    sweeps,
-)
+from sleeper.state.transactions import claims, files, moves, partitions
+from sleeper.state.transactions import files as sweeps
+from sleeper.state.transactions import moves as schemas
+from sleeper.state.transactions import partitions as merges
 from sleeper.tables.removed_rows import RemovedRows, StatesBefore, read_entries
 
 _READ_AT_ONCE: Final = 100

@@ -15,10 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
-from sleeper.engine.inputs.validated_input import ValidatedInput
-from sleeper.engine.sort import SortSettings
+from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
+from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
@@ -27,8 +26,7 @@ from sleeper.model.files import FileReference
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId, given_job_id
-from sleeper.ports.input_store import InputStore
-from sleeper.ports.objects import Objects
+from sleeper.ports.objects import InputStore, Objects
 from sleeper.state.added_files import SweepGuard, add_files, request_files
 from sleeper.state.committed_jobs import CommittedJob, JobRecord
 from sleeper.state.state_store import StateStore

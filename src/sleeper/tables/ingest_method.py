@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from sleeper.engine import sort
+from sleeper.engine.sorting import sort
 from sleeper.engine.writing import data_file
 from sleeper.errors import BadRequest
 from sleeper.model.known_properties.typed import TableProperties

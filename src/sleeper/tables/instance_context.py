@@ -14,8 +14,8 @@ from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.table_index import TableIndex
 from sleeper.state.own_changes import NotedTableIndex, OwnChanges
-from sleeper.storage.checked_log import CommitChecks
 from sleeper.storage.followed_log import Following
+from sleeper.storage.object_log import CommitChecks
 from sleeper.storage.objectstore.inputs import BucketInputs
 from sleeper.storage.opened_instance import OpenedInstance
 from sleeper.storage.places import (

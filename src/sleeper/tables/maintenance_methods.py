@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from sleeper.state.plans.merges import SiblingLeaves, merging_threshold
-from sleeper.state.plans.merges import small_siblings as plan_merges
-from sleeper.state.plans.splits import LeafSize
-from sleeper.state.plans.splits import leaf_sizes as plan_splits
+from sleeper.state.plans.splits_and_merges import LeafSize, SiblingLeaves, merging_threshold
+from sleeper.state.plans.splits_and_merges import leaf_sizes as plan_splits
+from sleeper.state.plans.splits_and_merges import small_siblings as plan_merges
 from sleeper.tables.garbage import GcSummary, garbage_time
 from sleeper.tables.garbage import collect_garbage as collect
 from sleeper.tables.garbage import garbage as plan_garbage

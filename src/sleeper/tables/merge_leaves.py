@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sleeper.errors import CommitRefused
 from sleeper.language.value_classes import dataclass
-from sleeper.state.plans.merges import SiblingLeaves, small_siblings
+from sleeper.state.plans.splits_and_merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
-from sleeper.state.transactions.merges import MergePartitions
+from sleeper.state.transactions.partitions import MergePartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

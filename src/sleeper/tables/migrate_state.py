@@ -32,7 +32,7 @@ from sleeper.model.tables import StateMove, TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.difference import differing_attributes
-from sleeper.state.stores.move_notes import MoveNotes, StatePlace
+from sleeper.state.stores.moves import MoveNotes, StatePlace
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.moves import MoveState
 

@@ -12,7 +12,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore, SweepLimits
-from sleeper.state.transactions.sweeps import SweepOrphans
+from sleeper.state.transactions.files import SweepOrphans
 from sleeper.storage.deletion import delete_groups
 
 _BATCH = 1_000

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sleeper.pictures.amounts import counted
-from sleeper.pictures.files_picture import LeafAmounts, files_picture
-from sleeper.pictures.history_picture import HistoryPoint, history_picture
-from sleeper.pictures.markup import Markup, element, facts, joined
+from sleeper.pictures.charts import HistoryPoint, LeafAmounts, files_picture, history_picture
+from sleeper.pictures.markup import Markup, counted, element, facts, joined
 from sleeper.pictures.svg import Svg
-from sleeper.pictures.tree_picture import tree_picture
-from sleeper.pictures.tree_shape import region_text
+from sleeper.pictures.tree import region_text, tree_picture
 from sleeper.pictures.views import VIEW_STYLE, schema_grid
 from sleeper.state.table_state import TableState
 from sleeper.tables.handle import TableHandle

@@ -26,22 +26,21 @@ from sleeper.engine.read_leaves import (
 from sleeper.engine.rows import Rows
 from sleeper.language.late_imports import late_imports
 from sleeper.language.value_classes import dataclass
-from sleeper.lookup.key_batch import key_batch, key_rows, one_key_batch
-from sleeper.lookup.key_order import merge_small
+from sleeper.lookup.key_batch import key_batch, key_rows, merge_small, one_key_batch
 from sleeper.model.keys import Key
 from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region
 from sleeper.model.ranges import Region
-from sleeper.state.plans.leaf_queries import (
+from sleeper.state.plans.queries import (
     file_sizes,
     plan_leaf_queries,
     plan_lookup,
     plan_lookups,
+    plan_row_count,
 )
-from sleeper.state.plans.row_counts import plan_row_count
 from sleeper.state.table_state import TableState
 
 with late_imports():
-    from sleeper.engine.processing import decimal_sums, process
+    from sleeper.engine.processing import aggregations, process
 
 _FILES_AHEAD: Final = 32
 _KEYS_AHEAD: Final = 1_000
@@ -241,7 +240,7 @@ class _View:
             reading.processing,
             reading.schema,
             now_ms=self.now_ms,
-            overflow=decimal_sums.Overflow.LIMIT,
+            overflow=aggregations.Overflow.LIMIT,
         )
         return pa.Table.from_batches(batches, found.schema)
 

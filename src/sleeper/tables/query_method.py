@@ -25,7 +25,8 @@ from sleeper.tables.handle import OpenedTable, TableHandle
 from sleeper.tables.query import query_key, query_keys, query_regions
 
 with late_imports():
-    from sleeper.tables import old_versions, sql, versions
+    from sleeper.tables import sql, versions
+    from sleeper.tables import versions as old_versions
 
 
 def query(

@@ -13,11 +13,12 @@ from typing import Final
 from sleeper.errors import DataDamaged, VersionNotFound
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.commit import replay
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.commit import replay
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry
-from sleeper.state.transactions import claims, files, partitions, schemas, sweeps
+from sleeper.state.transactions import claims, files, moves, partitions
+from sleeper.state.transactions import files as sweeps
 
 _MOVE_NOTHING: Final = (
     files.AddFiles,
@@ -28,7 +29,7 @@ _MOVE_NOTHING: Final = (
     claims.ReleaseClaims,
     partitions.InitialisePartitions,
     partitions.SplitPartition,
-    schemas.SetSchema,
+    moves.SetSchema,
     sweeps.SweepOrphans,
 )
 """Transactions after which each reference that remains has the partition and rows it had before."""

@@ -16,7 +16,7 @@ from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.state.plans.splits import LeafSize, files_to_sketch, leaf_sizes, split_point
+from sleeper.state.plans.splits_and_merges import LeafSize, files_to_sketch, leaf_sizes, split_point
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import SplitPartition

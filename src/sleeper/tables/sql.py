@@ -9,17 +9,15 @@ from typing import Final
 
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
-from sleeper.engine.sql.chosen_pages import chosen_pages
-from sleeper.engine.sql.conditional_rows import rows_where
-from sleeper.engine.sql.scans.scanned_table import NarrowedRead, ScannedTable
-from sleeper.engine.sql.statements import Statement
+from sleeper.engine.sql.statements import Statement, rows_where
+from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
 from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key
 from sleeper.model.queries import checked_columns
 from sleeper.model.ranges import Region, whole_region
 from sleeper.model.tables import no_such_table
 from sleeper.state.plans.key_conditions import Condition, narrow, single_keys
-from sleeper.state.plans.leaf_queries import filenames_for, plan_leaf_queries
+from sleeper.state.plans.queries import filenames_for, plan_leaf_queries
 from sleeper.state.table_state import TableState
 from sleeper.tables.query import query_key, query_keys, query_regions
 

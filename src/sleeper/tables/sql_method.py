@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from sleeper.engine.rows import Rows
-from sleeper.engine.sql.scans.scanned_table import ScannedTable
+from sleeper.engine.sql.table_scan import ScannedTable
 from sleeper.model.queries import checked_as_of
 from sleeper.tables.handle import TableHandle
 from sleeper.tables.query_method import answered_rows

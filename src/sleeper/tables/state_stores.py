@@ -17,23 +17,23 @@ from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove, TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.ports.snapshot_store import SnapshotStore
-from sleeper.ports.transaction_log import TransactionLog
+from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
 from sleeper.state.own_changes import OwnChanges
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.log_store import SnapshotRule, TransactionLogStateStore
-from sleeper.state.stores.move_notes import MoveNotes, StatePlace
+from sleeper.state.stores.moves import MoveNotes, StatePlace
 from sleeper.state.transaction_json import decode_entry
-from sleeper.storage.checked_log import open_log
 from sleeper.storage.followed_log import FollowedLog, Following
+from sleeper.storage.object_log import open_log
 from sleeper.storage.places import is_folder
 from sleeper.storage.snapshots import NoSnapshots, ObjectSnapshotStore
 from sleeper.tables.instance_context import InstanceContext
 
 with late_imports():
     from sleeper.state.stores import revision_store, revisions
-    from sleeper.storage.aws import clients, dynamo_tables, names
-    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, newest_numbers, s3_revisions
+    from sleeper.storage.aws import clients, dynamo_tables
+    from sleeper.storage.aws import clients as names
+    from sleeper.storage.aws.state import dynamo_log, dynamo_revisions, newest_item, s3_revisions
 
 _log = logging.getLogger(__name__)
 _SLOW_ATTEMPTS: Final = 5
@@ -161,15 +161,15 @@ def last_numbers(
 
 def _numbers_of_many(
     class_name: str,
-) -> Callable[[dynamo_tables.DynamoTables, newest_numbers.Known], dict[str, int]] | None:
+) -> Callable[[dynamo_tables.DynamoTables, newest_item.Known], dict[str, int]] | None:
     """Return what asks for the numbers of many tables at once; None where nothing can."""
     match class_name:
         case "DynamoDBTransactionLogStateStore" | "DynamoDBTransactionLogStateStoreNoSnapshots":
-            return newest_numbers.numbers_of_logs
+            return newest_item.numbers_of_logs
         case "DynamoDBStateStore":
-            return newest_numbers.numbers_of_items
+            return newest_item.numbers_of_items
         case "S3StateStore":
-            return newest_numbers.numbers_of_parts
+            return newest_item.numbers_of_parts
         case _:
             return None
 

@@ -16,8 +16,8 @@ from sleeper.engine.file_rows.check_file import (
     same_references,
 )
 from sleeper.language.value_classes import dataclass
-from sleeper.state.files.file_references import FileReferences
-from sleeper.state.files.findings import RESTORE_STATE, Finding, FindingKind
+from sleeper.state.file_references import FileReferences
+from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sleeper.engine.file_rows.check_file import FileChecker
 from sleeper.language.value_classes import dataclass
-from sleeper.state.files.findings import Finding
+from sleeper.state.findings import Finding
 from sleeper.state.state_store import StateStore
 from sleeper.tables.handle import OpenedTable, TableHandle
 from sleeper.tables.state_stores import store_of

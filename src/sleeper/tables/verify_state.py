@@ -21,12 +21,11 @@ from sleeper.model.files import FileReference
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
-from sleeper.ports.snapshot_store import SnapshotStore
-from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.files.findings import RESTORE_STATE, Finding, FindingKind
+from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
+from sleeper.state.commit import replay
+from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
 from sleeper.state.snapshot import state_from_parts
 from sleeper.state.state_store import StateStore
-from sleeper.state.stores.commit import replay
 from sleeper.state.stores.difference import differing_attributes, state_difference
 from sleeper.state.stores.newest_copy import NewestCopies
 from sleeper.state.table_state import TableState

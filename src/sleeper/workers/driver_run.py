@@ -9,8 +9,8 @@ from datetime import datetime
 
 from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import Instance
+from sleeper.jobs.event_recorder import RunEvents
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.jobs.run_events import RunEvents
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.jobs.events import JobEvent, JobKind
 from sleeper.model.jobs.redelivery import reasons_of

@@ -11,7 +11,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.tables.table import Table
 from sleeper.workers.maintenance import MaintenanceStep, Stopped
-from sleeper.workers.serve.table_figures import TableFigures
+from sleeper.workers.serve.metrics import TableFigures
 
 _log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from sleeper.errors import PropertiesInvalid
 from sleeper.instance.instance import Instance
 from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
-from sleeper.model.jobs.queue_settings import handling_settings, queue_settings
+from sleeper.model.jobs.settings import handling_settings, queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.ports.job_queue import JobQueue
+from sleeper.ports.jobs import JobQueue
 from sleeper.tables.table import Table
 from sleeper.workers.job import JobReader
 from sleeper.workers.kinds.batcher import SubmissionReader

@@ -12,9 +12,9 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.workers.changed_tables import ChangedTables, DueTable
 from sleeper.workers.open_worker import COMPACTION, queues_of
+from sleeper.workers.serve.fleet import workers_to_start
 from sleeper.workers.serve.pause_look import GO_ON_PAUSED
 from sleeper.workers.serve.waiting_compactions import WaitingCompactions
-from sleeper.workers.serve.workers_wanted import workers_to_start
 
 _log = logging.getLogger(__name__)
 

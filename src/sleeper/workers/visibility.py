@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sleeper.errors import StorageFailed
-from sleeper.ports.job_queue import JobQueue
+from sleeper.ports.jobs import JobQueue
 
 _log = logging.getLogger(__name__)
 

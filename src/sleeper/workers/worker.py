@@ -24,8 +24,7 @@ from sleeper.errors import (
     SleeperError,
     StorageFailed,
 )
-from sleeper.jobs.event_recorder import EventRecorder
-from sleeper.jobs.run_events import RunEvents
+from sleeper.jobs.event_recorder import EventRecorder, RunEvents
 from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import id_in_message
@@ -33,7 +32,7 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage
 from sleeper.model.jobs.redelivery import plan_redelivery, reasons_of
 from sleeper.ports.ids import NewId
-from sleeper.ports.job_queue import JobQueue
+from sleeper.ports.jobs import JobQueue
 from sleeper.workers.job import (
     Interrupted,
     Job,

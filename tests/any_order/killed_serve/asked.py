@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import sleeper
 from sleeper.model.jobs.messages import QueueName
 from sleeper.tables.table import Table
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.batcher import run_batcher
 
 SCHEMA = pa.schema([("id", pa.int64()), ("job", pa.int64())])
 PLACES = 3

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.any_order.killed_serve.asked import KEYS, Asked, AskedTable, Read, Written, ids_of
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sleeper.interfaces.cli.exit_codes import EXIT_TERMINATED
+from sleeper.interfaces.cli.stderr import EXIT_TERMINATED
 from tests.any_order.killed_serve.asked import Asked
 from tests.any_order.killed_serve.found import Found
 from tests.any_order.killed_serve.served import Served, processes_of, wait_until

@@ -15,7 +15,7 @@ from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.jobs.job_results import JobResults
 from sleeper.model.jobs.messages import NewMessage, QueueName
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.tables.table import Table
 from sleeper.workers.job import JobDeferred
 from sleeper.workers.kinds.bulk_import import BulkImportWork

@@ -9,7 +9,7 @@ import pytest
 
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.aws.lambdas.functions import (
     aws_endpoint,
     bucket,

@@ -11,7 +11,7 @@ import pytest
 import sleeper
 from sleeper.interfaces.lambdas import handlers, worker_tasks
 from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from tests.aws.lambdas.functions import (
     Context,
     aws_endpoint,

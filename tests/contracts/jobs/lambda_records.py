@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import boto3
 
-from sleeper.model.jobs.message_rules import check_receive
+from sleeper.model.jobs.messages import check_receive
 from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue
 from tests.contracts.s3_server import REGION
 

@@ -21,8 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
-from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings, SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
 
 LONG_AFTER = datetime(2100, 1, 1, tzinfo=UTC)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind, TaskEvent
-from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
-from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings, SubmittedFile
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
-from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
+from sleeper.storage.memory_jobs import MemoryJobStores
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.soak import tries
 

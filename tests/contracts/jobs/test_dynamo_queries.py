@@ -12,8 +12,7 @@ from botocore.exceptions import ClientError
 
 from sleeper.errors import StorageFailed
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
-from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
+from sleeper.storage.aws.jobs.dynamo_tracker import QUERY_STATES, DynamoTracker
 from tests.contracts.jobs.clock import Clock
 from tests.contracts.jobs.job_tracker_contract import NOON
 from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, pause, tables

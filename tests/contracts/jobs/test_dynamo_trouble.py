@@ -22,14 +22,14 @@ from sleeper.storage.aws.jobs.dynamo_batcher_store import (
     UNFINISHED_MAX,
     DynamoBatcherStore,
 )
-from sleeper.storage.aws.jobs.dynamo_job_tables import (
+from sleeper.storage.aws.jobs.dynamo_tracker import (
     BATCHER_JOBS,
     SUBMITTED_FILES,
+    DynamoTracker,
     job_lookup,
     job_updates,
     task_status,
 )
-from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from tests.contracts.jobs.batcher_store_contract import NOON, file
 from tests.contracts.jobs.clock import Clock
 from tests.contracts.jobs.job_tracker_contract import INGESTS, LATER, event, hour, task_event

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.storage.memory_jobs.job_stores import MemoryJobStores
+from sleeper.storage.memory_jobs import MemoryJobStores
 from tests.contracts.jobs.batcher_store_contract import BatcherStoreContract
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import (

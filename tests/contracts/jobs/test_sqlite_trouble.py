@@ -16,11 +16,13 @@ import pytest
 
 from sleeper.errors import DataDamaged, FormatTooNew, StorageFailed, StorageReadOnly
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.local.jobs.database import JobDatabase
-from sleeper.storage.local.jobs.failures import lock_holders
+from sleeper.storage.local.jobs.database import (
+    VERSION,
+    JobDatabase,
+    lock_holders,
+    network_file_system,
+)
 from sleeper.storage.local.jobs.job_stores import SqliteJobStores
-from sleeper.storage.local.jobs.network_disks import network_file_system
-from sleeper.storage.local.jobs.schema import VERSION
 from tests.contracts.jobs.clock import Clock, numbered
 from tests.contracts.jobs.job_queue_contract import bodies_of, receive_all, send
 from tests.contracts.test_folder_refusals import run_where_mounts_are_private

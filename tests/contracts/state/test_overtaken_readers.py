@@ -9,9 +9,9 @@ import pytest
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, DeleteFiles, ReplaceFiles
 from sleeper.storage.aws import clients
+from sleeper.storage.aws.state.commit_parts import WaitingReaders
 from sleeper.storage.aws.state.newest_item import revision_key
 from sleeper.storage.aws.state.state_items import PARTITIONS
-from sleeper.storage.aws.state.waiting_readers import WaitingReaders
 from sleeper.storage.memory import MemoryObjects
 from tests.contracts.s3_server import aws_endpoint, s3_credentials, s3_server
 from tests.contracts.servers.dynamo import dynamo, dynamo_endpoint, new_id, tables

@@ -8,16 +8,23 @@ import pytest
 from botocore.exceptions import ClientError
 
 import sleeper
-from sleeper.deploy.flow.checks import account as account_checks
-from sleeper.deploy.flow.checks.account import check_vcpus
-from sleeper.deploy.flow.checks.clusters import check_packages
-from sleeper.deploy.flow.checks.findings import Level, failure, ok, raise_failures, run_checks
-from sleeper.deploy.flow.checks.images import check_image
-from sleeper.deploy.flow.checks.network import check_network
-from sleeper.deploy.flow.checks.owners import check_resources, check_stacks
+from sleeper.deploy.flow import checks as account_checks
+from sleeper.deploy.flow.checks import (
+    Level,
+    check_image,
+    check_network,
+    check_packages,
+    check_resources,
+    check_stacks,
+    check_vcpus,
+    failure,
+    ok,
+    raise_failures,
+    run_checks,
+)
 from sleeper.deploy.flow.deployed_stacks import DeployedStack
 from sleeper.errors import BadRequest, PropertiesInvalid, StorageFailed
-from sleeper.storage.aws.deployment.instance_names import InstanceNames
+from sleeper.storage.aws.deployment.names import InstanceNames
 from tests.contracts.s3_server import REGION
 from tests.deploy.flow.emulator import ACCOUNT, account, cloud, put_image, s3_credentials
 from tests.deploy.stacks.conftest import settings_of

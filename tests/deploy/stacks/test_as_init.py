@@ -13,7 +13,7 @@ import sleeper
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import synthesise
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.deployment.made_tables import INIT_TABLES
+from sleeper.storage.aws.deployment.table_index import INIT_TABLES
 from tests.contracts.s3_server import REGION, aws_endpoint, s3_credentials, s3_server
 from tests.deploy.stacks.conftest import Deployed
 

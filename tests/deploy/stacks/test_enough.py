@@ -14,10 +14,10 @@ from sleeper.deploy.stacks.app import synthesise
 from sleeper.interfaces.lambdas import handlers, warm_instance
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.storage.aws import clients
 from sleeper.storage.aws.deployment.deployment import instance_tables
-from sleeper.storage.aws.deployment.made_tables import ALL_TABLES
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES
 from sleeper.storage.aws.ecs_tasks import EcsTasks
 from tests.aws.lambdas.functions import Context
 from tests.contracts.jobs.lambda_records import records_from

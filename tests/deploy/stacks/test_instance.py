@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sleeper.model.jobs.messages import QueueName
-from sleeper.storage.aws.deployment.made_tables import ALL_TABLES
-from sleeper.storage.aws.dynamo_making import DynamoTable
+from sleeper.storage.aws.deployment.table_index import ALL_TABLES
+from sleeper.storage.aws.dynamo_tables import DynamoTable
 
 pytestmark = pytest.mark.xdist_group("cdk")
 

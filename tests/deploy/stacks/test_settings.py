@@ -5,9 +5,8 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from sleeper.deploy.fargate_sizes import size_failure
-from sleeper.deploy.regions import EMR_SERVERLESS_REGIONS
-from sleeper.deploy.settings import DeploymentSettings
+from sleeper.deploy.platforms import size_failure
+from sleeper.deploy.settings import EMR_SERVERLESS_REGIONS, DeploymentSettings
 from sleeper.errors import PropertiesInvalid
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.known_properties.cloud import OPTIONAL_STACKS

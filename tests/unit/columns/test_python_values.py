@@ -20,7 +20,7 @@ from sleeper.columns.any_values import checked_column
 from sleeper.columns.arrow_types import arrow_type
 from sleeper.columns.python_values import MISFITS, python_array
 from sleeper.engine.arrow_schema import conform, to_arrow
-from sleeper.engine.inputs.dict_rows import batches_of_dicts
+from sleeper.engine.inputs.sources import batches_of_dicts
 from sleeper.errors import InputSchemaMismatch, QueryInvalid
 from sleeper.lookup.key_batch import key_batch, key_rows
 from sleeper.model.queries import exact_key

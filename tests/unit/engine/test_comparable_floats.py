@@ -8,7 +8,7 @@ import struct
 import pyarrow as pa
 import pytest
 
-from sleeper.engine.sql.scans.comparable_floats import comparable
+from sleeper.engine.sql.comparable_floats import comparable
 
 SIGNED_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
 NUMBERS = [-0.0, SIGNED_NAN, None, 0.0, math.inf, -math.inf, 5e-324, -1.5]

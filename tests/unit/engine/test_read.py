@@ -21,10 +21,13 @@ from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read import FileSlice, Scanner
-from sleeper.engine.scan.merge import merge_plan
-from sleeper.engine.scan.predicates import REGIONS_MAX, regions_predicate
-from sleeper.engine.scan.region_chunks import disjoint_regions, region_chunks
-from sleeper.engine.scan.session import Session
+from sleeper.engine.scan.regions import (
+    REGIONS_MAX,
+    disjoint_regions,
+    region_chunks,
+    regions_predicate,
+)
+from sleeper.engine.scan.session import Session, merge_plan
 from sleeper.errors import BadRequest, DataDamaged, StorageFailed
 from sleeper.model.ranges import (
     Range,

@@ -16,11 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sleeper.engine import sort
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.sort import SortSettings, sort_into_groups
-from sleeper.engine.sorting.spill import Block, SpillFile
-from sleeper.engine.sorting.sub_ranges import SubRange, plan_sub_ranges
+from sleeper.engine.sorting import sort
+from sleeper.engine.sorting.sort import (
+    Block,
+    SortSettings,
+    SpillFile,
+    SubRange,
+    plan_sub_ranges,
+    sort_into_groups,
+)
 from sleeper.errors import StorageFailed, StorageFull
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 

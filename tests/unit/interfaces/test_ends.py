@@ -17,8 +17,8 @@ import pytest
 
 from sleeper.errors import BadRequest, CommitContended, StorageFull
 from sleeper.interfaces.cli import data
-from sleeper.interfaces.cli.exit_codes import EXIT_CODES, Terminated
 from sleeper.interfaces.cli.main import cli
+from sleeper.interfaces.cli.stderr import EXIT_CODES, Terminated
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sleeper as library
-from sleeper.interfaces.cli import sql_prompt
+from sleeper.interfaces.cli import sql as sql_prompt
 from tests.unit.interfaces.command_line import ROWS, make_trips, rows_of, sleeper
 
 BY_TAXI = "SELECT taxi, count(*) AS n FROM trips GROUP BY taxi ORDER BY taxi"

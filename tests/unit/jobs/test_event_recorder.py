@@ -9,7 +9,7 @@ import pytest
 from sleeper.jobs.event_recorder import EventRecorder, events_kept
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.storage.memory_jobs.job_tracker import MemoryTracker
+from sleeper.storage.memory_jobs import MemoryTracker
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -22,7 +22,7 @@ from sleeper.errors import (
     StorageFailed,
 )
 from sleeper.jobs.job_results import JobResults
-from sleeper.model.formats.results_publishing import ResultsPublishing
+from sleeper.model.formats.results import ResultsPublishing
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.storage.memory import MemoryObjects

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from sleeper.storage.objectstore.beside import at_once
+from sleeper.storage.objectstore.objects import at_once
 
 T = TypeVar("T")
 

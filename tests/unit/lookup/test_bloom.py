@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh64_intdigest
 
+from sleeper.engine.writing.data_file import SealedOutput
+from sleeper.lookup.columns import comparable_array
 from sleeper.lookup.parquet import compact_protocol as thrift
 from sleeper.lookup.parquet.bloom import filter_key, hash_array, read_filter
 from sleeper.lookup.parquet.footer import read_footer
-from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
-from sleeper.lookup.values import comparable_array
 
 EPOCH = dt.datetime(2024, 1, 1)
 KEYS_THAT_FIT = 6_700

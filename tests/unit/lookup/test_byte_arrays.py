@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.decoding.byte_arrays import (
+from sleeper.lookup.columns import ArrowValues
+from sleeper.lookup.plain_pages import (
     ByteArrayView,
     EvenByteArrays,
     PlainByteArrays,
     view_byte_arrays,
 )
-from sleeper.lookup.values import ArrowValues
 
 
 def plain(values):

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from sleeper.engine.writing.data_file import SealedOutput
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.footer import read_footer
 from sleeper.lookup.parquet.seal import SEAL_MAGIC, seal_size
-from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 
 SCHEMA = pa.schema(

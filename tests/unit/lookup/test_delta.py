@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.decoding.byte_arrays import joined_byte_arrays
-from sleeper.lookup.decoding.plain_pages import PlainPages
 from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.delta import read_lengths, read_numbers
+from sleeper.lookup.plain_pages import PlainPages, joined_byte_arrays
 
 
 def page(values, kind, encoding):

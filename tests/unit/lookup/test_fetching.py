@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sleeper.engine.writing.data_file import SealedOutput
 from sleeper.errors import DataDamaged, StorageFailed
-from sleeper.lookup.fetching.index_cache import IndexCache
-from sleeper.lookup.fetching.single_flight import SingleFlight
 from sleeper.lookup.parquet import file_end
-from sleeper.lookup.parquet.sealed_output import SealedOutput
+from sleeper.lookup.parquet_index import IndexCache, SingleFlight
 from sleeper.lookup.reader import LookupReader
 from tests.unit.lookup.conftest import CountedFolder
 

@@ -17,13 +17,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sleeper.errors import DataDamaged
-from sleeper.lookup.decoding.plain_pages import plain_values
+from sleeper.lookup.columns import FixedWidthValues, OptionalValues, with_nulls
 from sleeper.lookup.parquet import compact_protocol as thrift
 from sleeper.lookup.parquet.footer import TAIL_BYTES, footer_length, read_footer
-from sleeper.lookup.parquet.levels import present_rows
-from sleeper.lookup.parquet.pages import read_pages
+from sleeper.lookup.parquet.pages import present_rows, read_pages
+from sleeper.lookup.plain_pages import plain_values
 from sleeper.lookup.reader import LookupReader
-from sleeper.lookup.values import FixedWidthValues, OptionalValues, with_nulls
 
 PATTERNS = {
     "none": lambda r, n: [True] * n,

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sleeper.engine.writing.data_file import SealedOutput
 from sleeper.lookup.parquet import file_end
-from sleeper.lookup.parquet.page_sums import PAGE_SUMS_MAGIC, sum_at
-from sleeper.lookup.parquet.sealed_output import SealedOutput
+from sleeper.lookup.parquet.seal import PAGE_SUMS_MAGIC, sum_at
 from sleeper.lookup.parquet_index import ParquetIndex
 
 TABLE = pa.table(

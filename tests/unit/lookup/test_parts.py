@@ -15,18 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.lookup.page_ranges import clip, cover_rows, cover_span
+from sleeper.engine.writing.data_file import SealedOutput
+from sleeper.lookup.column_reader import clip, cover_rows, cover_span
+from sleeper.lookup.columns import positions
 from sleeper.lookup.parquet import compact_protocol as thrift
-from sleeper.lookup.parquet.levels import levels_fill
 from sleeper.lookup.parquet.page_index import (
     bounds_of,
     read_column_index,
     read_offset_index,
 )
-from sleeper.lookup.parquet.pages import decompress, usual_header
-from sleeper.lookup.parquet.sealed_output import SealedOutput
+from sleeper.lookup.parquet.pages import decompress, levels_fill, usual_header
 from sleeper.lookup.reader import LookupReader
-from sleeper.lookup.values import positions
 
 
 class TestCompactProtocol:

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from sleeper.engine.writing.data_file import SealedOutput
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
-from sleeper.lookup.parquet.sealed_output import SealedOutput
 from sleeper.lookup.reader import LookupReader
 from tests.soak import tries
 from tests.unit.lookup.conftest import CountedFolder

@@ -13,9 +13,8 @@ import pytest
 import sleeper
 from sleeper.engine.rows import Rows
 from sleeper.errors import DataDamaged
-from sleeper.pictures.amounts import compact, counted, size_text
-from sleeper.pictures.markup import Markup, element, text
-from sleeper.pictures.row_grid import COLUMNS_MAX, FIRST_ROWS, row_grid
+from sleeper.pictures.markup import Markup, compact, counted, element, size_text, text
+from sleeper.pictures.views import COLUMNS_MAX, FIRST_ROWS, row_grid
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 SCHEMA = pa.schema([("key", pa.string()), ("n", pa.int64())])

@@ -13,13 +13,17 @@ import sleeper
 from sleeper.model.partitions import Partition, PartitionTree, split_partition
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.pictures.bars import groups, nice_step
-from sleeper.pictures.files_picture import LeafAmounts, files_picture
-from sleeper.pictures.history_picture import HistoryPoint, history_picture
+from sleeper.pictures.charts import (
+    HistoryPoint,
+    LeafAmounts,
+    files_picture,
+    groups,
+    history_picture,
+    nice_step,
+)
 from sleeper.pictures.svg import LEVELS, Svg, shade_of
-from sleeper.pictures.tree_picture import tree_picture
-from sleeper.pictures.tree_shape import branches
-from sleeper.state.files.file_references import PartitionTotals
+from sleeper.pictures.tree import branches, tree_picture
+from sleeper.state.file_references import PartitionTotals
 
 SVG = "{http://www.w3.org/2000/svg}"
 SCHEMA = Schema(row_keys=(Field("key", Primitive.STRING),))

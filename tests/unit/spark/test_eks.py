@@ -16,10 +16,17 @@ import kubernetes_validate
 import pytest
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.eks.cluster import ENTRY, INPUT_BYTES_MAX, Eks, execution_name
-from sleeper.spark.submit.eks.manifests import NAME, Manifests
-from sleeper.spark.submit.eks.pods import executor_template, pod_prefix
-from sleeper.spark.submit.eks.state_machine import StateMachine
+from sleeper.spark.submit.eks import (
+    ENTRY,
+    INPUT_BYTES_MAX,
+    NAME,
+    Eks,
+    Manifests,
+    StateMachine,
+    execution_name,
+    executor_template,
+    pod_prefix,
+)
 from sleeper.spark.submit.request import DriverCall
 
 ARN = "arn:aws:states:eu-west-2:123456789012:stateMachine:sleeper-i-bulk-import-eks"

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 from sleeper.instance.instance import input_store
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.spark.block_shuffle.map_tasks import MapSettings, cut_rows
-from sleeper.spark.block_shuffle.set_aside_folder import set_aside_folder
-from sleeper.state.plans.buckets import plan_even_buckets
+from sleeper.spark.block_shuffle.map_tasks import MapSettings, cut_rows, set_aside_folder
+from sleeper.state.plans.bulk_imports import plan_even_buckets
 
 SCHEMA = Schema(
     row_keys=(Field("id", Primitive.LONG),), sort_keys=(), values=(Field("n", Primitive.LONG),)

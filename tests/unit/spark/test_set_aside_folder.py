@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import AlreadyExists, StorageFailed
-from sleeper.spark.block_shuffle.set_aside_folder import set_aside_folder
+from sleeper.spark.block_shuffle.map_tasks import set_aside_folder
 
 NUMBERS = count()
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from sleeper.errors import BadRequest
-from sleeper.spark.submit.emr.cluster import STEP_CHARACTERS_MAX, Emr
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.emr import STEP_CHARACTERS_MAX, Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall, conf_arguments
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 

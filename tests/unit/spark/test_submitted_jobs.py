@@ -13,8 +13,8 @@ import pytest
 from sleeper.errors import BadRequest, JobInvalid, StorageFailed, SubmissionFailed
 from sleeper.instance.instance import connect
 from sleeper.model.formats.bulk_import_job import BulkImportJob, read_bulk_import_job
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import CommandRequest
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit

@@ -15,10 +15,10 @@ from sleeper.state.transactions.files import (
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
+    SweepOrphans,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.schemas import SetSchema
-from sleeper.state.transactions.sweeps import SweepOrphans
+from sleeper.state.transactions.moves import SetSchema
+from sleeper.state.transactions.partitions import MergePartitions
 from tests.unit.state.small_tables import MUCH_LATER, SCHEMA, part, ref, split
 
 OWNER = ClaimOwner(host="there", pid=7, worker_id="worker")

@@ -21,16 +21,15 @@ from sleeper.state.transactions.files import (
     ReferencePush,
     ReplaceFiles,
     SplitFileReferences,
+    SweepOrphans,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.moves import MoveState
+from sleeper.state.transactions.moves import MoveState, SetSchema
 from sleeper.state.transactions.partitions import (
     ExtendPartitionTree,
     InitialisePartitions,
+    MergePartitions,
     SplitPartition,
 )
-from sleeper.state.transactions.schemas import SetSchema
-from sleeper.state.transactions.sweeps import SweepOrphans
 
 KEY_VALUES = {
     Primitive.INT: st.integers(-(2**31) + 1, 2**31 - 1),

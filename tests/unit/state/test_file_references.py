@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from sleeper.model.files import FileReference
-from sleeper.state.files.file_references import FileReferences, PartitionTotals
-from sleeper.state.files.file_rows import SCHEMA
+from sleeper.state.file_references import FileReferences, PartitionTotals
+from sleeper.state.file_rows import SCHEMA
 from tests.soak import tries
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

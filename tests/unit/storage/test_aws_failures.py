@@ -16,8 +16,13 @@ from botocore.exceptions import (
 
 from sleeper.errors import MissingExtra, ObjectNotFound, StorageFailed, StorageReadOnly
 from sleeper.storage.aws import clients
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, is_missing, is_throttled, vendor_errors
+from sleeper.storage.aws.clients import (
+    aws_client,
+    aws_failure,
+    is_missing,
+    is_throttled,
+    vendor_errors,
+)
 
 QUEUE = "queue 'sleeper-demo-IngestJobQ'"
 

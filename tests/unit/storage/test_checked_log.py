@@ -7,9 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from sleeper.errors import CommitOverwritten, StorageFailed, StorageReadOnly
-from sleeper.storage.checked_log import NO_CHECKS, CheckedTransactionLog, CommitChecks, open_log
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_log import ObjectTransactionLog
+from sleeper.storage.object_log import (
+    NO_CHECKS,
+    CheckedTransactionLog,
+    CommitChecks,
+    ObjectTransactionLog,
+    open_log,
+)
 
 PREFIX = "statestore/transactions/"
 KEY = PREFIX + "{:020d}.json"

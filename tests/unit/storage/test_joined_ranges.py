@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.storage.objectstore import joined_ranges
-from sleeper.storage.objectstore.joined_ranges import (
+from sleeper.storage.objectstore import objects
+from sleeper.storage.objectstore.objects import (
     FAR_BYTES,
     NEAR_BYTES,
     RUNS_AT_ONCE,
@@ -59,7 +59,7 @@ class TestJoinRanges:
         """Runs ascend, are disjoint, and have the bytes of every range."""
         body = bytes(n * 7 % 251 for n in range(2_300))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(joined_ranges, "NEAR_BYTES", 16)
+            patch.setattr(objects, "NEAR_BYTES", 16)
             runs = join_ranges(each for each in ranges if each[1])
 
         cut = cut_runs(runs, [memoryview(body)[start:end] for start, end in runs], ranges)

@@ -9,11 +9,10 @@ import pytest
 
 from sleeper.errors import CommitContended, CommitUnknown, StorageFailed, StorageFull
 from sleeper.model.tables import TableRecord
-from sleeper.state.table_index.log_index import ATTEMPTS
+from sleeper.state.table_index import ATTEMPTS
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
 
 TRADES = TableRecord("1", "trades")
 QUOTES = TableRecord("2", "quotes")

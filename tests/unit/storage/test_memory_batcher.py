@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.submitted_files import SubmittedFile
-from sleeper.storage.memory_jobs.batcher_store import MemoryBatcherStore
+from sleeper.model.jobs.messages import QueueName, SubmittedFile
+from sleeper.storage.memory_jobs import MemoryBatcherStore
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 FILE = SubmittedFile(

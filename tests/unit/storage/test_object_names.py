@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.storage.objectstore.names import key_of, stored_name
+from sleeper.storage.objectstore.objects import key_of, stored_name
 
 KEYS = st.text(st.sampled_from("%0125AF7af\n\x7f\x01é /"), max_size=12)
 

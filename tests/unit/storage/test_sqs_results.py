@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from sleeper.errors import ObjectNotFound, StorageFailed, StorageReadOnly
-from sleeper.storage.aws.jobs.sqs_results import SqsResultsQueue
+from sleeper.storage.aws.jobs.sqs_messages import SqsResultsQueue
 
 URL = "https://sqs.eu-west-2.amazonaws.com/123456789012/answers"
 

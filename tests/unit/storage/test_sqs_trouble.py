@@ -18,10 +18,10 @@ from sleeper.errors import (
     StorageReadOnly,
 )
 from sleeper.model.jobs.messages import NewMessage, QueueName, QueueSettings
+from sleeper.storage.aws.clients import resource_prefix
+from sleeper.storage.aws.jobs.sqs_calls import sqs_names
 from sleeper.storage.aws.jobs.sqs_messages import batches, delivery_of, new_entry
-from sleeper.storage.aws.jobs.sqs_names import sqs_names
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
-from sleeper.storage.aws.names import resource_prefix
 
 NAME = "sleeper-demo-IngestJobQ"
 NOON_MS = "1777896000000"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from sleeper.engine.sort import SortSettings
+from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.model.known_properties.typed import SCHEMA
 from sleeper.model.partitions import split_partition
@@ -19,9 +19,8 @@ from sleeper.ports.table_index import TableIndex
 from sleeper.state.stores.log_store import TransactionLogStateStore
 from sleeper.state.transactions.partitions import SplitPartition
 from sleeper.storage.memory import MemoryObjects
-from sleeper.storage.object_index import object_table_index
 from sleeper.storage.object_log import ObjectTransactionLog
-from sleeper.storage.snapshots import ObjectSnapshotStore
+from sleeper.storage.snapshots import ObjectSnapshotStore, object_table_index
 from sleeper.tables.create import create_table
 from sleeper.tables.ingest import IngestRequest, IngestResult, IngestSettings, ingest
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import InputNotFound, InputSchemaMismatch, SplitPointsInvalid
-from sleeper.tables.estimate_split_points import estimate_split_points
+from sleeper.tables.extend_partitions import estimate_split_points
 from tests.unit.tables.small_tables import PAIRS
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sleeper.errors import NewFilesTooOld
 from sleeper.state.added_files import SweepGuard
-from sleeper.state.transactions.sweeps import SweepOrphans
+from sleeper.state.transactions.files import SweepOrphans
 from sleeper.storage.object_log import ObjectTransactionLog
 from sleeper.tables.orphans import sweep_orphans
 from tests.unit.tables.small_tables import NOON, ORPHAN_AGE, small_table, store_of

@@ -12,7 +12,7 @@ from sleeper.errors import BadRequest, JobNotFound, PropertiesInvalid, StorageFa
 from sleeper.instance.instance import Instance
 from sleeper.model.files import ClaimOwner
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.storage.memory import MemoryObjects
 from sleeper.tables.table import Table

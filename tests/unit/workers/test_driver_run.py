@@ -8,7 +8,7 @@ import pytest
 import sleeper
 from sleeper.errors import InputRefused
 from sleeper.model.formats.bulk_import_job import BulkImportJob
-from sleeper.model.jobs.states import JobState
+from sleeper.model.jobs.statuses import JobState
 from sleeper.workers.driver_run import reported_run
 
 SCHEMA = pa.schema([("id", pa.int64())])

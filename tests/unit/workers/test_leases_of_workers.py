@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.model.jobs.queue_settings import queue_settings
+from sleeper.model.jobs.settings import queue_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.workers.open_worker import WORKER_KINDS, queues_of, with_handling
 from sleeper.workers.worker import WorkerSettings

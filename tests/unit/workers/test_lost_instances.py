@@ -18,8 +18,7 @@ from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.open_worker import WORKER_KINDS, open_worker
 from sleeper.workers.serve.current_instance import CurrentInstance, PropertiesLook
 from sleeper.workers.serve.fleet import WorkerFleet
-from sleeper.workers.serve.metrics import Metrics
-from sleeper.workers.serve.table_figures import TableFigures
+from sleeper.workers.serve.metrics import Metrics, TableFigures
 from sleeper.workers.worker import WorkerSettings
 
 SCHEMA = pa.schema([("id", pa.int64())])

@@ -16,8 +16,7 @@ from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueDepth, QueueName
 from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.serve.fleet import WorkerFleet
-from sleeper.workers.serve.metrics import Metrics, MetricsServer
-from sleeper.workers.serve.table_figures import TableFigures
+from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures
 
 
 def no_worker(kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.workers.serve.workers_wanted import workers_to_start
+from sleeper.workers.serve.fleet import workers_to_start
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ BUGS = (
     Bug(
         name="own-entry-not-known",
         breaks="After a lost reply the own entry is taken for another's.",
-        module="state/append_entry.py",
+        module="state/commit.py",
         right="            return found == body\n",
         wrong="            return False\n",
         tests=COMMITS,
@@ -42,7 +42,7 @@ BUGS = (
     Bug(
         name="replay-judges",
         breaks="Replay refuses an entry that was committed under other rules.",
-        module="state/stores/commit.py",
+        module="state/commit.py",
         right="    return fold_added(added, state, at) if added else "
         "transactions[0].fold(state, at)\n",
         wrong="    for each in added or transactions:\n        state = each.apply(state, at)\n"
@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         name="index-goes-back",
         breaks="A reader that is late puts the table index back to what it read.",
-        module="state/table_index/log_index.py",
+        module="state/table_index.py",
         right="            if self._held is None or self._held.number < records.number:\n",
         wrong="            if records is not None:\n",
         tests=("tests/unit/storage/test_index_threads.py",),
@@ -60,7 +60,7 @@ BUGS = (
     Bug(
         name="index-change-unchecked",
         breaks="A change of the table index is not checked against the newest entries.",
-        module="state/table_index/log_index.py",
+        module="state/table_index.py",
         right="            check(records)\n",
         wrong="",
         tests=("tests/contracts/test_memory_storage.py",),
@@ -100,7 +100,7 @@ BUGS = (
     Bug(
         name="freed-too-soon",
         breaks="A file waits for the collector as soon as one of its references goes.",
-        module="state/files/file_references.py",
+        module="state/file_references.py",
         right="(name for name in touched if not self._is_referenced(name, to_file.get(name, {})))",
         wrong="[name for (name, _), new in changes.items() if new is None]",
         tests=ANY_ORDER,

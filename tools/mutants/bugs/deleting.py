@@ -117,7 +117,7 @@ BUGS = (
     Bug(
         name="lease-ignored",
         breaks="Files are taken from compaction jobs that still have time.",
-        module="state/plans/leases.py",
+        module="state/plans/claims.py",
         right="if each.lease_ends < now)\n",
         wrong=")\n",
         tests=UPKEEP,
@@ -125,7 +125,7 @@ BUGS = (
     Bug(
         name="renewal-ignored",
         breaks="Files are taken from compaction jobs that run longer than their first lease.",
-        module="state/plans/leases.py",
+        module="state/plans/claims.py",
         right="        renewed = max(since, record.renewed) if record else since\n",
         wrong="        renewed = since\n",
         tests=("tests/unit/state/transactions/test_claims.py",),
@@ -165,7 +165,7 @@ BUGS = (
     Bug(
         name="most-rows-of-the-least-key",
         breaks="A leaf whose least key is its median is never split.",
-        module="state/plans/splits.py",
+        module="state/plans/splits_and_merges.py",
         right="        if above is not None:\n",
         wrong="        if above is not None and least < median:\n",
         tests=("tests/unit/state/plans/test_splits.py",),

@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         name="processors-are-not-compared",
         breaks="An image without the processor that a task needs is taken for good.",
-        module="deploy/flow/checks/images.py",
+        module="deploy/flow/checks.py",
         right="if found and missing:",
         wrong="if found and not missing and not wanted:",
         tests=_CHECKS,

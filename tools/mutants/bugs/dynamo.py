@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         name="retry-told-as-failed",
         breaks="A client of upstream gives up a query that is tried again.",
-        module="storage/aws/jobs/dynamo_query_table.py",
+        module="storage/aws/jobs/dynamo_tracker.py",
         right="case JobEventType.FAILED if event.is_final:",
         wrong="case JobEventType.FAILED:",
         tests=QUERIES,
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         name="completed-query-goes-back",
         breaks="A client waits for a query whose rows are there, as its message came twice.",
-        module="storage/aws/jobs/dynamo_query_table.py",
+        module="storage/aws/jobs/dynamo_tracker.py",
         right="    elif state is not QueryState.COMPLETED:",
         wrong="    elif state is QueryState.QUEUED:",
         tests=QUERIES,
@@ -71,7 +71,7 @@ BUGS = (
     Bug(
         name="late-sender-puts-query-back",
         breaks="A sender that is slow tells that a query waits which a worker has begun.",
-        module="storage/aws/jobs/dynamo_query_table.py",
+        module="storage/aws/jobs/dynamo_tracker.py",
         right='        put["ConditionExpression"] = _NEW\n',
         wrong='        put["ConditionExpression"] = _NOT_COMPLETED\n',
         tests=QUERIES,

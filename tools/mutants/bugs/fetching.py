@@ -10,7 +10,7 @@ BUGS = (
     Bug(
         name="absent-before-its-filter-is-read",
         breaks="A file in a bucket is left out of a look-up though its filter was never read.",
-        module="lookup/fetching/read_ahead.py",
+        module="lookup/read_ahead.py",
         right="    if not all(index.has_filters(group, leaves) for group in groups):\n"
         "        return False\n",
         wrong="    if not all(index.has_filters(group, leaves) for group in groups):\n"
@@ -20,7 +20,7 @@ BUGS = (
     Bug(
         name="bytes-held-of-another-place",
         breaks="What was read ahead is taken for bytes that begin before it.",
-        module="lookup/fetching/read_ahead.py",
+        module="lookup/read_ahead.py",
         right="            if at >= 0 and at + length <= len(data):\n",
         wrong="            if at + length <= len(data):\n",
         tests=FETCHING,
@@ -28,7 +28,7 @@ BUGS = (
     Bug(
         name="scans-first",
         breaks="A scan of many files drops the indexes of look-ups from memory.",
-        module="lookup/fetching/index_cache.py",
+        module="lookup/parquet_index.py",
         right="(self._of_scans or self._entries).popitem",
         wrong="(self._entries or self._of_scans).popitem",
         tests=FETCHING,
@@ -36,7 +36,7 @@ BUGS = (
     Bug(
         name="interrupted-together",
         breaks="Ctrl-C in one thread interrupts all threads that read the same.",
-        module="lookup/fetching/single_flight.py",
+        module="lookup/parquet_index.py",
         right="error if isinstance(error, Exception) else _InterruptedError()",
         wrong="error",
         tests=FETCHING,
@@ -44,7 +44,7 @@ BUGS = (
     Bug(
         name="gaps-without-a-bound",
         breaks="Ranges share a request by a fixed distance, however small they are.",
-        module="storage/objectstore/joined_ranges.py",
+        module="storage/objectstore/objects.py",
         right="max(near, min(before, size, FAR_BYTES))",
         wrong="max(near, FAR_BYTES)",
         tests=("tests/unit/storage/test_joined_ranges.py",),
@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         name="cut-from-the-run-before",
         breaks="A range is cut from the run before its own.",
-        module="storage/objectstore/joined_ranges.py",
+        module="storage/objectstore/objects.py",
         right="bisect_right(starts, offset) - 1",
         wrong="max(0, bisect_right(starts, offset - 1) - 1)",
         tests=("tests/unit/storage/test_joined_ranges.py",),
@@ -60,7 +60,7 @@ BUGS = (
     Bug(
         name="one-look-up-of-other-files",
         breaks="Keys of neighbouring leaves are looked up in the files of the first leaf.",
-        module="state/plans/leaf_queries.py",
+        module="state/plans/queries.py",
         right="first[0].filenames != second[0].filenames",
         wrong="False",
         tests=("tests/unit/state/plans/test_leaf_queries.py",),

@@ -97,7 +97,7 @@ BUGS = (
     Bug(
         name="nothing-to-do-without-a-look",
         breaks="A commit is dropped because it would not change a state that is not the newest.",
-        module="state/stores/commit.py",
+        module="state/commit.py",
         right="            if entry.body is not None:  # if",
         wrong="            if True:  # if",
         tests=WITHOUT_LOOK,
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         name="looks-not-shared",
         breaks="Each of many threads looks for newer commits by requests of its own.",
-        module="state/stores/looks_together.py",
+        module="state/own_changes.py",
         right="if self._under_way < LOOKS_AT_ONCE and self._next is None:",
         wrong="if True:",
         tests=("tests/unit/state/stores/test_looks_together.py",),
@@ -113,7 +113,7 @@ BUGS = (
     Bug(
         name="look-begun-before-is-used",
         breaks="A query uses a look for newer commits that began before it did.",
-        module="state/stores/looks_together.py",
+        module="state/own_changes.py",
         right="following, self._next = self._next, None",
         wrong="following = self._next",
         tests=("tests/unit/state/stores/test_looks_together.py",),

@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         name="moved-commit-not-unknown",
         breaks="A commit whose folder was moved right after it counts as not written.",
-        module="state/append_entry.py",
+        module="state/commit.py",
         right="            if certain:\n                raise\n",
         wrong="            raise\n",
         tests=REPLACED,

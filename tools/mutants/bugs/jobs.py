@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         name="retry-hidden-by-failure",
         breaks="A job that is run again is shown as failed.",
-        module="model/jobs/states.py",
+        module="model/jobs/statuses.py",
         right="""        *(JobState.REJECTED, JobState.ACCEPTED, JobState.FAILED),
         *(JobState.IN_PROGRESS, JobState.UNCOMMITTED, JobState.FINISHED),""",
         wrong="""        *(JobState.REJECTED, JobState.ACCEPTED, JobState.IN_PROGRESS),
@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         name="failure-hidden-by-end",
         breaks="A run whose commit was refused is shown as finished.",
-        module="model/jobs/states.py",
+        module="model/jobs/statuses.py",
         right="if JobEventType.FAILED in types:",
         wrong="if JobEventType.FAILED in types and JobEventType.FINISHED not in types:",
         tests=STATUSES,
@@ -40,7 +40,7 @@ BUGS = (
     Bug(
         name="part-of-files-committed",
         breaks="A run is shown as finished when the first of its files was added.",
-        module="model/jobs/states.py",
+        module="model/jobs/statuses.py",
         right="return files_added(commits) >= max(written)",
         wrong="return files_added(commits) >= min(1, *written)",
         tests=STATUSES,
@@ -48,7 +48,7 @@ BUGS = (
     Bug(
         name="commit-counted-twice",
         breaks="Two events of one commit count its files twice.",
-        module="model/jobs/states.py",
+        module="model/jobs/statuses.py",
         right="key = event if event.transaction is None else event.transaction",
         wrong="key = event",
         tests=STATUSES,
@@ -96,7 +96,7 @@ BUGS = (
     Bug(
         name="batch-above-its-bytes",
         breaks="A file passes by a batch that has exactly room for it.",
-        module="workers/kinds/file_batches.py",
+        module="workers/kinds/batcher.py",
         right="if tree[node] < wanted:",
         wrong="if tree[node] <= wanted:",
         tests=BATCHES,
@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         name="batch-above-its-files",
         breaks="A job has one file more than it may.",
-        module="workers/kinds/file_batches.py",
+        module="workers/kinds/batcher.py",
         right="is_full = len(batch) >= limits.files_max",
         wrong="is_full = len(batch) > limits.files_max",
         tests=BATCHES,
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         name="batches-lost-on-growth",
         breaks="A batch is forgotten when the list of batches grows, and takes no more files.",
-        module="workers/kinds/file_batches.py",
+        module="workers/kinds/batcher.py",
         right="self._tree[self._leaves :] + [_CLOSED] * self._leaves",
         wrong="[_CLOSED] * self._leaves * 2",
         tests=BATCHES,
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         name="old-file-waits",
         breaks="A file waits on, however old, while there are too few of them.",
-        module="workers/kinds/file_batches.py",
+        module="workers/kinds/batcher.py",
         right="if oldest < now - limits.age_max:",
         wrong="if oldest < now - limits.age_max and len(files) >= limits.files_min:",
         tests=BATCHES,
@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         name="one-limit-is-enough",
         breaks="Many tiny files become jobs at once, though they are too few bytes.",
-        module="workers/kinds/file_batches.py",
+        module="workers/kinds/batcher.py",
         right="len(files) >= limits.files_min and enough_bytes",
         wrong="(len(files) >= limits.files_min or enough_bytes)",
         tests=BATCHES,
@@ -162,7 +162,7 @@ BUGS = (
     Bug(
         name="lease-ends-before-renewal",
         breaks="The message of a long job is delivered again while the job runs.",
-        module="model/jobs/queue_settings.py",
+        module="model/jobs/settings.py",
         right="keepalive_s=min(float(keepalive_s), visibility_s / _KEEPALIVES),",
         wrong="keepalive_s=float(keepalive_s),",
         tests=("tests/unit/workers/test_leases_of_workers.py",),
@@ -204,7 +204,7 @@ BUGS = (
     Bug(
         name="jobs-of-two-instances",
         breaks="An instance uses the file of jobs of another one.",
-        module="storage/local/jobs/owner.py",
+        module="storage/local/jobs/database.py",
         right="    if known.instance_id != owner.instance_id:\n",
         wrong="    if known.instance_id == owner.url:\n",
         tests=("tests/unit/storage/test_job_places.py",),

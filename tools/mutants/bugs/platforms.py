@@ -27,7 +27,7 @@ BUGS = (
     Bug(
         name="execution-named-by-run",
         breaks="A message that comes twice starts two executions on EKS.",
-        module="spark/submit/eks/cluster.py",
+        module="spark/submit/eks.py",
         right='"name": execution_name(table_id, job_id),',
         wrong='"name": execution_name(run_id, job_id),',
         tests=("tests/unit/spark/test_eks.py",),
@@ -51,7 +51,7 @@ BUGS = (
     Bug(
         name="job-not-deleted-after-failure",
         breaks="Pods of a job on EKS that failed stay, and cost.",
-        module="spark/submit/eks/state_machine.py",
+        module="spark/submit/eks.py",
         right='"Next": "DeleteFailedJob",',
         wrong='"Next": "Failed",',
         tests=("tests/unit/spark/test_eks.py",),

@@ -18,7 +18,7 @@ BUGS = (
     Bug(
         name="sum-cut-by-compaction",
         breaks="A compaction unites rows whose sum does not fit, and writes the limit of the type.",
-        module="engine/processing/decimal_sums.py",
+        module="engine/processing/aggregations.py",
         right="        if self._overflow is not Overflow.KEEP_APART:\n",
         wrong="        if self._overflow is Overflow.KEEP_APART:\n",
         tests=PROCESSING,
@@ -26,7 +26,7 @@ BUGS = (
     Bug(
         name="entries-of-other-rows-converted",
         breaks="A query fails if the sum in a map is too large in the last row of a batch.",
-        module="engine/processing/decimal_sums.py",
+        module="engine/processing/aggregations.py",
         right="self._narrow(_own_entries(column), field)",
         wrong="self._narrow(column, field)",
         tests=("tests/unit/engine/processing/test_maps_and_decimals.py",),
@@ -34,7 +34,7 @@ BUGS = (
     Bug(
         name="old-row-kept",
         breaks="A row exactly as old as the limit is kept.",
-        module="engine/processing/filters.py",
+        module="engine/processing/process.py",
         right="    return pc.greater(instants, pa.scalar(limit, pa.int64()))\n",
         wrong="    return pc.greater_equal(instants, pa.scalar(limit, pa.int64()))\n",
         tests=PROCESSING,

@@ -81,7 +81,7 @@ BUGS = (
     Bug(
         name="group-not-blocked-in-memory",
         breaks="In memory, a later message of a group is delivered beside an earlier one.",
-        module="storage/memory_jobs/job_queue.py",
+        module="storage/memory_jobs.py",
         right="{each.group for each in self._held.values() if each.visible > now}",
         wrong="{each.group for each in ready if each.visible > now}",
         tests=ANY_ORDER,

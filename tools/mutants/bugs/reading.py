@@ -146,7 +146,7 @@ BUGS = (
     Bug(
         name="window-without-regions",
         breaks="A long read gives rows outside of what was asked.",
-        module="engine/scan/read_windows.py",
+        module="engine/scan/verified_pages.py",
         right="    for region in regions or (whole_region(schema),):\n",
         wrong="    for region in (whole_region(schema),):\n",
         tests=DAMAGE,
@@ -154,7 +154,7 @@ BUGS = (
     Bug(
         name="ancestors-passed-over",
         breaks="Files of partitions that were split are not read.",
-        module="state/plans/leaf_queries.py",
+        module="state/plans/queries.py",
         right="        names += state.files.filenames_on(ancestor.partition_id)\n",
         wrong="        pass\n",
         tests=ANY_ORDER,
@@ -162,7 +162,7 @@ BUGS = (
     Bug(
         name="leaf-not-cut",
         breaks="Each leaf answers from a shared file for all of the leaves.",
-        module="state/plans/leaf_queries.py",
+        module="state/plans/queries.py",
         right="    asked = (region.intersection(leaf.region) for region in regions)\n",
         wrong="    asked = iter(regions)\n",
         tests=ANY_ORDER,
@@ -170,7 +170,7 @@ BUGS = (
     Bug(
         name="range-end-included",
         breaks="A range takes in its end.",
-        module="engine/scan/predicates.py",
+        module="engine/scan/regions.py",
         right="        conditions.append(key < _literal(key_range.max, arrow_type))\n",
         wrong="        conditions.append(key <= _literal(key_range.max, arrow_type))\n",
         tests=ANY_ORDER,
@@ -186,7 +186,7 @@ BUGS = (
     Bug(
         name="estimates-counted",
         breaks="A count takes the estimates that a push-down made.",
-        module="state/plans/row_counts.py",
+        module="state/plans/queries.py",
         right="            if whole and not reference.row_count_estimated:",
         wrong="            if whole:",
         tests=("tests/unit/state/plans/test_row_counts.py",),
@@ -194,7 +194,7 @@ BUGS = (
     Bug(
         name="equal-bound-taken-for-inside",
         breaks="A page whose keys end at a range's end is taken for a part of the range.",
-        module="engine/file_rows/row_choice.py",
+        module="engine/file_rows/file_rows.py",
         right="bool(bounds.maximums[place] < self.containers[number][1])",
         wrong="bool(bounds.maximums[place] <= self.containers[number][1])",
         tests=("tests/stories/test_any_order_and_counts.py",),
@@ -234,7 +234,7 @@ BUGS = (
     Bug(
         name="joined-pages-not-shifted",
         breaks="Texts of a second page are read without the lengths before them.",
-        module="lookup/decoding/byte_arrays.py",
+        module="lookup/plain_pages.py",
         right="        self._shifts: Ints = starts - before\n",
         wrong="        self._shifts: Ints = np.full(len(before), starts[0])\n",
         tests=("tests/unit/lookup/test_delta.py",),

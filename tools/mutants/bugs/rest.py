@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         name="prefix-not-sent",
         breaks="A prefix alone asks for all rows.",
-        module="interfaces/remote/questions.py",
+        module="interfaces/remote/remote_table.py",
         right=" or prefix is not NOT_GIVEN:",
         wrong=":",
         tests=REMOTE,

@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         name="writers-never-wait",
         breaks="Who commits all the time leaves readers of items no time to read.",
-        module="storage/aws/state/waiting_readers.py",
+        module="storage/aws/state/commit_parts.py",
         right="        if request is None or request == self._answered:\n",
         wrong="        if request is None or request != self._answered:\n",
         tests=("tests/contracts/state/test_overtaken_readers.py",),

@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         name="jobs-counted-at-each-scrape",
         breaks="Each look at the metrics reads the events of a thousand jobs of each kind.",
-        module="workers/serve/job_figures.py",
+        module="workers/serve/metrics.py",
         right="now_s - self._counted[1] >= _AGE_S:",
         wrong="now_s - self._counted[1] >= 0:",
         tests=("tests/unit/workers/test_metrics.py",),

@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         name="expressions-trusted",
         breaks="What the text of pyarrow's expression seems to say narrows what DuckDB reads.",
-        module="engine/sql/other_engines/expression_conditions.py",
+        module="engine/sql/other_engines.py",
         right="return found.condition if found.expression.equals(expression) else UNKNOWN",
         wrong="return found.condition",
         tests=ENGINES,
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         name="nan-keeps-its-sign",
         breaks="A NaN with a sign is less than all numbers, and is not equal to NaN.",
-        module="engine/sql/scans/comparable_floats.py",
+        module="engine/sql/comparable_floats.py",
         right="return pc.if_else(pc.is_nan(array), pa.scalar(math.nan, kind), without_sign)",
         wrong="return without_sign",
         tests=NUMBERS,
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         name="zero-keeps-its-sign",
         breaks="A list of values that has 0.0 does not find -0.0.",
-        module="engine/sql/scans/comparable_floats.py",
+        module="engine/sql/comparable_floats.py",
         right="without_sign = pc.add(array, pa.scalar(0.0, kind))",
         wrong="without_sign = pc.subtract(array, pa.scalar(0.0, kind))",
         tests=NUMBERS,
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         name="where-changes-zeros",
         breaks="query(where=) returns 0.0 where -0.0 is stored.",
-        module="engine/sql/conditional_rows.py",
+        module="engine/sql/statements.py",
         right="column(stored.get(name, name))",
         wrong="column(name)",
         tests=NUMBERS,
@@ -118,7 +118,7 @@ BUGS = (
     Bug(
         name="lists-joined-without-nulls",
         breaks="x NOT IN (1, 2) OR x NOT IN (3, 4) returns rows where x is null.",
-        module="engine/sql/joined_lists.py",
+        module="engine/sql/plans.py",
         right="return any(len(after.get(column, ())) < len(before[column]) for column in several)",
         wrong="return len(after) < 0",
         tests=("tests/stories/test_lists_in_sql.py",),

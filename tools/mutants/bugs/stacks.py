@@ -8,7 +8,7 @@ BUGS = (
     Bug(
         name="queries-write-tables",
         breaks="A function that runs queries may write and delete the rows of tables.",
-        module="deploy/stacks/reading_stacks.py",
+        module="deploy/stacks/jobs.py",
         right=(
             "            *grants.read_tables(names),\n"
             "            *grants.track(names, JobKind.QUERY),\n"
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         name="data-goes-with-its-stack",
         breaks="Tables in DynamoDB are deleted with their stack.",
-        module="deploy/stacks/dynamo_tables.py",
+        module="deploy/stacks/resources.py",
         right="        removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,\n",
         wrong="        removal_policy=RemovalPolicy.DESTROY,\n",
         tests=("tests/deploy/stacks/test_templates.py",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         name="first-failure-alone",
         breaks="A batcher without a stack for its jobs is found after it was deployed.",
-        module="deploy/setting_failures.py",
+        module="deploy/settings.py",
         right='    if "IngestBatcherStack" in chosen and wanted not in (None, *chosen):\n',
         wrong='    if "IngestBatcherStack" not in chosen and wanted not in (None, *chosen):\n',
         tests=("tests/deploy/stacks/test_settings.py",),

@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         name="hidden-reference-not-changed",
         breaks="A reference of the base that a change hides is not removed from the items.",
-        module="state/files/file_references.py",
+        module="state/file_references.py",
         right="before.get(key, _ABSENT) is not after.get(key, _ABSENT)",
         wrong="before.get(key) is not after.get(key)",
         tests=DIFFERENCES,
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         name="null-not-compared",
         breaks="A claim is no change where files were folded, as it was null before.",
-        module="state/files/file_changes.py",
+        module="state/file_references.py",
         right="        one_null = pc.xor(old.is_valid(), new.is_valid())\n",
         wrong="        one_null = pc.and_(old.is_null(), new.is_valid())\n",
         tests=DIFFERENCES,

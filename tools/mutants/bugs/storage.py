@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         name="entry-not-read-back",
         breaks="An entry that another writer replaces at once counts as committed.",
-        module="storage/checked_log.py",
+        module="storage/object_log.py",
         right="        self._compare(self._last)\n",
         wrong="",
         tests=CHECKED_LOG,
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         name="last-entry-not-confirmed",
         breaks="An entry that another writer replaces a moment later is not noticed.",
-        module="storage/checked_log.py",
+        module="storage/object_log.py",
         right="        if last is not None and last.number == number and not last.confirmed:\n",
         wrong="        if last is not None and number < 0:\n",
         tests=CHECKED_LOG,
@@ -78,7 +78,7 @@ BUGS = (
     Bug(
         name="sketch-not-bounded",
         breaks="A few kilobytes of a sketch become gigabytes of memory.",
-        module="engine/writing/sketch_items.py",
+        module="engine/writing/stored_sketch.py",
         right="    body = inflater.decompress(deflated, _INFLATED_BYTES_MAX)\n",
         wrong="    body = inflater.decompress(deflated)\n",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "memory"),
@@ -86,7 +86,7 @@ BUGS = (
     Bug(
         name="sketch-offsets-unchecked",
         breaks="A sketch that was changed on purpose makes a split read beside its bytes.",
-        module="engine/writing/sketch_bytes.py",
+        module="engine/writing/stored_sketch.py",
         right="    if offsets[0] or (np.diff(offsets) < 0).any():\n",
         wrong="    if offsets[0]:\n",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "on_purpose or overlap"),
@@ -94,7 +94,7 @@ BUGS = (
     Bug(
         name="sketch-weights-repeated",
         breaks="The last row of a thinned sketch stands for the rows before it too.",
-        module="engine/writing/sketch_bytes.py",
+        module="engine/writing/stored_sketch.py",
         right="        np.minimum(until, sample.rows_seen - 1, out=until)  # the last is itself\n",
         wrong="",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "stay_close"),
@@ -102,7 +102,7 @@ BUGS = (
     Bug(
         name="sketch-items-unchecked",
         breaks="A sketch that was changed on purpose ends a split with an error of its library.",
-        module="engine/writing/sketch_items.py",
+        module="engine/writing/stored_sketch.py",
         right="        value_of(kind, value)  # raises for what is no value of the kind\n",
         wrong="        pass\n",
         tests=("tests/unit/engine/writing/test_sketch.py", "-k", "on_purpose"),

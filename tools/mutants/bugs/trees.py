@@ -35,7 +35,7 @@ BUGS = (
     Bug(
         name="upper-leaf-forgotten",
         breaks="A merge of two leaves forgets the references of the upper one.",
-        module="state/transactions/merges.py",
+        module="state/transactions/partitions.py",
         right="for each in self.child_ids for ref in",
         wrong="for each in self.child_ids[:1] for ref in",
         tests=ANY_ORDER,
@@ -43,7 +43,7 @@ BUGS = (
     Bug(
         name="odd-part-merged",
         breaks="Leaves are merged though one has compacted its part of a file, and rows double.",
-        module="state/transactions/merges.py",
+        module="state/transactions/partitions.py",
         right="    return (parts[0] | parts[1])[odd[0]] if odd else None\n",
         wrong="    return None\n",
         tests=ANY_ORDER,

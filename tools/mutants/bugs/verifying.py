@@ -11,7 +11,7 @@ BUGS = (
     Bug(
         name="order-within-batches",
         breaks="Rows are compared with the one before only inside of a batch of keys.",
-        module="engine/file_rows/key_checks.py",
+        module="engine/file_rows/check_file.py",
         right="keys if self.last is None else pa.concat_batches([self.last, keys])",
         wrong="keys",
         tests=("tests/unit/engine/test_check_file.py", "-k", "batches"),
@@ -67,7 +67,7 @@ BUGS = (
     Bug(
         name="index-read-from-its-checkpoint",
         breaks="A gap in the table index that a checkpoint hides is not found.",
-        module="state/table_index/log_index.py",
+        module="state/table_index.py",
         right="            if replayed.number < checkpoint.number:\n",
         wrong="            if replayed.number < 0:\n",
         tests=("tests/stories/test_verify.py", "-k", "table_index"),

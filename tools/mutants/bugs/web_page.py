@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         name="every-leaf-is-a-box",
         breaks="The picture of a large tree has a box for each leaf.",
-        module="pictures/tree_shape.py",
+        module="pictures/tree.py",
         right="        is_merged = not partition.is_leaf and (here",
         wrong="        is_merged = False and (here",
         tests=(_PICTURES, "-k", "any_tree_is_small"),

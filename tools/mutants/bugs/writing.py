@@ -61,7 +61,7 @@ BUGS = (
     Bug(
         name="attempts-set-aside-twice",
         breaks="Rows without a key are in the folder once for each attempt of a task.",
-        module="spark/block_shuffle/set_aside_folder.py",
+        module="spark/block_shuffle/map_tasks.py",
         right="enumerate(sorted(names)):",
         wrong="enumerate(sorted({*names, *(p.name for p in self.tasks.glob('[!.]*'))})):",
         tests=("tests/unit/spark/test_set_aside_folder.py",),

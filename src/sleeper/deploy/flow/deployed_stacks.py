@@ -8,9 +8,14 @@ from typing import Any, Final
 
 from sleeper.errors import DeploymentFailed, StorageFailed
 from sleeper.language.value_classes import dataclass
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, vendor_errors
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
+from sleeper.storage.aws.clients import (
+    OWNER_TAG,
+    aws_client,
+    aws_failure,
+    owner_tag_value,
+    resource_prefix,
+    vendor_errors,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from sleeper.deploy.flow.stack_changes import (
 )
 from sleeper.errors import DeploymentFailed
 from sleeper.language.value_classes import dataclass
-from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
+from sleeper.storage.aws.clients import aws_failure, error_code, vendor_errors
 
 logger = logging.getLogger(__name__)
 

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Final
 
 from sleeper.deploy.flow.cdk_command import CdkCommand, find_cdk
-from sleeper.deploy.flow.checks.account import check_account, check_vcpus
-from sleeper.deploy.flow.checks.clusters import check_packages
-from sleeper.deploy.flow.checks.findings import (
+from sleeper.deploy.flow.checks import (
     Check,
     Finding,
     Level,
+    check_account,
+    check_image,
+    check_network,
+    check_packages,
+    check_resources,
+    check_stacks,
+    check_vcpus,
     ok,
     raise_failures,
     run_checks,
 )
-from sleeper.deploy.flow.checks.images import check_image
-from sleeper.deploy.flow.checks.network import check_network
-from sleeper.deploy.flow.checks.owners import check_resources, check_stacks
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.flow.removal import RETAIN
 from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
@@ -31,10 +33,14 @@ from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Synthesised, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
 from sleeper.language.value_classes import dataclass
-from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
+from sleeper.model.known_properties.cloud import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import check_editable
-from sleeper.storage.aws.deployment.identity import AwsIdentity, aws_identity
-from sleeper.storage.aws.deployment.instance_names import InstanceNames, is_instance_id
+from sleeper.storage.aws.deployment.names import (
+    AwsIdentity,
+    InstanceNames,
+    aws_identity,
+    is_instance_id,
+)
 
 logger = logging.getLogger(__name__)
 

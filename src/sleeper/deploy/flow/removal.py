@@ -10,11 +10,10 @@ from typing import Any, Final
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.instance.destroy import Removal
-from sleeper.instance.pause_switch import PauseSwitch
+from sleeper.instance.pause import PauseSwitch
 from sleeper.language.value_classes import dataclass
-from sleeper.ports.belongings import Belonging
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
+from sleeper.ports.objects import Belonging
+from sleeper.storage.aws.clients import aws_client, aws_failure, error_code, vendor_errors
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,9 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryStatus
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus
-from sleeper.model.known_properties.deployment import DATA_BUCKET, REGION
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, vendor_errors
+from sleeper.model.jobs.statuses import JobState, JobStatus
+from sleeper.model.known_properties.cloud import DATA_BUCKET, REGION
+from sleeper.storage.aws.clients import aws_client, aws_failure, vendor_errors
 
 logger = logging.getLogger(__name__)
 

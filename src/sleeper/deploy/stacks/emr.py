@@ -4,22 +4,149 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from aws_cdk import App, CfnTag, Stack
+from aws_cdk import App, CfnTag, RemovalPolicy, Stack
 from aws_cdk import aws_emr as emr
+from aws_cdk import aws_emrserverless as serverless
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 
 from sleeper.deploy.grants import Grant
-from sleeper.deploy.platforms import EMR, PERSISTENT, machine_role, service_role
+from sleeper.deploy.platforms import EMR, PERSISTENT, SERVERLESS, machine_role, service_role
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.emr_access import add_emr_access
-from sleeper.deploy.stacks.job_access import add_starter, pass_roles
-from sleeper.deploy.stacks.new_stack import new_stack
+from sleeper.deploy.stacks.functions import add_role
+from sleeper.deploy.stacks.job_access import add_starter, job_grants, pass_roles
+from sleeper.deploy.stacks.resources import new_stack
 from sleeper.model.jobs.messages import QueueName
-from sleeper.spark.submit.emr.cluster import FOR_MANAGED_POLICIES
-from sleeper.spark.submit.emr.machines import machine_types
+from sleeper.model.known_properties.clusters import ClusterProperties
+from sleeper.spark.submit.emr import FOR_MANAGED_POLICIES, machine_types
+
+# ---------------------------------------------------------------- emr access
+#
+# What clusters of EMR have in common: roles, and the encryption of disks.
+
+_SERVICE: Final = "elasticmapreduce"
+_FOR_DISKS: Final = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)
+_KEPT_DAYS: Final = 7
+_EXTRA_GROUP: Final = "sleeper.bulk.import.emr.master.additional.security.group"
+
+
+def add_emr_access(stack: Stack, settings: DeploymentSettings, name: str) -> None:
+    """Add the role of EMR, that of machines, and a security configuration.
+
+    Args:
+        stack: Where.
+        settings: The settings of the deployment.
+        name: What their names begin with, after the instance's prefix.
+    """
+    names = settings.names
+    key = settings.properties.clusters.ebs_key_arn or _add_key(stack, settings, name)
+    use_key = (
+        Grant(_FOR_DISKS, (key,)),
+        Grant(("kms:CreateGrant",), (key,), {"Bool": {"kms:GrantIsForAWSResource": "true"}}),
+    )
+    service = names.named(service_role(name))
+    role = add_role(stack, service, _SERVICE, [*_network_grants(settings, name), *use_key])
+    role.add_managed_policy(
+        iam.ManagedPolicy.from_aws_managed_policy_name("service-role/AmazonEMRServicePolicy_v2")
+    )
+    machines = names.named(machine_role(name))
+    add_role(stack, machines, "ec2", [*job_grants(settings), *use_key])
+    profile = iam.CfnInstanceProfile(
+        stack, "profile", instance_profile_name=machines, roles=[machines]
+    )
+    profile.add_dependency(_resource(stack, f"{machines}-role"))
+    emr.CfnSecurityConfiguration(
+        stack,
+        "encryption",
+        name=names.named(name),
+        security_configuration=_encryption(key),
+    )
+
+
+def _add_key(stack: Stack, settings: DeploymentSettings, name: str) -> str:
+    """Add a key; whoever may use it is told by policies of IAM."""
+    account = f"arn:{settings.names.partition}:iam::{settings.names.account}:root"
+    policy = iam.PolicyDocument(
+        statements=[
+            iam.PolicyStatement(
+                actions=["kms:*"], resources=["*"], principals=[iam.ArnPrincipal(account)]
+            )
+        ]
+    )
+    key = kms.CfnKey(
+        stack,
+        "key",
+        description=f"Disks of {settings.names.named(name)}",
+        enable_key_rotation=True,
+        pending_window_in_days=_KEPT_DAYS,
+        key_policy=policy,
+    )
+    key.apply_removal_policy(RemovalPolicy.DESTROY)
+    return str(key.attr_arn)
+
+
+def _network_grants(settings: DeploymentSettings, name: str) -> tuple[Grant, ...]:
+    """Allow EMR to use a network that has not the tag that AWS's own policy asks for."""
+    names = settings.names
+    group = settings.properties.text(_EXTRA_GROUP)
+    inside = [
+        *(names.arn("ec2", f"subnet/{each}") for each in settings.subnets),
+        *([names.arn("ec2", f"security-group/{group}")] if group else []),
+    ]
+    return (
+        Grant(
+            ("ec2:CreateSecurityGroup",),
+            (names.arn("ec2", f"vpc/{settings.properties.cloud.vpc}"),),
+        ),
+        Grant(
+            (
+                "ec2:CreateFleet",
+                "ec2:CreateLaunchTemplate",
+                "ec2:CreateLaunchTemplateVersion",
+                "ec2:CreateNetworkInterface",
+                "ec2:RunInstances",
+            ),
+            tuple(inside),
+        ),
+        pass_roles(settings, machine_role(name), service="ec2"),
+    )
+
+
+def _encryption(key: str) -> dict[str, Any]:
+    """Disks are encrypted, and machines tell their role by tokens alone (IMDSv2)."""
+    return {
+        "EncryptionConfiguration": {
+            "EnableInTransitEncryption": False,
+            "EnableAtRestEncryption": True,
+            "AtRestEncryptionConfiguration": {
+                "LocalDiskEncryptionConfiguration": {
+                    "EncryptionKeyProviderType": "AwsKms",
+                    "AwsKmsKey": key,
+                    "EnableEbsEncryption": True,
+                }
+            },
+        },
+        "InstanceMetadataServiceConfiguration": {
+            "MinimumInstanceMetadataServiceVersion": 2,
+            "HttpPutResponseHopLimit": 1,
+        },
+    }
+
+
+def _resource(stack: Stack, name: str) -> Any:
+    return stack.node.find_child(name).node.default_child
+
 
 _OWN: Final = "sleeper.bulk.import.persistent.emr."
 _SHARED: Final = "sleeper.bulk.import.emr."
-_SERVICE: Final = "elasticmapreduce"
 _CORE_MAX: Final = 3  # machines that have HDFS, which scaling leaves alone; the rest are tasks'
 
 
@@ -155,3 +282,75 @@ def _disks(settings: DeploymentSettings) -> Any:
             )
         ],
     )
+
+
+# ---------------------------------------------------------------- emr serverless
+#
+# EmrServerlessBulkImportStack: an application that starts with a job, and stops when idle.
+
+_SERVERLESS: Final = "emr-serverless"
+
+
+def add_serverless_stack(app: App, settings: DeploymentSettings) -> Stack:
+    """Add the stack. By default nothing runs, and costs, while there is no job."""
+    kind = "EmrServerlessBulkImportStack"
+    stack = new_stack(app, settings, kind, "bulk imports on EMR Serverless")
+    clusters, names = settings.properties.clusters, settings.names
+    application = serverless.CfnApplication(
+        stack,
+        "application",
+        name=names.named(SERVERLESS),
+        type="SPARK",
+        release_label=clusters.serverless_release,
+        architecture=clusters.serverless_architecture,
+        auto_start_configuration=serverless.CfnApplication.AutoStartConfigurationProperty(
+            enabled=clusters.serverless_autostart
+        ),
+        auto_stop_configuration=serverless.CfnApplication.AutoStopConfigurationProperty(
+            enabled=clusters.serverless_autostop,
+            idle_timeout_minutes=clusters.serverless_idle_minutes,
+        ),
+        initial_capacity=_initial_capacity(clusters),
+    )
+    add_role(stack, names.named(SERVERLESS), _SERVERLESS, job_grants(settings))
+    runs = Grant((f"{_SERVERLESS}:StartJobRun",), (application.attr_arn,))
+    add_starter(
+        stack,
+        settings,
+        f"{SERVERLESS}-starter",
+        QueueName.BULK_IMPORT_EMR_SERVERLESS,
+        (runs, pass_roles(settings, SERVERLESS, service=_SERVERLESS)),
+    )
+    return stack
+
+
+def _initial_capacity(clusters: ClusterProperties) -> list[Any] | None:
+    """Workers that are ready, and paid for, while the application is started; none by default."""
+    if not clusters.serverless_is_ready:
+        return None
+    sizes = {
+        "DRIVER": (
+            clusters.serverless_ready_drivers,
+            clusters.serverless_ready_driver_cores,
+            clusters.serverless_ready_driver_memory,
+            clusters.serverless_ready_driver_disk,
+        ),
+        "EXECUTOR": (
+            clusters.serverless_ready_executors,
+            clusters.serverless_ready_executor_cores,
+            clusters.serverless_ready_executor_memory,
+            clusters.serverless_ready_executor_disk,
+        ),
+    }
+    return [
+        serverless.CfnApplication.InitialCapacityConfigKeyValuePairProperty(
+            key=role,
+            value=serverless.CfnApplication.InitialCapacityConfigProperty(
+                worker_count=count,
+                worker_configuration=serverless.CfnApplication.WorkerConfigurationProperty(
+                    cpu=cores, memory=memory, disk=disk
+                ),
+            ),
+        )
+        for role, (count, cores, memory, disk) in sizes.items()
+    ]

@@ -2,17 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as functions
+from aws_cdk import aws_logs as logs
 
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.deploy.stacks.logs import add_logs, write_logs
-from sleeper.deploy.stacks.roles import add_role
 from sleeper.language.value_classes import dataclass
+
+# ---------------------------------------------------------------- roles
+#
+# Roles and policies of IAM, made from grants.
+
+
+def statement(grant: Grant) -> iam.PolicyStatement:
+    """Return the statement of a policy that says what a grant says."""
+    return iam.PolicyStatement(
+        actions=list(grant.actions),
+        resources=list(grant.resources),
+        conditions=None if grant.conditions is None else dict(grant.conditions),
+    )
+
+
+def add_role(stack: Stack, name: str, service: str, grants: Iterable[Grant]) -> iam.Role:
+    """Add a role that a service of AWS takes.
+
+    Args:
+        stack: Where.
+        name: Its name.
+        service: The service, such as `lambda`.
+        grants: What it may do.
+    """
+    return iam.Role(
+        stack,
+        f"{name}-role",
+        role_name=name,
+        assumed_by=iam.ServicePrincipal(f"{service}.amazonaws.com"),
+        inline_policies={"access": iam.PolicyDocument(statements=[*map(statement, grants)])},
+    )
+
+
+def add_policy(stack: Stack, name: str, description: str, grants: Iterable[Grant]) -> None:
+    """Add a policy that a user can attach to roles.
+
+    Args:
+        stack: Where.
+        name: Its name.
+        description: Whom it is for.
+        grants: What it allows.
+    """
+    iam.ManagedPolicy(
+        stack,
+        f"{name}-policy",
+        managed_policy_name=name,
+        description=description,
+        statements=[*map(statement, grants)],
+    )
+
+
+# ---------------------------------------------------------------- logs
+#
+# Groups of logs.
+
+
+def add_logs(stack: Stack, settings: DeploymentSettings, what: str) -> logs.CfnLogGroup:
+    """Add a group of logs; CloudFormation names it after the stack and `what`.
+
+    It has no fixed name, so that one that stayed when its stack was deleted is not in the way.
+    """
+    cloud = settings.properties.cloud
+    group = logs.CfnLogGroup(
+        stack,
+        f"{what}-logs",
+        retention_in_days=None if cloud.log_days < 0 else cloud.log_days,
+    )
+    group.apply_removal_policy(
+        RemovalPolicy.RETAIN if cloud.retains_logs else RemovalPolicy.DESTROY
+    )
+    return group
+
+
+def write_logs(group: logs.CfnLogGroup) -> Grant:
+    """Allow to write to a group of logs."""
+    return Grant(("logs:CreateLogStream", "logs:PutLogEvents"), (group.attr_arn,))
+
 
 _HANDLERS: Final = "sleeper.interfaces.lambdas.handlers"
 _ENTRY_POINT: Final = ("python", "-m", "awslambdaric")
@@ -102,3 +181,50 @@ def add_queue_source(
         if at_once is None
         else functions.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=at_once),
     )
+
+
+# ---------------------------------------------------------------- schedules
+#
+# Schedules, which call functions every so often.
+
+
+def add_schedule(
+    stack: Stack,
+    settings: DeploymentSettings,
+    name: str,
+    *,
+    function: str,
+    minutes: int,
+    event: Mapping[str, Any],
+) -> None:
+    """Have a function called every so many minutes.
+
+    Args:
+        stack: Where.
+        settings: The settings of the deployment.
+        name: The schedule's name, after the instance's prefix.
+        function: The function's name, after the instance's prefix; it may be in another stack.
+        minutes: How often.
+        event: What it is called with.
+    """
+    arn = settings.names.function_arn(function)
+    rule = events.CfnRule(
+        stack,
+        name,
+        name=settings.names.named(name),
+        description=f"Calls {settings.names.function(function)}",
+        schedule_expression=f"rate({minutes} minute{'' if minutes == 1 else 's'})",
+        state="ENABLED",
+        targets=[events.CfnRule.TargetProperty(arn=arn, id="function", input=json.dumps(event))],
+    )
+    permission = functions.CfnPermission(
+        stack,
+        f"{name}-permission",
+        action="lambda:InvokeFunction",
+        function_name=settings.names.function(function),
+        principal="events.amazonaws.com",
+        source_arn=rule.attr_arn,
+    )
+    here = stack.node.try_find_child(function)
+    if here is not None:
+        permission.node.add_dependency(here)

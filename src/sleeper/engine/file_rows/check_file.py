@@ -2,29 +2,282 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sleeper.engine.file_rows.key_checks import KeyBatch, KeyChecks
-from sleeper.engine.file_rows.sketch_checks import sampled_rows, sketch_fault
 from sleeper.engine.scan.page_checksums import verify_pages
-from sleeper.engine.writing.sketch import Sketches
+from sleeper.engine.writing.sketch import Distribution, Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.language.value_classes import dataclass
+from sleeper.lookup.columns import Ints, comparable_array
+from sleeper.lookup.key_batch import first_out_of_order
 from sleeper.lookup.key_search import Found, read_rows
 from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, Bounds, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.files import FileReference, key_to_text
+from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
-from sleeper.state.files.findings import RESTORE_FILE, RESTORE_STATE, Finding, FindingKind
+from sleeper.state.findings import RESTORE_FILE, RESTORE_STATE, Finding, FindingKind
+
+# ---------------------------------------------------------------- key checks
+#
+# Checks the keys of one data file, batch by batch, against what is said about them.
+#
+# All comparisons are of whole columns. Memory is one batch of keys, and the sketched ones.
+
+Faults = dict[FindingKind, str]
+"""The first fault of each kind, as a sentence about the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBatch:
+    """Keys of adjacent rows of one row group.
+
+    Attributes:
+        group: The row group.
+        first_row: The number of the first row in it.
+        keys: Row keys, then sort keys.
+    """
+
+    group: int
+    first_row: int
+    keys: pa.RecordBatch
+
+
+class KeyChecks:
+    """Checks batches of keys that follow one another.
+
+    Args:
+        schema: The table's schema.
+        regions: Regions whose rows are counted.
+        sampled_rows: Numbers of the rows whose row keys are kept, ascending.
+
+    Attributes:
+        sampled_rows: As given.
+        row_count: How many rows were added.
+        counts: How many of them are inside each region.
+        faults: What was found.
+        first, last: The first and the last batch of one row; None before the first.
+    """
+
+    def __init__(self, schema: Schema, regions: Sequence[Region], sampled_rows: Ints) -> None:
+        self._schema = schema
+        self._regions = regions
+        self.sampled_rows = sampled_rows
+        self._samples: list[pa.RecordBatch] = []
+        self.row_count = 0
+        self.counts = [0] * len(regions)
+        self.faults: Faults = {}
+        self.first: pa.RecordBatch | None = None
+        self.last: pa.RecordBatch | None = None
+
+    def add(self, batch: KeyBatch, index: ParquetIndex, key_leaf: int | None) -> None:
+        """Check more rows.
+
+        Args:
+            batch: Their keys.
+            index: The file's, which has loaded bounds and places of the first row key's pages.
+            key_leaf: The leaf of the first row key; None if its bounds cannot be read.
+        """
+        keys = batch.keys
+        if not keys.num_rows:
+            return
+        if any(column.null_count for column in keys.columns):
+            self.faults.setdefault(FindingKind.ROW_ORDER, "some of its keys are null")
+            self.row_count += keys.num_rows
+            return
+        self._check_order(keys)
+        self._count(keys)
+        if key_leaf is not None:
+            self._check_bounds(batch, index, key_leaf)
+        self._keep_samples(keys)
+        if self.first is None:
+            self.first = _row(keys, 0)
+        self.last = _row(keys, keys.num_rows - 1)
+        self.row_count += keys.num_rows
+
+    def samples(self) -> pa.Table | None:
+        """Return the row keys of the sampled rows; None if there are none."""
+        return pa.Table.from_batches(self._samples) if self._samples else None
+
+    def _check_order(self, keys: pa.RecordBatch) -> None:
+        together = keys if self.last is None else pa.concat_batches([self.last, keys])
+        place = first_out_of_order(together)
+        if place is not None:
+            row = self.row_count + place - (self.last is not None)
+            self.faults.setdefault(
+                FindingKind.ROW_ORDER,
+                f"its rows are not in key order: row {row:,} is less than the one before",
+            )
+
+    def _count(self, keys: pa.RecordBatch) -> None:
+        ends = pc.min_max(keys.column(0)).as_py()
+        for number, region in enumerate(self._regions):
+            side = region.ranges[0]
+            if side.min <= ends["max"] and (side.max is None or ends["min"] < side.max):
+                self.counts[number] += _count_inside(keys, region, self._schema)
+
+    def _check_bounds(self, batch: KeyBatch, index: ParquetIndex, key_leaf: int) -> None:
+        """Compare the first row key with the bounds of its row group and of its pages."""
+        first_rows = index.locations(batch.group, key_leaf).first_rows
+        end = batch.first_row + batch.keys.num_rows
+        low = int(np.searchsorted(first_rows, batch.first_row, "right")) - 1
+        high = int(np.searchsorted(first_rows, end, "left"))
+        starts = np.maximum(first_rows[low:high], batch.first_row) - batch.first_row
+        ends = np.minimum(first_rows[low + 1 : high + 1], end) - batch.first_row - 1
+        pages = index.bounds(batch.group, key_leaf)
+        of_group = index.group_bounds(key_leaf)
+        whole = PageBounds(
+            of_group.minimums[batch.group : batch.group + 1],
+            of_group.maximums[batch.group : batch.group + 1],
+        )
+        here = PageBounds(pages.minimums[low:high], pages.maximums[low:high])
+        column = comparable_array(batch.keys.column(0))
+        outer = np.array([0], np.int64), np.array([len(column) - 1], np.int64)
+        for bounds, (first, last), name in (
+            (here, (starts, ends), "the page index"),
+            (whole, outer, "the footer"),
+        ):
+            if (bounds.minimums > _taken(column, first, bounds.minimums)).any() or (
+                bounds.maximums < _taken(column, last, bounds.maximums)
+            ).any():
+                self.faults.setdefault(
+                    FindingKind.PAGE_INDEX,
+                    f"{name} says other limits of the keys of row group {batch.group} than they "
+                    "have, so look-ups may miss rows",
+                )
+
+    def _keep_samples(self, keys: pa.RecordBatch) -> None:
+        first = self.row_count
+        low, high = np.searchsorted(self.sampled_rows, [first, first + keys.num_rows])
+        if low < high:
+            places = pa.array(self.sampled_rows[low:high] - first)
+            self._samples.append(keys.select(self._schema.row_key_names).take(places))
+
+
+def _row(keys: pa.RecordBatch, number: int) -> pa.RecordBatch:
+    """Return one row as a copy, so that the batch can be released."""
+    return keys.take(pa.array([number], pa.int64()))
+
+
+def _taken(column: pa.Array, places: Ints, bounds: Bounds) -> Any:
+    """Return values at some places in the form of bounds, truncated as these are."""
+    values = column.take(pa.array(places))
+    if bounds.dtype.kind != "S":
+        return values.cast(pa.int64()).to_numpy()
+    width = min(BOUND_WIDTH_MAX, bounds.dtype.itemsize)
+    # A longer value has a bound that is shorter, and that is compared with as many bytes.
+    return np.array(pc.binary_slice(values, 0, width).to_pylist(), dtype=f"S{width}")
+
+
+def _count_inside(keys: pa.RecordBatch, region: Region, schema: Schema) -> int:
+    conditions = []
+    for number, (field, side) in enumerate(zip(schema.row_keys, region.ranges, strict=True)):
+        column = keys.column(number)
+        if side.min != smallest_value(key_type(field)):
+            conditions.append(pc.greater_equal(column, pa.scalar(side.min, column.type)))
+        if side.max is not None:
+            conditions.append(pc.less(column, pa.scalar(side.max, column.type)))
+    if not conditions:
+        return int(keys.num_rows)
+    return int(pc.sum(reduce(pc.and_, conditions)).as_py())
+
+
+# ---------------------------------------------------------------- sketch checks
+#
+# Compares the sketch of a data file with its keys.
+
+_SAMPLES = 1024
+ERROR_MAX = 0.02
+"""How far, as a part of all rows, a quantile may be from where the sketch says it is. Sketches that
+are written now are exact at the rows that they hold; those of the first version are not."""
+
+
+def sampled_rows(sketch: Sketches | None, row_count: int) -> Ints:
+    """Return the numbers of the rows whose keys are compared with a sketch."""
+    if not row_count or sketch is None or not sketch.row_count:
+        return np.empty(0, np.int64)
+    stride = max(1, row_count // _SAMPLES)
+    weights = sketch.distributions[0].rows_until
+    if sketch.row_count == row_count and len(weights) > 1:
+        stride = int(weights[0])  # every row that it holds
+    rows = np.arange(0, row_count, stride, dtype=np.int64)
+    return rows if rows[-1] == row_count - 1 else np.append(rows, row_count - 1)
+
+
+def sketch_fault(sketch: Sketches, keys: KeyChecks, schema: Schema) -> str | None:
+    """Return what is wrong with a sketch; None if nothing is.
+
+    Args:
+        sketch: The sketch.
+        keys: The keys of its file, in order, with the rows of `sampled_rows`.
+        schema: The table's schema.
+    """
+    if sketch.row_count != keys.row_count:
+        return f"it is of {sketch.row_count:,} rows, and the file has {keys.row_count:,}"
+    samples = keys.samples()
+    if samples is None:
+        return None
+    fields = zip(schema.row_key_names, sketch.distributions, strict=True)
+    exact = [_are_values(samples.column(name), told) for name, told in fields]
+    if all(exact):
+        return None
+    if exact[0]:
+        return f"its values of {schema.row_key_names[exact.index(False)]!r} are not those of rows"
+    error = _error(samples.column(0), sketch.distributions[0], keys.sampled_rows, keys.row_count)
+    if error <= ERROR_MAX:
+        return None
+    return (
+        f"a quantile of {schema.row_key_names[0]!r} is wrong by {error:.0%} of the rows, and may "
+        f"be by {ERROR_MAX:.0%}"
+    )
+
+
+def _in_form_of_sketch(column: pa.ChunkedArray) -> pa.Array:
+    values = column.combine_chunks()
+    return comparable_array(values.chunk(0) if isinstance(values, pa.ChunkedArray) else values)
+
+
+def _are_values(column: pa.ChunkedArray, told: Distribution) -> bool:
+    """Return whether a sketch holds exactly some values."""
+    values = _in_form_of_sketch(column)
+    if len(values) != len(told.values):
+        return False
+    ordered: list[Any] = values.take(pc.array_sort_indices(values)).to_pylist()
+    return ordered == [*told.values]
+
+
+def _error(column: pa.ChunkedArray, told: Distribution, rows: Ints, row_count: int) -> float:
+    """Return how far the rows of some keys are from where a sketch says they are, at most."""
+    error = 0
+    values: list[Any] = _in_form_of_sketch(column).to_pylist()
+    for value, row in zip(values, rows.tolist(), strict=True):
+        below = bisect_left(told.values, value)
+        until = bisect_right(told.values, value)
+        rows_below = told.rows_until[below - 1] if below else 0
+        rows_until = told.rows_until[until - 1] if until else 0
+        error = max(error, rows_below - row, row + 1 - rows_until - _weight(told, until))
+    return error / row_count
+
+
+def _weight(told: Distribution, place: int) -> int:
+    """Return how many rows the item at a place stands for: those between it and the one before."""
+    if place >= len(told.rows_until):
+        return 0
+    return told.rows_until[place] - (told.rows_until[place - 1] if place else 0)
+
 
 COMPACT = "Compact the table with --all-files, which writes the file anew."
 

@@ -2,22 +2,204 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, islice
-from typing import Final, TypeVar
+from operator import itemgetter
+from typing import Any, Final, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sleeper.engine.file_rows.decoded_rows import GroupRows, decode_rows
-from sleeper.engine.file_rows.row_choice import choose_rows
+from sleeper.engine.file_rows.decoded_rows import GroupRows, decode_rows, join_ranges
+from sleeper.engine.scan.regions import disjoint_regions
+from sleeper.engine.scan.verified_pages import Limits, first_key_limits, places_between
+from sleeper.language.value_classes import dataclass
+from sleeper.lookup.columns import Ints
 from sleeper.lookup.parquet.file_end import ReadRanges
+from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader
-from sleeper.model.ranges import Region
+from sleeper.model.keys import key_type, smallest_value
+from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Schema
+
+# ---------------------------------------------------------------- row choice
+#
+# Chooses the rows of a sorted file that are inside regions of keys, exactly.
+#
+# Bounds of row groups and pages of the first row key say which rows are surely inside. Only pages
+# at the borders of regions are read, and only their row keys.
+
+
+def choose_rows(
+    index: ParquetIndex,
+    regions: Sequence[Region],
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    read: ReadRanges,
+) -> list[GroupRows]:
+    """Return the rows of a file that are inside any of `regions`, by row group, in file order.
+
+    Args:
+        index: The file's, which has page sums.
+        regions: The regions; all rows if there are none.
+        schema: The table's schema.
+        arrow_schema: The table's Arrow schema.
+        read: Reads the file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    row_counts = index.footer.row_counts
+    if not regions:
+        return [GroupRows.span(group, 0, count) for group, count in enumerate(row_counts) if count]
+    wanted = _WantedRegions.of(disjoint_regions(regions), schema, arrow_schema)
+    if not wanted.regions:
+        return []
+    key_leaf = index.columns(arrow_schema)[arrow_schema.names[0]].leaf
+    bounds = index.group_bounds(key_leaf)
+    chosen, borders = list[GroupRows](), []
+    for low, high in places_between(bounds, wanted.limits):
+        for group in range(low, high):
+            if not row_counts[group]:
+                continue
+            if wanted.surely_contain(bounds, group):
+                chosen.append(GroupRows.span(group, 0, row_counts[group]))
+            else:
+                borders.append(group)
+    if borders:
+        index.load(borders, (key_leaf,), (key_leaf,), read)
+        rows = (_rows_of_group(index, group, key_leaf, wanted, read) for group in borders)
+        chosen += [each for each in rows if len(each.starts)]
+        chosen.sort(key=lambda each: each.group)
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedRegions:
+    """Disjoint regions, prepared for comparisons with bounds and with keys.
+
+    Attributes:
+        regions: The regions.
+        limits: Their ranges of the first row key.
+        containers: Those of the limits, in order, whose regions have no limit on other row keys;
+            for each also whether its lower limit has all bytes of the value.
+        schema: The table's.
+        arrow_schema: The table's.
+    """
+
+    regions: tuple[Region, ...]
+    limits: Limits
+    containers: Sequence[tuple[Any, Any, bool]]
+    schema: Schema
+    arrow_schema: pa.Schema
+
+    @classmethod
+    def of(
+        cls, regions: tuple[Region, ...], schema: Schema, arrow_schema: pa.Schema
+    ) -> _WantedRegions:
+        whole = [Range(smallest_value(key_type(field)), None) for field in schema.row_keys]
+        free = [region for region in regions if [*region.ranges[1:]] == whole[1:]]
+        containers = [
+            (*first_key_limits([region])[0], _is_exact(region.ranges[0].min)) for region in free
+        ]
+        containers.sort(key=itemgetter(0, 2, 1))  # of equal lower limits the exact ones come last
+        limits = first_key_limits(regions) if regions else ()
+        return cls(regions, limits, containers, schema, arrow_schema)
+
+    def surely_contain(self, bounds: PageBounds, place: int) -> bool:
+        """Return whether all keys between some bounds are inside a region.
+
+        Bounds may be truncated, so one that equals an upper limit proves nothing, and one that
+        equals a lower limit only if that is not truncated itself.
+        """
+        low = bounds.minimums[place]
+        number = bisect_right(self.containers, low, key=itemgetter(0)) - 1
+        while number >= 0 and self.containers[number][::2] == (low, False):
+            number -= 1
+        return number >= 0 and bool(bounds.maximums[place] < self.containers[number][1])
+
+    def mask(self, keys: pa.RecordBatch) -> Any:
+        """Return which of some row keys are inside a region."""
+        first = keys.column(0)
+        low, high = first[0].as_py(), first[len(first) - 1].as_py()
+        found = np.zeros(keys.num_rows, dtype=bool)
+        for region in self.regions:
+            side = region.ranges[0]
+            if side.min <= high and (side.max is None or low < side.max):
+                found |= self._inside(region, keys)
+        return found
+
+    def _inside(self, region: Region, keys: pa.RecordBatch) -> Any:
+        conditions = []
+        for field, side, column in zip(
+            self.schema.row_keys, region.ranges, keys.columns, strict=True
+        ):
+            if side.min != smallest_value(key_type(field)):
+                conditions.append(pc.greater_equal(column, pa.scalar(side.min, column.type)))
+            if side.max is not None:
+                conditions.append(pc.less(column, pa.scalar(side.max, column.type)))
+        if not conditions:
+            return np.ones(keys.num_rows, dtype=bool)
+        return reduce(pc.and_, conditions).to_numpy(zero_copy_only=False)
+
+
+def _is_exact(value: Any) -> bool:
+    """Return whether a value as a bound of pages has all its bytes."""
+    data = value.encode() if isinstance(value, str) else value
+    return not isinstance(data, bytes) or (len(data) <= BOUND_WIDTH_MAX and data[-1:] != b"\0")
+
+
+def _rows_of_group(
+    index: ParquetIndex,
+    group: int,
+    key_leaf: int,
+    wanted: _WantedRegions,
+    read: ReadRanges,
+) -> GroupRows:
+    """Choose rows of a row group by its pages, and by the keys of pages at borders."""
+    bounds = index.bounds(group, key_leaf)
+    first_rows = index.locations(group, key_leaf).first_rows
+    starts, ends = list[int](), list[int]()
+    for low, high in places_between(bounds, wanted.limits):
+        for first, end, inside in _runs_of_pages(bounds, low, high, wanted):
+            row, row_end = int(first_rows[first]), int(first_rows[end])
+            if inside:
+                starts.append(row)
+                ends.append(row_end)
+            else:
+                run = GroupRows.span(group, row, row_end)
+                names = wanted.schema.row_key_names
+                (keys,) = decode_rows(index, [run], names, wanted.arrow_schema, read)
+                own_starts, own_ends = _ranges_of(wanted.mask(keys))
+                starts += (own_starts + row).tolist()
+                ends += (own_ends + row).tolist()
+    return GroupRows(group, *join_ranges(np.array(starts, np.int64), np.array(ends, np.int64)))
+
+
+def _runs_of_pages(
+    bounds: PageBounds, low: int, high: int, wanted: _WantedRegions
+) -> Iterator[tuple[int, int, bool]]:
+    """Yield runs of adjacent pages, and whether all their rows are surely inside."""
+    first, inside = low, wanted.surely_contain(bounds, low)
+    for page in range(low + 1, high):
+        now = wanted.surely_contain(bounds, page)
+        if now != inside:
+            yield first, page, inside
+            first, inside = page, now
+    yield first, high, inside
+
+
+def _ranges_of(mask: Any) -> tuple[Ints, Ints]:
+    """Return where a mask is true, as ranges."""
+    steps = np.diff(np.concatenate(([0], mask.view(np.int8), [0])))
+    return np.flatnonzero(steps == 1), np.flatnonzero(steps == -1)
+
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -24,7 +24,7 @@ from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.pages import is_bomb
-from sleeper.ports.input_store import InputStore
+from sleeper.ports.objects import InputStore
 
 _BATCH_ROWS_MAX = 131_072
 _BATCH_BYTES_MAX = 32 << 20

@@ -6,19 +6,207 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Protocol, TypeGuard
 
 import pyarrow as pa
 
+from sleeper.columns.any_values import checked_column
+from sleeper.columns.python_values import MISFITS, first_misfit, python_array
 from sleeper.engine.arrow_schema import check_columns, conform
-from sleeper.engine.inputs import frames
-from sleeper.engine.inputs.batch_sizes import BATCH_ROWS_MAX, small_batches
-from sleeper.engine.inputs.dict_rows import batches_of_dicts, field_array
 from sleeper.engine.inputs.input_files import AnyPath, InputFiles, find_files
 from sleeper.engine.inputs.text_files import TextFiles, kind_of
-from sleeper.errors import BadRequest, InputSchemaMismatch
-from sleeper.ports.input_store import InputStore
+from sleeper.engine.inputs.text_values import BATCH_ROWS_MAX, small_batches
+from sleeper.engine.panics import translated_panics
+from sleeper.errors import BadRequest, InputSchemaMismatch, InputUnreadable
+from sleeper.ports.objects import InputStore
+
+# ---------------------------------------------------------------- frames
+#
+# Input from lazy frames of polars, and from dicts of columns.
+
+_BATCH_ROWS = 131_072
+
+
+def is_lazy_frame(data: object) -> bool:
+    """Return whether `data` is a lazy frame of polars, without importing polars."""
+    module = sys.modules.get("polars")
+    return module is not None and isinstance(data, module.LazyFrame)
+
+
+def check_frame_names(names: Iterable[str]) -> None:
+    """Check the names of columns before a frame of polars is read, which ends the process at NUL.
+
+    Raises:
+        InputSchemaMismatch: one has a NUL character.
+    """
+    for name in names:
+        if "\0" in name:
+            raise InputSchemaMismatch(
+                f"the frame of polars has a column {name!r}, with a NUL character, which polars "
+                "cannot pass on: rename or drop it. Nothing was ingested"
+            )
+
+
+def is_frame(data: object) -> bool:
+    """Return whether `data` is a DataFrame of polars, without importing polars."""
+    module = sys.modules.get("polars")
+    return module is not None and isinstance(data, module.DataFrame)
+
+
+@translated_panics("polars")
+def lazy_schema(frame: Any) -> pa.Schema:
+    """Return the schema of a lazy frame, which is not computed for it.
+
+    Raises:
+        InputUnreadable: polars cannot tell it, such as that of a file that is missing.
+    """
+    import polars as pl  # noqa: PLC0415 - loaded by whoever made the frame
+
+    try:
+        schema = frame.collect_schema()
+        check_frame_names(schema)
+        return pl.DataFrame(schema=schema).to_arrow().schema
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _uncomputed(error) from None
+
+
+def lazy_batches(frame: Any) -> Iterator[pa.RecordBatch]:
+    """Compute a lazy frame as a stream, and yield its rows.
+
+    Raises:
+        InputUnreadable: polars cannot compute it.
+    """
+    import polars as pl  # noqa: PLC0415 - loaded by whoever made the frame
+
+    if not hasattr(frame, "collect_batches"):
+        raise BadRequest("this version of polars streams no LazyFrame: give frame.collect()")
+    try:
+        parts = iter(frame.collect_batches(chunk_size=_BATCH_ROWS))
+        while (part := _next_part(parts)) is not None:
+            yield from part
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise _uncomputed(error) from None
+
+
+@translated_panics("polars")
+def _next_part(parts: Iterator[Any]) -> list[pa.RecordBatch] | None:
+    part = next(parts, None)
+    return None if part is None else part.to_arrow().to_batches()
+
+
+def _uncomputed(error: Exception) -> InputUnreadable:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return InputUnreadable(f"polars cannot compute the LazyFrame: {reason}. Nothing was ingested.")
+
+
+def table_of_columns(columns: Mapping[Any, Any], arrow_schema: pa.Schema) -> pa.Table:
+    """Return a dict of columns as a table, with the table's types.
+
+    Columns that the table does not have become text, and are refused or dropped by name later.
+
+    Raises:
+        BadRequest: a value is no column, or columns differ in length.
+        InputSchemaMismatch: a value does not fit its column.
+    """
+    found: dict[str, pa.ChunkedArray] = {}
+    known = set(arrow_schema.names)
+    names = [name for name in columns if isinstance(name, str)]
+    if len(names) < len(columns) or not names:
+        raise BadRequest("a dict of columns has names of columns, and there is at least one")
+    check_columns(
+        pa.schema([(name, pa.null()) for name in names if name in known]),
+        arrow_schema,
+        ignore_extra_columns=True,
+        origin="the dict of columns",
+    )
+    for name in names:
+        if name not in known:
+            continue
+        try:
+            found[name] = checked_column(columns[name], arrow_schema.field(name).type)
+        except TypeError as error:
+            raise BadRequest(
+                f"{name!r} of the dict of columns is no column: {error}. Give a list or an array "
+                "for each column; one row is given as [row]"
+            ) from None
+        except ValueError as error:
+            raise InputSchemaMismatch(f"column {name!r} of the dict of columns: {error}") from None
+    lengths = {name: len(column) for name, column in found.items()}
+    if len(set(lengths.values())) > 1:
+        raise BadRequest(f"the columns of the dict differ in length: {lengths}")
+    rows = next(iter(lengths.values()))
+    extra = {name: pa.chunked_array([pa.nulls(rows)]) for name in names if name not in known}
+    return pa.table({**found, **extra})
+
+
+# ---------------------------------------------------------------- dict rows
+#
+# Converts rows given as Python dicts to Arrow, a few thousand at a time.
+#
+# pyarrow fills missing fields with null and ignores unknown ones. Here rows are refused for both,
+# and for each value that `python_array` refuses.
+
+_ROWS_AT_ONCE = 10_000
+
+
+def batches_of_dicts(
+    rows: Iterable[Mapping[str, Any]], arrow_schema: pa.Schema, origin: str
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows as batches of `arrow_schema`. A field whose value is None is null.
+
+    Raises:
+        InputSchemaMismatch: a row has a field that the table does not have, lacks a required one,
+            or has a value that does not fit its field. Rows are counted from 0.
+    """
+    remaining = iter(rows)
+    done = 0
+    while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
+        _check_fields(chunk, arrow_schema, origin, done)
+        arrays = [
+            field_array([row.get(field.name) for row in chunk], field, origin, done)
+            for field in arrow_schema
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+        done += len(chunk)
+
+
+def _check_fields(
+    chunk: Sequence[Mapping[str, Any]], arrow_schema: pa.Schema, origin: str, done: int
+) -> None:
+    required = {field.name for field in arrow_schema if not field.nullable}
+    known = set(arrow_schema.names)
+    try:
+        if all(required <= row.keys() <= known for row in chunk):
+            return
+    except AttributeError:
+        pass
+    for place, row in enumerate(chunk, done):
+        if not isinstance(row, Mapping):
+            raise InputSchemaMismatch(f"row {place} of {origin} is not a dict: {row!r}")
+        if unknown := [name for name in row if name not in known]:
+            raise InputSchemaMismatch(
+                f"row {place} of {origin} has fields {unknown} that the table does not have; "
+                f"it has {arrow_schema.names}"
+            )
+        if missing := [name for name in arrow_schema.names if name in required - row.keys()]:
+            raise InputSchemaMismatch(f"row {place} of {origin} lacks required fields {missing}")
+
+
+def field_array(values: Sequence[Any], field: pa.Field, origin: str, done: int) -> pa.Array:
+    """Return the values of one field as an array of its type; `done` rows came before them.
+
+    Raises:
+        InputSchemaMismatch: a value does not fit; the message names row, value and reason.
+    """
+    try:
+        return python_array(values, field.type)
+    except MISFITS:
+        place, value, reason = first_misfit(values, field.type)
+        raise InputSchemaMismatch(
+            f"row {done + place} of {origin}: {value!r} does not fit field {field.name!r} of "
+            f"{field.type}: {reason}"
+        ) from None
 
 
 class Source(Protocol):
@@ -108,8 +296,8 @@ def open_source(data: object, arrow_schema: pa.Schema, remote: InputStore | None
         return _in_memory(data, arrow_schema)
     if (frame := _frame(data, arrow_schema)) is not None:
         return frame
-    if frames.is_frame(data):
-        frames.check_frame_names(data.columns)  # type: ignore[attr-defined]
+    if is_frame(data):
+        check_frame_names(data.columns)  # type: ignore[attr-defined]
     if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
         return _stream(data, arrow_schema)
     if hasattr(data, "__arrow_c_array__"):
@@ -139,11 +327,11 @@ def _frame(data: object, arrow_schema: pa.Schema) -> Source | None:
     """Return the source for a dataset, a frame, or a dict of columns; None for other data."""
     if _is_dataset(data):
         return _dataset(data, arrow_schema)
-    if frames.is_lazy_frame(data):
-        read = partial(frames.lazy_batches, data)
-        return _Batches("the LazyFrame", arrow_schema, frames.lazy_schema(data), None, read)
+    if is_lazy_frame(data):
+        read = partial(lazy_batches, data)
+        return _Batches("the LazyFrame", arrow_schema, lazy_schema(data), None, read)
     if isinstance(data, Mapping):
-        table = frames.table_of_columns(data, arrow_schema)
+        table = table_of_columns(data, arrow_schema)
         return _in_memory(table, arrow_schema, "dict of columns")
     return _pandas(data, arrow_schema) if _is_pandas(data) else None
 

@@ -18,13 +18,19 @@ from pyarrow import csv as arrow_csv
 from pyarrow import json as arrow_json
 
 from sleeper.engine.arrow_schema import check_columns
-from sleeper.engine.inputs.batch_sizes import small_batches
 from sleeper.engine.inputs.input_files import is_remote, shown
-from sleeper.engine.inputs.json_maps import MapsAsLists, maps_as_lists
-from sleeper.engine.inputs.text_source import TextSource
-from sleeper.engine.inputs.text_values import MisfitText, csv_type, exact_values, json_type
+from sleeper.engine.inputs.text_values import (
+    MapsAsLists,
+    MisfitText,
+    TextSource,
+    csv_type,
+    exact_values,
+    json_type,
+    maps_as_lists,
+    small_batches,
+)
 from sleeper.errors import InputNotFound, InputSchemaMismatch, InputUnreadable
-from sleeper.ports.input_store import InputStore
+from sleeper.ports.objects import InputStore
 
 _NAME: Final = re.compile(r"\.(csv|jsonl|ndjson|json)(?:\.(gz|zst|bz2|lz4))?$", re.IGNORECASE)
 _CODECS: Final = {"gz": "gzip", "zst": "zstd", "bz2": "bz2", "lz4": "lz4"}

@@ -8,17 +8,20 @@ raises an error; otherwise the child would hang.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from errno import EACCES, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, EPERM
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
-from sleeper.errors import BadRequest, StorageFailed
+from sleeper.errors import BadRequest, DataDamaged, SleeperError, StorageFailed
+from sleeper.language.failures import is_panic
 from sleeper.model.object_stores import ObjectStoreSettings
 
 _SETTINGS = {
@@ -235,3 +238,113 @@ def _object_store(scheme: str, bucket: str, settings: ObjectStoreSettings) -> An
         endpoint=settings.endpoint,
         allow_http=settings.allow_http,
     )
+
+
+# ---------------------------------------------------------------- failures
+#
+# Translates errors of DataFusion, which usually do not name the file.
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_STORAGE_FAULTS = {EACCES, EIO, EMFILE, ENFILE, ENOMEM, EPERM}
+
+
+def translate_read_errors(
+    batches: Iterator[Any], explain: Callable[[BaseException], SleeperError]
+) -> Iterator[Any]:
+    """Yield `batches`; an error of reading them is raised as the error that `explain` returns."""
+    try:
+        yield from batches
+    except BaseException as error:
+        if is_read_failure(error):
+            raise explain(error) from error
+        raise
+
+
+def is_read_failure(error: BaseException) -> bool:
+    """Return whether DataFusion raised this error, or a Rust panic, which is no `Exception`."""
+    if isinstance(error, SleeperError | AssertionError):
+        return False
+    return isinstance(error, Exception) or is_panic(error)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Return whether no file caused the error: memory is short, or the storage refuses."""
+    text = str(error)
+    os_error = _OS_ERROR.search(text)
+    return (
+        "Resources exhausted" in text
+        or "No suitable object store" in text
+        or "Generic " in text  # object stores: no connection, no permission, a server's fault
+        or (os_error is not None and int(os_error[1]) in _STORAGE_FAULTS)
+    )
+
+
+def resource_error(error: BaseException, file_count: int) -> StorageFailed:
+    """Return the error for a read that failed although its files may be intact."""
+    if "Resources exhausted" in str(error):
+        return StorageFailed(
+            f"merging {file_count} data files needs more memory than the reader may use: compact "
+            f"the table, request fewer columns, or give the reader more memory ({_short(error)})"
+        )
+    return StorageFailed(f"reading {file_count} data files failed: {_short(error)}. Try again.")
+
+
+def file_failure(url: str, error: BaseException) -> SleeperError:
+    """Return the error for a file that cannot be read."""
+    os_error = _OS_ERROR.search(str(error))
+    gone = os_error is not None and int(os_error[1]) == ENOENT
+    if isinstance(error, FileMissing) or gone or "not found" in str(error).lower():
+        return DataDamaged(
+            f"data file {url} is missing or empty. If this reader is older than the garbage "
+            "collector's delay, the file was replaced: refresh the table and query again. "
+            "If it fails again, the file must be restored."
+        )
+    return DataDamaged(f"data file {url} is damaged and must be restored: {_short(error)}")
+
+
+def _short(error: BaseException) -> str:
+    return str(error).removeprefix("DataFusion error: ").strip()[:500]
+
+
+# ---------------------------------------------------------------- merge
+#
+# Plans the merge of sorted files as a merge of streams, never a sort.
+#
+# DataFusion trusts the declared order of a file and then only merges. If it sorted anyway, memory
+# and time would grow silently, so every plan is checked before it runs. The check also finds
+# missing files, which DataFusion silently treats as empty tables.
+
+
+def merge_plan(frames: Sequence[Any], order: Sequence[Any], columns: Sequence[str]) -> Any:
+    """Return the physical plan that merges `frames`, all in `order`, and keeps `columns`.
+
+    Raises:
+        FileMissing: a file does not exist.
+    """
+    merged = list(frames)
+    while len(merged) > 1:  # a balanced tree: the planner recurses over it
+        pairs = zip(merged[::2], merged[1::2], strict=False)
+        odd_one = merged[-1:] if len(merged) % 2 else []
+        merged = [left.union(right) for left, right in pairs] + odd_one
+    rows = merged[0].sort(*order) if len(frames) > 1 else merged[0]
+    plan = rows.select(*[column(name) for name in columns]).execution_plan()
+    _check_plan(plan)
+    return plan
+
+
+def node_names(plan: Any) -> list[str]:
+    """Return the names of a physical plan's nodes, from the top."""
+    names, nodes = [], [plan]
+    while nodes:
+        node = nodes.pop()
+        names.append(node.display().split(":", 1)[0].split(None, 1)[0])
+        nodes += reversed(node.children())
+    return names
+
+
+def _check_plan(plan: Any) -> None:
+    names = node_names(plan)
+    if "EmptyExec" in names:
+        raise FileMissing
+    if "SortExec" in names or plan.partition_count != 1:
+        raise AssertionError(f"a merge must not sort its rows:\n{plan.display_indent()}")

@@ -16,7 +16,7 @@ from sleeper.engine.sorting.key_order import Groups, OrderedRows, sorting_bytes
 from sleeper.engine.writing.leaf_files import rows_by_leaf
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
-from sleeper.state.plans.buckets import Buckets
+from sleeper.state.plans.bulk_imports import Buckets
 
 _CHUNK_BYTES = 8 << 20
 

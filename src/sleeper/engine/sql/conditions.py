@@ -36,7 +36,7 @@ _TERMS_MAX: Final = 300
 _UP_TO_WILDCARD = re.compile(r"[^%_\\]*")
 
 
-def condition_of(expression: Any, arrow_schema: pa.Schema) -> Condition:
+def datafusion_condition(expression: Any, arrow_schema: pa.Schema) -> Condition:
     """Return the condition that an expression of DataFusion's optimized plan is.
 
     Args:

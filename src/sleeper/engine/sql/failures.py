@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
-from sleeper.engine.scan.failures import is_read_failure
+from sleeper.engine.scan.session import is_read_failure
 from sleeper.engine.sql.float_aggregates import NOT_FINITE
-from sleeper.engine.sql.scans.streams import OpenScans
+from sleeper.engine.sql.table_scan import OpenScans
 from sleeper.errors import QueryInvalid, StorageFailed
 
 _PREFIXES: Final = re.compile(

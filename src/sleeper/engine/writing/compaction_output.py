@@ -17,12 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from sleeper.engine.ahead import taken_ahead
-from sleeper.engine.processing.decimal_sums import Overflow
+from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.scan.page_checksums import verify_pages
-from sleeper.engine.scan.row_groups import row_groups
+from sleeper.engine.scan.regions import row_groups
 from sleeper.engine.scan.verified_pages import verify_region
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
@@ -30,7 +30,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.ports.objects import Objects
-from sleeper.state.plans.claimed_jobs import ClaimedJob
+from sleeper.state.plans.claims import ClaimedJob
 
 _CHUNK_ROWS = 32_768  # passed from the merge, and to the writer, at a time
 _CHUNKS_AHEAD = 2

@@ -6,29 +6,235 @@ filters for row keys, a seal over footer, indexes and filters, and a sketch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
-from sleeper.engine.writing.column_layout import ColumnLayout, column_layouts, pyarrow_options
-from sleeper.engine.writing.sketch_bytes import SketchBuilder
-from sleeper.engine.writing.stored_sketch import sketch_place_bytes
+from sleeper.engine.writing.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.errors import BadRequest
 from sleeper.language.value_classes import dataclass
-from sleeper.lookup.parquet.footer import Footer
+from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.pages import is_bomb
-from sleeper.lookup.parquet.sealed_output import SealedOutput
+from sleeper.lookup.parquet.seal import RunningChecksums, page_sums_bytes, seal_bytes
 from sleeper.model.files import FileReference, key_to_text
 from sleeper.model.keys import checked_value
 from sleeper.model.known_properties.table import ParquetProperties
 from sleeper.model.schema import Field, Schema
 from sleeper.ports.objects import Output
+
+# ---------------------------------------------------------------- column layout
+#
+# Chooses codec and encoding of each column of a data file.
+#
+# Every writer of data files asks here, so that files do not depend on who wrote them.
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnLayout:
+    """How the pages of one column are written.
+
+    Attributes:
+        codec: Compression, by pyarrow's name: "zstd", "lz4" (raw blocks), "none" ...
+        level: Level of the codec; None is the codec's default.
+        encoding: Parquet's name of an encoding; None for PLAIN, or for a dictionary.
+    """
+
+    codec: str
+    level: int | None = None
+    encoding: str | None = None
+
+
+_KEYS = ColumnLayout("zstd", 1)
+_NUMBERS = ColumnLayout("lz4")  # plain: differences take longer to look up (docs/decisions)
+_TEXTS = ColumnLayout("zstd", 3, "DELTA_LENGTH_BYTE_ARRAY")
+_OTHERS = ColumnLayout("zstd", 3)
+
+
+def column_layouts(
+    schema: Schema,
+    arrow_schema: pa.Schema,
+    *,
+    codec: str | None,
+    level: int | None = None,
+    delta_encodings: bool = True,
+) -> dict[str, ColumnLayout]:
+    """Return the layout of each column without a dictionary, by its path in Parquet.
+
+    Args:
+        schema: The table's schema.
+        arrow_schema: The same as Arrow's.
+        codec: The codec that a user chose for all columns, by pyarrow's name; None if each column
+            gets its own.
+        level: The level of that codec; None is its default.
+        delta_encodings: False if only PLAIN is wanted.
+    """
+    found = {}
+    for field in arrow_schema:
+        chosen = _layout(field.type, is_key=field.name in schema.row_key_names)
+        if codec is not None:
+            chosen = ColumnLayout(codec, level, chosen.encoding)
+        if not delta_encodings:
+            chosen = ColumnLayout(chosen.codec, chosen.level)
+        found.update(dict.fromkeys(parquet_paths(field), chosen))
+    return found
+
+
+def pyarrow_options(
+    layouts: Mapping[str, ColumnLayout], dictionaries: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the layouts as options of pyarrow's writer.
+
+    Args:
+        layouts: The layout of each column, by path.
+        dictionaries: Paths of columns that get a dictionary instead of an encoding.
+    """
+    levels = {path: each.level for path, each in layouts.items() if each.level is not None}
+    encodings = {
+        path: each.encoding
+        for path, each in layouts.items()
+        if each.encoding is not None and path not in dictionaries
+    }
+    return {
+        "compression": {path: each.codec for path, each in layouts.items()},
+        "compression_level": levels or None,
+        "column_encoding": encodings or None,
+    }
+
+
+def _layout(kind: pa.DataType, *, is_key: bool) -> ColumnLayout:
+    types = pa.types
+    if is_key:
+        return _KEYS  # found by bisection of PLAIN values
+    if types.is_string(kind) or types.is_binary(kind):
+        return _TEXTS
+    whole = types.is_integer(kind) or types.is_timestamp(kind) or types.is_date(kind)
+    return _NUMBERS if whole else _OTHERS
+
+
+# ---------------------------------------------------------------- sealed output
+#
+# The stream that a data file is written through: it adds page sums and a seal.
+
+
+class ByteStream(Protocol):
+    """A binary stream to write to."""
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write all of `data` and return its length in bytes."""
+
+    def flush(self) -> None:
+        """Pass on what is buffered."""
+
+    def close(self) -> None:
+        """End the stream."""
+
+
+class SealedOutput:
+    """A stream for `pyarrow.parquet.ParquetWriter` that puts page sums and a seal into the file.
+
+    Each page must be written by itself, as pyarrow does. Call `hold` just before the writer is
+    closed: from then on bytes are kept in memory (the filters, the indexes, the footer, and the
+    last row group if it is not flushed yet). `seal` writes them with sums and seal, and `close`
+    closes the stream below as well. The writer must have been closed by then.
+
+    Attributes:
+        size_bytes: Bytes that were passed on.
+    """
+
+    def __init__(self, output: ByteStream) -> None:
+        self._output: ByteStream | None = output
+        self._position = 0
+        self.size_bytes = 0
+        self._checksums = RunningChecksums()
+        self._held: bytearray | None = None
+        self._held_start = 0
+        self.closed = False
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Write bytes to the underlying stream; after `hold`, keep them in memory."""
+        size = memoryview(data).nbytes
+        self._position += size
+        sums = self._checksums
+        sums.value = crc32(data, sums.value)
+        sums.positions.append(self._position)
+        sums.values.append(sums.value)
+        if self._held is not None:
+            self._held += data
+        elif self._output is not None:
+            self.size_bytes += size
+            self._output.write(data)
+        return size
+
+    def tell(self) -> int:
+        """How many bytes were written, without sums and seal."""
+        return self._position
+
+    def flush(self) -> None:
+        """Flush bytes that are not kept in memory."""
+        if self._output is not None:
+            self._output.flush()
+
+    def hold(self) -> None:
+        """Keep what comes from now on, until `seal` or `close`."""
+        if self._held is None:
+            self._held, self._held_start = bytearray(), self._position
+
+    def give_up(self) -> None:
+        """Pass nothing on any more: pyarrow writes a footer even to a file that was given up."""
+        self._output, self._held = None, None
+
+    def close(self) -> None:
+        """Write the kept bytes, with sums and seal, and close the underlying stream."""
+        if self.closed:
+            return
+        self.closed = True
+        output = self._output
+        self.seal()
+        if output is not None:
+            output.close()
+
+    def seal(self, before_sums: bytes = b"") -> Footer | None:
+        """Write what was kept, with sums and seal; the stream below stays open.
+
+        Args:
+            before_sums: More bytes, between the page indexes and the page sums.
+
+        Returns:
+            The file's footer; None if nothing was kept.
+        """
+        if self._held is None or self._output is None:
+            return None
+        tail, self._held = bytes(self._held), None
+        start = self._held_start
+        footer_start = len(tail) - TAIL_BYTES - footer_length(tail, self._position)
+        footer = read_footer(tail[footer_start:-TAIL_BYTES], start + footer_start)
+        sums = page_sums_bytes(footer, tail, start, self._checksums)
+        seal = seal_bytes(footer, footer_start, tail, start)
+        end = tail[:footer_start] + before_sums + sums + seal + tail[footer_start:]
+        self.size_bytes += len(end)
+        self._output.write(end)
+        self._output.flush()
+        return footer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+
 
 FORMAT = {b"sleeper.format": b"1"}
 

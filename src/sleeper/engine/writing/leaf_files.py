@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sleeper.engine.processing.aggregations import as_counts
 from sleeper.engine.processing.process import process
-from sleeper.engine.sort import SortSettings, sort_into_groups
+from sleeper.engine.sorting.sort import SortSettings, sort_into_groups
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings
 from sleeper.model import paths
 from sleeper.model.files import FileReference

@@ -10,9 +10,8 @@ from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.completion import complete_tables
 from sleeper.interfaces.cli.options import instance_option, json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
-from sleeper.workers.kinds.bulk_import_place import where_jobs_run
-from sleeper.workers.kinds.file_batcher import run_batcher
-from sleeper.workers.kinds.file_batches import batch_limits
+from sleeper.workers.kinds.batcher import batch_limits, run_batcher
+from sleeper.workers.kinds.bulk_import import where_jobs_run
 
 
 @click.group()

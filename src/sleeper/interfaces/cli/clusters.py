@@ -18,8 +18,8 @@ import click
 from sleeper.interfaces import bulk_import_job
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.spark.submit.configured_clusters import configured_disks
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.emr import Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.spark_submit import ENTRY_IN_IMAGE, Kubernetes, SparkSubmit
 from sleeper.spark.submit.submitted_jobs import Cluster
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from sleeper.deploy.flow.checks.findings import Finding, Level
+from sleeper.deploy.flow.checks import Finding, Level
 from sleeper.deploy.flow.deployment import Planned, carry_out, finish, planned, stored_properties
 from sleeper.deploy.flow.preparation import Machine, prepare
 from sleeper.errors import BadRequest

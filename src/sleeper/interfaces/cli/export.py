@@ -17,7 +17,7 @@ from sleeper.interfaces.cli.options import (
     ranges_option,
 )
 from sleeper.interfaces.cli.present import counted, print_json, progress_of, say
-from sleeper.interfaces.cli.question import Question, prefixes_option
+from sleeper.interfaces.cli.query import Question, prefixes_option
 
 
 @click.command()

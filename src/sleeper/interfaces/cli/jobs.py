@@ -14,14 +14,13 @@ import click
 
 from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.interfaces.cli.options import instance_option, json_option, one_of, text_of
 from sleeper.interfaces.cli.present import print_facts, print_grid, print_json, say
+from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TRY_AGAIN
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryState
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus
+from sleeper.model.jobs.statuses import JobState, JobStatus
 
 _POLL_S = 0.5
 

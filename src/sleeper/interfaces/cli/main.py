@@ -17,8 +17,7 @@ from typing import Any
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from sleeper.interfaces.cli.exit_codes import run_command
-from sleeper.interfaces.cli.stderr import LogFormat, LogOutput
+from sleeper.interfaces.cli.stderr import LogFormat, LogOutput, run_command
 
 _COMMANDS = {
     "init": ("data", "Create an instance."),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import click
 
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import on_table
 from sleeper.interfaces.cli.present import (
     claim_line,
@@ -17,14 +16,14 @@ from sleeper.interfaces.cli.present import (
     progress_of,
     say,
 )
-from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
+from sleeper.state.plans.claims import HeldClaim
 from sleeper.state.plans.compactions import CompactionPlan
-from sleeper.state.plans.leases import HeldClaim
-from sleeper.state.plans.merges import SiblingLeaves
+from sleeper.state.plans.splits_and_merges import SiblingLeaves
+from sleeper.tables.claims import ReleaseResult
 from sleeper.tables.compaction_method import CompactionSummary
 from sleeper.tables.garbage import GcSummary
 from sleeper.tables.orphans import SweepResult
-from sleeper.tables.release_claims import ReleaseResult
 from sleeper.tables.table import Table
 
 

@@ -15,11 +15,11 @@ from sleeper.interfaces.cli.options import ask, ask_for_name, instance_option, j
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
 from sleeper.language.late_imports import late_imports
 from sleeper.model.object_stores import ObjectStoreSettings
-from sleeper.ports.belongings import Belonging
+from sleeper.ports.objects import Belonging
 
 with late_imports():
     from sleeper.deploy.flow import deployed_stacks, removal
-    from sleeper.storage.aws.deployment import identity, instance_names
+    from sleeper.storage.aws.deployment import names
 
 
 @click.command()
@@ -135,8 +135,8 @@ def _deployed(
     if not url.startswith("aws://"):
         return None
     stores = ObjectStoreSettings.of(process_environment())
-    region = identity.aws_identity(stores.region).region
-    name = instance_names.instance_id_of(url)
+    region = names.aws_identity(stores.region).region
+    name = names.instance_id_of(url)
     stacks = deployed_stacks.DeployedStacks(name, region, rest=Event().wait)
     found = removal.plan_deployed_removal(url, stacks, None if data is None else data.values, data)
     return None if found is None else (found, stacks)
@@ -152,7 +152,7 @@ def _destroy_deployed(
         say(f"buckets and tables stay with all they hold: {removal.RETAIN} is true")
     if not yes:
         tables = () if found.keeps_data else found.table_names
-        _confirm(found.url, tables, instance_names.instance_id_of(found.url))
+        _confirm(found.url, tables, names.instance_id_of(found.url))
     pause = None
     if found.data is not None and found.data.values is not None:
         pause = connect(found.url).pause_switch

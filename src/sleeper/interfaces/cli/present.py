@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
-from sleeper.state.plans.leases import HeldClaim
+from sleeper.state.plans.claims import HeldClaim
 
 # Control characters that JSON does not escape, and those that change the text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -4,36 +4,82 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
+from typing import Any
 
 import click
 
 from sleeper.errors import InstanceGone, PropertiesInvalid
 from sleeper.instance.instance import connect
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import host_and_port, instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
-from sleeper.interfaces.cli.signals import stop_on_signals
-from sleeper.interfaces.cli.stderr import LogOutput
+from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TERMINATED, LogOutput
 from sleeper.language.value_classes import dataclass
 from sleeper.workers.maintenance import MaintenanceStep, run_maintenance
 from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.open_worker import COMPACTION, WORKER_KINDS
-from sleeper.workers.serve.child_processes import start_logged
 from sleeper.workers.serve.current_instance import CurrentInstance
-from sleeper.workers.serve.fleet import WorkerProcess
+from sleeper.workers.serve.fleet import WorkerProcess, start_logged
 from sleeper.workers.serve.job_services import open_job_services
-from sleeper.workers.serve.metrics import Metrics, MetricsServer
+from sleeper.workers.serve.metrics import Metrics, MetricsServer, TableFigures
 from sleeper.workers.serve.pace import Pace
 from sleeper.workers.serve.pause_look import PauseLook
-from sleeper.workers.serve.table_figures import TableFigures
 from sleeper.workers.serve.waiting_compactions import WaitingCompactions
 
+# ---------------------------------------------------------------- signals
+#
+# How a service is asked to end: by SIGINT or SIGTERM, or because its parent has ended.
+
+_PARENT_CHECK_S = 1.0
+_ORPHAN_PATIENCE_S = 5.0
 _log = logging.getLogger(__name__)
+
+
+def stop_on_signals(stop: threading.Event) -> None:
+    """Set `stop` at SIGTERM and at the first Ctrl-C; a second Ctrl-C ends the process at once."""
+
+    def ask_to_stop(number: int, _: Any) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask_to_stop)
+
+
+def stop_with_parent(stop: threading.Event, parent_id: int, *, with_children: bool = False) -> None:
+    """Set `stop` when the process `parent_id`, which started this one, has ended.
+
+    A job that does not notice in time is ended with the process: nothing of it is committed by
+    halves, and its message comes again. It is the parent's id that tells, however that one died,
+    on every system that has processes.
+
+    Args:
+        stop: Set when the parent has ended.
+        parent_id: The parent.
+        with_children: Whether to kill what this process has started too, where it leads a process
+            group of its own.
+    """
+
+    def watch() -> None:
+        woken = threading.Event()  # by nobody
+        while os.getppid() == parent_id:
+            woken.wait(_PARENT_CHECK_S)
+        _log.warning("ending: process %d, which started this one, has ended", parent_id)
+        stop.set()
+        woken.wait(_ORPHAN_PATIENCE_S)
+        if with_children and os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(EXIT_TERMINATED)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
+
+
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GONE_ROUNDS_MAX = 3
 _ONE_AT_A_TIME = ("batcher", "bulk-import", "commit", "export")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +15,162 @@ import click
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import FORMATS, OutputFormat, stream_rows, write_rows
+from sleeper.errors import SleeperError
 from sleeper.interfaces.cli.options import instance_option, json_option, text_of
 from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.query import chosen_format
-from sleeper.interfaces.cli.sql_prompt import SqlPrompt
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.interfaces.connection import connect
+from sleeper.model.schema import Field, Schema, type_to_text
+
+# ---------------------------------------------------------------- sql prompt
+#
+# The prompt of `sleeper sql`: statements until `\q`, with a history and completion of names.
+
+_log = logging.getLogger(__name__)
+
+readline: Any = import_module("readline") if find_spec("readline") else None
+"""Python may be built without it: then the prompt works without history and completion."""
+
+_HELP = r"""A statement ends with ; and may have several lines. Ctrl-C drops it.
+  \d          the tables
+  \d TABLE    the columns of a table
+  \e STATEMENT;   what a statement would read
+  \?          this text
+  \q          quit, as Ctrl-D"""
+_WORDS = (
+    *("SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "IS NULL", "JOIN"),
+    *("ON", "GROUP BY", "ORDER BY", "LIMIT", "HAVING", "DISTINCT", "WITH", "UNION ALL", "EXPLAIN"),
+    *("DESCRIBE", "count(*)", "sum(", "min(", "max(", "avg("),
+)
+_HISTORY_MAX = 1_000
+
+
+class SqlPrompt:
+    """Reads statements from a terminal, and shows their rows.
+
+    Args:
+        instance: The instance, or the client of one.
+        state_folder: The folder that has programs' histories.
+        show: Prints rows.
+    """
+
+    def __init__(self, instance: Any, state_folder: Path, show: Callable[[Rows], None]) -> None:
+        self._instance = instance
+        self._history = state_folder / "sleeper" / "sql_history"
+        self._show = show
+        self._names: list[str] | None = None
+
+    def run(self) -> None:
+        """Read statements until the end of input, or `\\q`."""
+        self._begin_history()
+        click.echo("SQL that reads tables; \\d lists them, \\? helps, \\q quits")
+        lines: list[str] = []
+        while True:
+            try:
+                line = input("...> " if lines else "sql> ")
+            except EOFError:
+                click.echo()
+                break
+            except KeyboardInterrupt:
+                click.echo()
+                lines = []
+                continue
+            if not lines and line.strip().startswith("\\"):
+                if line.strip() in ("\\q", "\\quit"):
+                    break
+                self._guarded(self._command, line.strip())
+                continue
+            lines.append(line)
+            text = "\n".join(lines).strip()
+            if text.endswith(";") or not text:
+                lines = []
+                if text.strip(";"):
+                    self._guarded(self._run, text.rstrip(";"))
+        self._save_history()
+
+    def complete(self, text: str, state: int) -> str | None:
+        """Return a word, table or column that begins with `text`: the one of a number."""
+        if self._names is None:
+            self._names = self._known_names()
+        start = text.casefold()
+        found = [name for name in self._names if name.casefold().startswith(start)]
+        return found[state] if state < len(found) else None
+
+    def _guarded(self, run: Callable[[str], None], text: str) -> None:
+        """Run something, and print the error that ends it."""
+        try:
+            run(text)
+        except SleeperError as error:
+            warn(f"sleeper: {error}")
+        except KeyboardInterrupt:
+            warn("interrupted")
+
+    def _run(self, text: str) -> None:
+        self._show(self._instance.sql(text))
+
+    def _command(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        rest = rest.strip().rstrip(";")
+        match word:
+            case "\\d" if rest:
+                schema = self._instance.table(rest.strip('"')).schema
+                fields = {field.name: field for field in schema.fields}
+                print_grid(
+                    ["column", "type", "key"],
+                    [_described(schema, fields[name]) for name in schema.columns],
+                )
+            case "\\d":
+                print_grid(["table"], [[record.name] for record in self._instance.tables()])
+            case "\\e" if rest:
+                click.echo(self._instance.explain_sql(rest))
+            case _:
+                click.echo(_HELP)
+
+    def _known_names(self) -> list[str]:
+        """Return key words, tables and columns; those with signs are quoted."""
+        names = dict.fromkeys(_WORDS)
+        for record in self._instance.tables():
+            table = self._instance.table(record.name)
+            names |= dict.fromkeys(map(_as_written, [record.name, *table.schema.names]))
+        return [*names]
+
+    def _begin_history(self) -> None:
+        if readline is None:
+            return
+        readline.set_completer(self.complete)
+        readline.set_completer_delims(" \t\n(),=<>!;+-*/")
+        libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+        readline.set_history_length(_HISTORY_MAX)
+        try:
+            readline.read_history_file(self._history)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.info("the history of statements is not read: %s", error)
+
+    def _save_history(self) -> None:
+        """Write the history, which only this user may read: statements may have data in them."""
+        if readline is None:
+            return
+        try:
+            self._history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._history.touch(mode=0o600)
+            readline.write_history_file(self._history)
+        except OSError as error:
+            _log.warning("the history of statements is not written: %s", error)
+
+
+def _described(schema: Schema, field: Field) -> list[str]:
+    key = "row key" if field in schema.row_keys else "sort key" if field in schema.sort_keys else ""
+    return [field.name, type_to_text(field.type), key]
+
+
+def _as_written(name: str) -> str:
+    """Return a name as statements have it."""
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else '"' + name.replace('"', '""') + '"'
+
 
 _SHOWN_ROWS = 100
 

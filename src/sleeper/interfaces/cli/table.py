@@ -27,7 +27,7 @@ from sleeper.model.known_properties.typed import (
 )
 from sleeper.model.schema import Schema, type_to_text
 from sleeper.model.tables import NAME
-from sleeper.tables.estimate_split_points import estimate_split_points
+from sleeper.tables.extend_partitions import estimate_split_points
 
 readable_file = click.Path(exists=True, dir_okay=False, path_type=Path)
 splits_file_option = click.option(

@@ -7,10 +7,9 @@ import click
 from sleeper.instance.instance import connect
 from sleeper.instance.verify import InstanceVerifySummary
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.exit_codes import EXIT_REFUSED
 from sleeper.interfaces.cli.options import json_option
 from sleeper.interfaces.cli.present import counted, print_grid, print_json, progress_of, say
-from sleeper.interfaces.cli.stderr import warn
+from sleeper.interfaces.cli.stderr import EXIT_REFUSED, warn
 from sleeper.tables.verify_method import VerifySummary
 
 

@@ -9,7 +9,7 @@ import click
 
 from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import instance_option
-from sleeper.interfaces.cli.signals import stop_on_signals, stop_with_parent
+from sleeper.interfaces.cli.serve import stop_on_signals, stop_with_parent
 from sleeper.interfaces.cli.stderr import LogOutput
 from sleeper.workers.open_worker import WORKER_KINDS, open_worker
 from sleeper.workers.serve.current_instance import PropertiesLook

@@ -43,13 +43,16 @@ from typing import Any, Final
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import process_environment
-from sleeper.interfaces.lambdas.delivered_jobs import Answer, run_delivered
-from sleeper.interfaces.lambdas.delivered_operations import run_operations, tables_sender
-from sleeper.interfaces.lambdas.time_limit import LambdaContext, TimeLimit
-from sleeper.interfaces.lambdas.warm_instance import needed, warm_instance
+from sleeper.interfaces.lambdas.delivered import (
+    Answer,
+    run_delivered,
+    run_operations,
+    tables_sender,
+)
+from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed, warm_instance
 from sleeper.interfaces.lambdas.worker_tasks import warm_starts, worker_limits
 from sleeper.model.jobs.messages import BULK_IMPORT_QUEUES, QueueName
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.batcher import run_batcher
 from sleeper.workers.scheduled_operations import ask_for_operation, checked_operation
 
 _QUEUE: Final = "SLEEPER_QUEUE"

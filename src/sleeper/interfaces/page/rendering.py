@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -10,8 +12,8 @@ from urllib.parse import quote
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from sleeper.pictures.amounts import compact, counted, size_text, time_text
-from sleeper.pictures.markup import Markup, element
+from sleeper.language.value_classes import dataclass
+from sleeper.pictures.markup import Markup, compact, counted, element, size_text, time_text
 
 _HERE: Final = Path(__file__).parent
 _LONG: Final = 10_000_000
@@ -74,3 +76,45 @@ def rendered(template: str, values: dict[str, Any], status: int = 200) -> HTMLRe
     text = _environment.get_template(template).render(values)
     # A lone surrogate, which UTF-8 cannot hold, becomes a question mark.
     return HTMLResponse(text.encode("utf-8", "replace"), status, headers=dict(HEADERS))
+
+
+# ---------------------------------------------------------------- listings
+#
+# Lists in parts: pages of so many entries, and the first entries of what may be long.
+
+PER_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Some of the entries of a list.
+
+    Attributes:
+        entries: The entries of this page.
+        page: Its number, from 1 on.
+        pages: The number of pages.
+        total: The number of all entries.
+    """
+
+    entries: Sequence[Any]
+    page: int
+    pages: int
+    total: int
+
+
+def listing(found: Sequence[Any], page: int, per_page: int = PER_PAGE) -> Listing:
+    """Return one page of a list; a page that does not exist is the nearest that does.
+
+    >>> listing(["a", "b", "c"], 9, per_page=2).entries
+    ['c']
+    """
+    pages = max(1, -(-len(found) // per_page))
+    here = min(max(1, page), pages)
+    entries = found[(here - 1) * per_page : here * per_page]
+    return Listing(entries=entries, page=here, pages=pages, total=len(found))
+
+
+def first(found: Iterable[Any], count: int) -> tuple[list[Any], bool]:
+    """Return the first entries, and whether there are more."""
+    entries = list(islice(found, count + 1))
+    return entries[:count], len(entries) > count

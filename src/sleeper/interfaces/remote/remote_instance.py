@@ -11,11 +11,15 @@ from sleeper.engine.arrow_schema import schema_of
 from sleeper.engine.rows import Rows
 from sleeper.errors import QueryInvalid, SplitPointsInvalid, UrlInvalid
 from sleeper.instance.instance import Instance, environment_token
-from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient
-from sleeper.interfaces.remote.questions import text_of
 from sleeper.interfaces.remote.remote_jobs import RemoteJobs
-from sleeper.interfaces.remote.remote_table import RemoteTable, not_offered, path_of_table
+from sleeper.interfaces.remote.remote_table import (
+    RemoteTable,
+    answered_rows,
+    not_offered,
+    path_of_table,
+    text_of,
+)
 from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue, property_texts
 from sleeper.model.known_properties.typed import InstanceProperties

@@ -9,14 +9,12 @@ from typing import Any, Never
 from urllib.parse import quote
 
 from sleeper.errors import BadRequest
-from sleeper.interfaces.remote.http_client import HttpClient
+from sleeper.interfaces.remote.http_client import HttpClient, result_of
 from sleeper.interfaces.remote.remote_table import path_of_table
-from sleeper.interfaces.remote.result_values import result_of
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.messages import DeadLetter, QueueDepth, QueueName
+from sleeper.model.jobs.messages import DeadLetter, QueueDepth, QueueName, SubmittedFile
 from sleeper.model.jobs.statuses import JobStatus
-from sleeper.model.jobs.submitted_files import SubmittedFile
 
 Paths = str | Sequence[str]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from io import BytesIO
+from datetime import datetime
+from io import BufferedReader, BytesIO, RawIOBase
 from typing import Any, Final, Never, Self
 from urllib.parse import quote
 
@@ -13,20 +15,28 @@ import httpx
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
-from sleeper.engine.inputs.set_aside import SetAside
 from sleeper.engine.inputs.sources import open_source
-from sleeper.engine.inputs.validated_input import ValidatedInput
+from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.rows import Rows
-from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid
+from sleeper.errors import BadRequest, CommitUnknown, QueryInvalid, StorageFailed
 from sleeper.instance.instance import environment_token, input_store, new_secret
-from sleeper.interfaces.remote.answered_rows import answered_rows
-from sleeper.interfaces.remote.http_client import HttpClient, unreachable
-from sleeper.interfaces.remote.questions import question, text_of, version_document
-from sleeper.interfaces.remote.result_values import result_of
+from sleeper.interfaces.remote.http_client import HttpClient, result_of, unreachable
+from sleeper.lookup.key_batch import key_batch, key_rows
 from sleeper.model.files import FileReference
+from sleeper.model.formats.query_json import regions_to_json
+from sleeper.model.keys import checked_value, key_type, value_to_json
 from sleeper.model.known_properties.given import PropertyValue
 from sleeper.model.known_properties.typed import SCHEMA, InstanceProperties, TableProperties
-from sleeper.model.queries import checked_columns, checked_limit, checked_max_age
+from sleeper.model.queries import (
+    NOT_GIVEN,
+    asked_by,
+    asked_regions,
+    checked_as_of,
+    checked_columns,
+    checked_limit,
+    checked_max_age,
+    key_values,
+)
 from sleeper.model.schema import Schema
 from sleeper.state.stores.kept_versions import KeptVersions
 from sleeper.tables.history import HistoryEntry
@@ -34,6 +44,183 @@ from sleeper.tables.ingest import IngestResult
 from sleeper.tables.ingest_method import path_aside
 from sleeper.tables.report import FilesReport, PartitionReport
 from sleeper.tables.table import Table
+
+# ---------------------------------------------------------------- questions
+#
+# Turns the arguments of `Table.query` into the body of a request, checked as `Table` does.
+
+
+def question(
+    schema: Schema,
+    *,
+    key: object = NOT_GIVEN,
+    keys: Any = NOT_GIVEN,
+    range: Any = NOT_GIVEN,  # noqa: A002 - the field's own word
+    regions: Any = NOT_GIVEN,
+    prefix: Any = NOT_GIVEN,
+    where: Any = None,
+    as_of: Any = None,
+) -> dict[str, Any]:
+    """Return the body that asks for rows.
+
+    Raises:
+        QueryInvalid: as `Table.query`.
+    """
+    body: dict[str, Any] = {}
+    asked = asked_by(key=key, keys=keys, range=range, regions=regions, prefix=prefix)
+    if asked == "keys":
+        body["keys"] = _keys(schema, list(keys) if isinstance(keys, Iterator) else keys)
+    elif asked == "key" and prefix is NOT_GIVEN:
+        body["key"] = _key(schema, key)
+    elif asked is not None or prefix is not NOT_GIVEN:
+        found = asked_regions(schema, range, regions, key=key, prefix=prefix)
+        body["regions"] = json.loads(regions_to_json(schema, found))
+    if where is not None:
+        body["where"] = text_of(where, "where")
+    if as_of is not None:
+        body["as_of"] = version_document(as_of)
+    return body
+
+
+def _key(schema: Schema, key: object) -> dict[str, Any]:
+    given = key_values(schema, key)
+    return {
+        field.name: value_to_json(key_type(field), checked_value(field, given[field.name]))
+        for field in schema.row_keys
+        if field.name in given
+    }
+
+
+def _keys(schema: Schema, keys: Any) -> list[list[Any]]:
+    kinds = [key_type(field) for field in schema.row_keys]
+    return [
+        [value_to_json(kind, value) for kind, value in zip(kinds, each, strict=True)]
+        for each in key_rows(key_batch(keys, schema, to_arrow(schema)))
+    ]
+
+
+def version_document(as_of: Any, name: str = "as_of") -> int | str | None:
+    """Return a version as a JSON value.
+
+    Raises:
+        QueryInvalid: it is neither a transaction number nor an aware time.
+    """
+    checked = checked_as_of(as_of, name)
+    return checked.isoformat() if isinstance(checked, datetime) else checked
+
+
+def text_of(value: Any, name: str) -> str:
+    """Check that a condition or a statement is text, and return it.
+
+    Raises:
+        QueryInvalid: it is not.
+    """
+    if not isinstance(value, str):
+        raise QueryInvalid(f"{name} must be text in SQL, not {value!r}")
+    return value
+
+
+# ---------------------------------------------------------------- answered rows
+#
+# The rows of an answer: an Arrow stream that is read while it comes.
+
+_BUFFER_BYTES: Final = 1 << 20
+_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+def answered_rows(
+    client: HttpClient, path: str, body: Any, counter: Callable[[int], int] | None = None
+) -> Rows:
+    """Ask for rows, and return them: a stream, or in memory if the server has them there.
+
+    Args:
+        client: The server.
+        path: Where rows are asked for.
+        body: What is asked for, as JSON values.
+        counter: Returns the number of the rows, of a transaction, without reading them.
+    """
+    answer = client.open_rows(path, body)
+    try:
+        transaction = int(answer.headers["Sleeper-Transaction"])
+        batches = _Batches(client.url, answer)
+    except BaseException:
+        answer.close()
+        raise
+    if answer.headers.get("Sleeper-In-Memory") == "true":
+        table = pa.Table.from_batches(batches, batches.schema)
+        return Rows.from_table(table, transaction=transaction)
+    count = None if counter is None else lambda: counter(transaction)
+    return Rows(batches, batches.schema, transaction, counter=count)
+
+
+class _Body(RawIOBase):
+    """The body of an answer as a file; it remembers its last bytes."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._chunks = answer.iter_raw()
+        self._chunk = memoryview(b"")
+        self.end = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._chunk:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                return 0
+            self._chunk = memoryview(chunk)
+            self.end = (self.end + chunk[-len(_END) :])[-len(_END) :]
+        size = min(len(buffer), len(self._chunk))
+        buffer[:size] = self._chunk[:size]
+        self._chunk = self._chunk[size:]
+        return size
+
+
+class _Batches(Iterator[pa.RecordBatch]):
+    """The batches of an answer.
+
+    Raises:
+        StorageFailed: the answer is broken off.
+    """
+
+    def __init__(self, url: str, answer: httpx.Response) -> None:
+        self._url = url
+        self._answer = answer
+        self._body = _Body(answer)
+        self._file = BufferedReader(self._body, _BUFFER_BYTES)
+        self._reader = self._read(lambda: pa.ipc.open_stream(self._file))
+        self.schema: pa.Schema = self._reader.schema
+
+    def __next__(self) -> pa.RecordBatch:
+        return self._read(self._next)
+
+    def _next(self) -> pa.RecordBatch:
+        try:
+            return self._reader.read_next_batch()
+        except StopIteration:
+            self._file.read()
+            if self._body.end != _END:
+                raise StorageFailed(
+                    f"the rows of {self._url} end without the end of their stream"
+                ) from None
+            self.close()
+            raise
+
+    def _read(self, read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except (httpx.HTTPError, httpx.StreamError, pa.ArrowException, OSError) as error:
+            self.close()
+            raise unreachable(self._url, error) from error
+
+    def close(self) -> None:
+        """Close the connection; rows that were not read are lost."""
+        self._answer.close()
+
+    def __del__(self) -> None:
+        self._answer.close()
+
 
 _CHUNK_BYTES: Final = 1 << 20
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from sleeper.engine.sql.statement_size import check_operators
+from sleeper.engine.sql.statements import check_operators
 from sleeper.errors import BadRequest, QueryInvalid, SplitPointsInvalid
 from sleeper.interfaces.json_documents import plain_value
 from sleeper.model.keys import key_type, value_from_json

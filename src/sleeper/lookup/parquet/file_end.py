@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from sleeper.errors import StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
-from sleeper.lookup.parquet.page_sums import (
+from sleeper.lookup.parquet.seal import (
     PAGE_SUMS_END_BYTES,
+    SEAL_BYTES_MIN,
     PageSums,
+    Seal,
     page_sums_size,
     read_page_sums,
+    read_seal,
+    seal_size,
 )
-from sleeper.lookup.parquet.seal import SEAL_BYTES_MIN, Seal, read_seal, seal_size
 
 ReadRanges = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 """Reads (offset, length) ranges of the file; returns exactly these bytes or raises an error."""

@@ -15,12 +15,18 @@ row group and each leaf the column index's and the offset index's, 0 where there
 
 from __future__ import annotations
 
+import logging
 import struct
 import zlib
+from array import array
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from sleeper.language.value_classes import dataclass
-from sleeper.lookup.parquet.footer import Footer
+from sleeper.lookup.parquet.footer import ColumnChunk, Footer
+from sleeper.lookup.parquet.page_index import Ints, read_offset_index
 
 SEAL_MAGIC = b"SLPRSEL1"
 _END = struct.Struct("<II8s")
@@ -126,3 +132,139 @@ def _filtered_chunks(footer: Footer) -> list[tuple[int, int]]:
         for leaf, chunk in enumerate(group)
         if chunk.bloom_filter is not None
     ]
+
+
+# ---------------------------------------------------------------- page sums
+#
+# Page sums: running checksums of a data file, stored in the file, so that pages can be checked
+# without parsing their headers.
+#
+# The sum at an offset is the CRC-32 of all bytes of the file before it. A CRC can be continued
+# from another one, so two sums check all bytes between their offsets with one native call, for one
+# page or all pages of a column: `zlib.crc32(what was read, sum at its start) == sum at its end`.
+# This includes page headers, which Parquet's own checksums do not cover.
+#
+#     pages | Bloom filters | column indexes | offset indexes | page sums | seal | footer | its end
+#
+#     page sums = sums | how many sums each column chunk has | number of sums | of chunks | magic
+#
+# All numbers are little-endian, of four bytes. A chunk (row group by row group, leaf by leaf) has
+# a sum at its start, one at its first data page if a dictionary page precedes it, and one after
+# each page. The sums themselves are not checked: a damaged sum rejects intact pages, but never
+# accepts damaged ones.
+
+PAGE_SUMS_MAGIC = b"SLPRSUM1"
+SUM_BYTES = 4
+
+PAGE_SUMS_END_BYTES = _END.size
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSums:
+    """The places of the sums of each column chunk.
+
+    Attributes:
+        offset: The file offset of the first sum.
+        starts: Number of the first sum of each chunk, in file order; at the end the total number.
+    """
+
+    offset: int
+    starts: Sequence[int]
+
+    def place(self, chunk_number: int) -> tuple[int, int]:
+        """Return offset and length of the sums of a chunk."""
+        start, end = self.starts[chunk_number : chunk_number + 2]
+        return self.offset + start * SUM_BYTES, (end - start) * SUM_BYTES
+
+
+def page_sums_size(before_seal: bytes, footer: Footer) -> int:
+    """Return the size of the directory of sums at the end of these bytes; 0 if there is none."""
+    if before_seal[-len(PAGE_SUMS_MAGIC) :] != PAGE_SUMS_MAGIC:
+        return 0
+    return len(footer.chunks) * len(footer.leaves) * SUM_BYTES + _END.size
+
+
+def read_page_sums(data: bytes, end: int, footer: Footer) -> PageSums:
+    """Parse the directory of sums: the last `page_sums_size` bytes before file offset `end`.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    sum_count, chunk_count, _ = _END.unpack_from(data, len(data) - _END.size)
+    counts = np.frombuffer(data[: -_END.size], "<u4")
+    starts = [0, *np.cumsum(counts, dtype=np.int64).tolist()]
+    offset = end - len(data) - sum_count * SUM_BYTES
+    if (
+        chunk_count != len(footer.chunks) * len(footer.leaves)
+        or starts[-1] != sum_count
+        or offset < max((chunk.end for group in footer.chunks for chunk in group), default=0)
+    ):
+        raise ValueError("the file's page sums are damaged")
+    return PageSums(offset, starts)
+
+
+def sum_at(data: bytes, number: int) -> int:
+    """Return one of a chunk's sums."""
+    at = number * SUM_BYTES
+    return int.from_bytes(data[at : at + SUM_BYTES], "little")
+
+
+class RunningChecksums:
+    """The CRC-32 of all that was written to a file so far, after each write.
+
+    Attributes:
+        value: The newest.
+        positions: How many bytes were written, at the start and after each write.
+        values: The CRC-32 of these bytes.
+    """
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.positions = array("Q", [0])
+        self.values = array("I", [0])
+
+    def at(self, places: Ints) -> Any:
+        """Return the sums at ascending places; None if a write crossed one of them."""
+        positions = np.frombuffer(self.positions, np.uint64).astype(np.int64)
+        found = positions.searchsorted(places)
+        if found[-1] == len(positions) or not np.array_equal(positions[found], places):
+            return None
+        return np.frombuffer(self.values, np.uint32)[found]
+
+
+def page_sums_bytes(
+    footer: Footer, tail: bytes, tail_start: int, written: RunningChecksums
+) -> bytes:
+    """Return the page sums of a file, to be written after its page indexes.
+
+    Args:
+        footer: The file's.
+        tail: Its last bytes, with all offset indexes.
+        tail_start: Where they begin in the file.
+        written: The sums of all writes. Each page must have been written separately.
+    """
+    borders = [
+        _borders(chunk, row_count, tail, tail_start)
+        for row_count, group in zip(footer.row_counts, footer.chunks, strict=True)
+        for chunk in group
+    ]
+    places = np.concatenate([np.empty(0, np.int64), *borders])
+    sums = written.at(places) if len(places) else places
+    if sums is None:
+        _log.warning("a file gets no page sums, because its pages were not written one by one")
+        return b""
+    counts = np.array([len(each) for each in borders], "<u4")
+    end = _END.pack(len(places), len(counts), PAGE_SUMS_MAGIC)
+    return bytes(sums.astype("<u4").tobytes() + counts.tobytes() + end)
+
+
+def _borders(chunk: ColumnChunk, row_count: int, tail: bytes, tail_start: int) -> Ints:
+    """Return the offsets of a chunk's pages, its dictionary page included, and its end."""
+    if chunk.offset_index is None:
+        return np.empty(0, np.int64)
+    start = chunk.offset_index[0] - tail_start
+    index = read_offset_index(tail[start : start + chunk.offset_index[1]], row_count)
+    dictionary = [chunk.offset] if index.offsets[0] > chunk.offset else []
+    return np.concatenate([np.array(dictionary, np.int64), index.offsets, [chunk.end]])

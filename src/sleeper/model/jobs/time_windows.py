@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus
+from sleeper.model.jobs.statuses import JobState, JobStatus
 from sleeper.model.jobs.tasks import TaskStatus
 
 UNFINISHED_FOR: Final = timedelta(days=1)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from sleeper.language.value_classes import dataclass
+from sleeper.model.jobs.messages import QueueName
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     LAMBDA_TIMEOUT,
     LOG_DAYS,
     POSITIVE,
+    PREFIX,
     QUEUE_BATCH,
     TAGS,
     TEXT,
+    Property,
+    family,
     list_of,
     matching,
     one_of,
@@ -361,3 +366,77 @@ class LambdaProperties:
     import_memory_mb: int | None = setting(
         "bulk.import.starter.memory.mb", None, _LAMBDA_MB, "Memory for starting bulk imports."
     )
+
+
+# ---------------------------------------------------------------- deployment
+#
+# The properties in which an instance in AWS names its resources, for upstream's clients.
+#
+# `sleeper init aws://ID` sets them. Names in this module are upstream's.
+
+ACCOUNT: Final = "sleeper.account"
+REGION: Final = "sleeper.region"
+CONFIG_BUCKET: Final = "sleeper.config.bucket"
+DATA_BUCKET: Final = "sleeper.data.bucket"
+QUERY_RESULTS_BUCKET: Final = "sleeper.query.results.bucket"
+BULK_IMPORT_BUCKET: Final = "sleeper.bulk.import.bucket"
+BULK_EXPORT_BUCKET: Final = "sleeper.bulk.export.s3.bucket"
+NAME_INDEX: Final = "sleeper.tables.name.index.dynamo.table"
+ID_INDEX: Final = "sleeper.tables.id.index.dynamo.table"
+QUERY_TRACKER: Final = "sleeper.query.tracker.table.name"
+
+_QUEUES: Final[dict[QueueName, tuple[str, str | None]]] = {
+    QueueName.INGEST: ("ingest.job.queue.url", "ingest.job.dlq.url"),
+    QueueName.BULK_IMPORT_EMR: ("bulk.import.emr.job.queue.url", None),
+    QueueName.BULK_IMPORT_PERSISTENT_EMR: ("bulk.import.persistent.emr.job.queue.url", None),
+    QueueName.BULK_IMPORT_EMR_SERVERLESS: ("bulk.import.emr.serverless.job.queue.url", None),
+    QueueName.BULK_IMPORT_EKS: ("bulk.import.eks.job.queue.url", None),
+    QueueName.BATCHER: ("ingest.batcher.submit.queue.url", "ingest.batcher.submit.dlq.url"),
+    QueueName.QUERY: ("query.queue.url", "query.dlq.url"),
+    QueueName.EXPORT: ("bulk.export.queue.url", "bulk.export.queue.dlq.url"),
+    QueueName.COMMIT: ("statestore.committer.queue.url", "statestore.committer.dlq.url"),
+}
+
+
+def queue_url_properties(name: QueueName, url: str, dead_letters: str) -> dict[str, str]:
+    """Return the properties that have the URLs of a queue; upstream has none for some queues."""
+    names = _QUEUES.get(name, (None, None))
+    urls = zip(names, (url, dead_letters), strict=True)
+    return {PREFIX + each: found for each, found in urls if each is not None}
+
+
+def _members() -> list[tuple[str, None, str]]:
+    resources = (
+        (ACCOUNT, "AWS account of the instance."),
+        (REGION, "AWS region of the instance."),
+        (CONFIG_BUCKET, "Bucket of properties."),
+        (DATA_BUCKET, "Bucket of tables; where upstream keeps data."),
+        (QUERY_RESULTS_BUCKET, "Bucket of results of queries that came from the queue."),
+        (BULK_IMPORT_BUCKET, "Bucket of bulk import jobs that run on a cluster."),
+        (BULK_EXPORT_BUCKET, "Bucket of exports that came from the queue."),
+        (NAME_INDEX, "DynamoDB table of the tables' records by name."),
+        (ID_INDEX, "DynamoDB table of the tables' records by id."),
+        (QUERY_TRACKER, "DynamoDB table of the states of queries."),
+    )
+    queues = [
+        (name, f"Queue of {queue} {what}.")
+        for queue, names in _QUEUES.items()
+        for name, what in zip(names, ("messages", "dead letters"), strict=True)
+        if name is not None
+    ]
+    return [(name.removeprefix(PREFIX), None, told) for name, told in (*resources, *queues)]
+
+
+DEPLOYMENT_PROPERTIES: Final[tuple[Property, ...]] = tuple(
+    replace(each, editable=False)
+    for each in family(
+        "Instance in AWS",
+        "",
+        [
+            (name, default, TEXT, f"{told} Set by `sleeper init`.")
+            for name, default, told in _members()
+        ],
+        used=True,
+    )
+)
+"""They are fixed when an instance is made."""

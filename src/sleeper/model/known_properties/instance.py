@@ -10,12 +10,12 @@ from typing import Final
 
 from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.cloud import (
+    DEPLOYMENT_PROPERTIES,
     CloudProperties,
     LambdaProperties,
     TaskProperties,
 )
 from sleeper.model.known_properties.clusters import ClusterProperties
-from sleeper.model.known_properties.deployment import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.jobs import (
     BatcherRunProperties,
     CommitterProperties,

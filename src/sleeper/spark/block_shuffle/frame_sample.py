@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import conform, split_null_keys, to_arrow
 from sleeper.engine.inputs.key_sample import KeySample
-from sleeper.engine.sorting.systematic_sample import SystematicSample
+from sleeper.engine.writing.sketch import SystematicSample
 from sleeper.model.schema import Schema
-from sleeper.spark.block_shuffle.shuffle import Batches
+from sleeper.spark.block_shuffle.shuffle import Batches, use_one_thread
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
-from sleeper.spark.block_shuffle.workers import use_one_thread
 
 if TYPE_CHECKING:  # an extra, and slow to import
     from pyspark.sql import DataFrame

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.sort import SortSettings
 from sleeper.engine.sorting.blocks import read_block
+from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
@@ -22,9 +22,14 @@ from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
-from sleeper.spark.block_shuffle.shuffle import Batches, MapTaskReport, ShuffledBlocks, result_batch
-from sleeper.spark.block_shuffle.workers import use_one_thread
-from sleeper.state.plans.buckets import Buckets
+from sleeper.spark.block_shuffle.shuffle import (
+    Batches,
+    MapTaskReport,
+    ShuffledBlocks,
+    result_batch,
+    use_one_thread,
+)
+from sleeper.state.plans.bulk_imports import Buckets
 
 _log = logging.getLogger(__name__)
 

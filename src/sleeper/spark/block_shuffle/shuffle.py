@@ -6,6 +6,7 @@ a note is a task's report to the driver. There is one place more than buckets, f
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from sleeper.errors import InputRefused
 from sleeper.language.value_classes import dataclass
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
 
-if TYPE_CHECKING:  # an extra, and slow to import
+if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 BLOCK_COLUMNS = "place int, bucket int, block binary, note binary"
 RESULT_COLUMNS = "bucket int, result binary"
@@ -228,3 +230,18 @@ def _buffers(column: pa.BinaryArray) -> Iterator[pa.Buffer]:
     for row in range(len(column)):
         if column.is_valid()[row].as_py():
             yield data.slice(int(places[row]), int(places[row + 1] - places[row]))
+
+
+# ---------------------------------------------------------------- workers
+#
+# What a Python worker of Spark does before it touches rows.
+
+
+def use_one_thread() -> None:
+    """Keep Arrow and polars to one thread each: Spark runs a worker on every core.
+
+    polars reads its setting when it is first imported, which in our modules is when it is first
+    used; so this comes before that.
+    """
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # noqa: TID251 - polars reads nothing else
+    pa.set_cpu_count(1)

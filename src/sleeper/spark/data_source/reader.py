@@ -7,16 +7,88 @@ of a data source in Python either. The options `regions` and `columns` do both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from sleeper.spark.data_source.leaves_task import LeavesTask, read_task
-from sleeper.spark.data_source.open_table import OpenTable
-from sleeper.spark.data_source.requests import ReadRequest
-from sleeper.state.plans.leaf_queries import plan_leaf_queries
+from sleeper.engine.read_leaves import read_leaves
+from sleeper.language.value_classes import dataclass
+from sleeper.model.queries import LeafQuery
+from sleeper.model.ranges import Region
+from sleeper.spark.block_shuffle.shuffle import use_one_thread
+from sleeper.spark.data_source.open_table import OpenTable, TableFiles, cached_table_reader
+from sleeper.state.plans.queries import plan_leaf_queries
+
+# ---------------------------------------------------------------- requests
+#
+# The options of the data source, parsed and checked.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """Which rows are to be read.
+
+    Attributes:
+        regions: Rows inside any of these, each once.
+        as_of: The transaction number of the state to read; None for the newest.
+    """
+
+    regions: tuple[Region, ...]
+    as_of: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRequest:
+    """Which rows are to be streamed.
+
+    Attributes:
+        regions: Rows inside any of these, each once.
+        start: `earliest` for the table as it is and then what is added; `latest` for what is
+            added from now on; a number for what is added after that transaction.
+        files_max: Files of one micro-batch, where Spark asks (4.2 and later). A transaction is
+            never cut, so one that adds more makes a larger batch; None sets no limit.
+    """
+
+    regions: tuple[Region, ...]
+    start: Literal["earliest", "latest"] | int = "latest"
+    files_max: int | None = None
+
+
+# ---------------------------------------------------------------- leaves task
+#
+# What one task of Spark reads: groups of leaves, with their files and regions.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeavesTask:
+    """Groups of leaves that one task reads. It is complete: a task opens no state.
+
+    Attributes:
+        table: The table's files.
+        groups: Leaves of `plan_leaf_queries`.
+        arrow_schema: The columns to return, as Spark expects them.
+        now_ms: The present, in milliseconds since 1970, for filters by age.
+    """
+
+    table: TableFiles
+    groups: Sequence[Sequence[LeafQuery]]
+    arrow_schema: pa.Schema
+    now_ms: int
+
+
+def read_task(task: LeavesTask) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task, merged and processed.
+
+    Raises:
+        DataDamaged: a file of the table is missing or wrong.
+    """
+    use_one_thread()
+    reading = cached_table_reader(task.table)
+    names = task.arrow_schema.names
+    for batch in read_leaves(reading, task.groups, names, now_ms=task.now_ms):
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=task.arrow_schema)
 
 
 class TableReader(DataSourceReader):

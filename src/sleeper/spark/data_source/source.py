@@ -14,13 +14,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from sleeper.spark.data_source.open_table import OpenTable
-from sleeper.spark.data_source.reader import TableReader
-from sleeper.spark.data_source.requests import ReadRequest, StreamRequest
+from sleeper.spark.data_source.reader import ReadRequest, StreamRequest, TableReader
 from sleeper.spark.data_source.schema import arrow_schema_of, checked_spark_schema, to_spark_schema
 from sleeper.spark.data_source.stream_reader import open_stream_reader
 from sleeper.spark.data_source.stream_writer import open_stream_writer
-from sleeper.spark.data_source.writer import TableWriter
-from sleeper.spark.data_source.writing import plan_write
+from sleeper.spark.data_source.writer import TableWriter, plan_write
 
 
 class TableSource(DataSource):

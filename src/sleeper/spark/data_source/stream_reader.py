@@ -18,11 +18,9 @@ from sleeper.errors import BadRequest, VersionNotFound
 from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.ports.transaction_log import TransactionLog
-from sleeper.spark.data_source.leaves_task import LeavesTask
 from sleeper.spark.data_source.open_table import OpenTable
-from sleeper.spark.data_source.reader import read_partition
-from sleeper.spark.data_source.requests import StreamRequest
-from sleeper.state.plans.leaf_queries import plan_leaf_queries
+from sleeper.spark.data_source.reader import LeavesTask, StreamRequest, read_partition
+from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.change_feed import AddedFile, ChangeFeed, added_between
 

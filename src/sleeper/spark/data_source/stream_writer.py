@@ -18,7 +18,7 @@ from sleeper.errors import BadRequest
 from sleeper.model.schema import FieldType, ListType, MapType, Primitive
 from sleeper.ports.ids import given_job_id
 from sleeper.spark.data_source.open_table import OpenTable
-from sleeper.spark.data_source.writing import (
+from sleeper.spark.data_source.writer import (
     WritePlan,
     Written,
     abort_written,

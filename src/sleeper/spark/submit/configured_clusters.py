@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.model.known_properties.deployment import BULK_IMPORT_BUCKET, REGION
+from sleeper.model.known_properties.cloud import BULK_IMPORT_BUCKET, REGION
 from sleeper.model.known_properties.typed import InstanceProperties
-from sleeper.spark.submit.eks.cluster import Eks
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.machines import EbsVolumes
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.eks import Eks
+from sleeper.spark.submit.emr import EbsVolumes, Emr
+from sleeper.spark.submit.emr_serverless import EmrServerless
 
 NEEDED: Final = {
     "emr": ("sleeper.bulk.import.emr.role.name", "sleeper.bulk.import.emr.ec2.role.name"),

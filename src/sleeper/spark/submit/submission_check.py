@@ -15,10 +15,9 @@ from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url
 from sleeper.spark.submit.driver_process import SPARK_MASTER, DriverProcess
-from sleeper.spark.submit.eks.cluster import Eks
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.machines import Setting
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.eks import Eks
+from sleeper.spark.submit.emr import Emr, Setting
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import NO_ENVIRONMENT
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit
 

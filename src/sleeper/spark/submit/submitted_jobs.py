@@ -29,10 +29,9 @@ from sleeper.spark.submit.effective_conf import (
     platform_setting,
     region_conf,
 )
-from sleeper.spark.submit.eks.cluster import Eks
-from sleeper.spark.submit.emr.cluster import Emr
-from sleeper.spark.submit.emr.machines import Setting
-from sleeper.spark.submit.emr.serverless import EmrServerless
+from sleeper.spark.submit.eks import Eks
+from sleeper.spark.submit.emr import Emr, Setting
+from sleeper.spark.submit.emr_serverless import EmrServerless
 from sleeper.spark.submit.request import DriverCall, Request
 from sleeper.spark.submit.send import send
 from sleeper.spark.submit.spark_submit import Kubernetes, SparkSubmit

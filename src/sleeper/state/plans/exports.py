@@ -8,7 +8,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema
-from sleeper.state.plans.leaf_queries import plan_leaf_queries
+from sleeper.state.plans.queries import plan_leaf_queries
 from sleeper.state.table_state import TableState
 
 PART_ROWS = 1_000_000

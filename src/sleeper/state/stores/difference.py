@@ -10,7 +10,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition
 from sleeper.state.committed_jobs import JobChanges
-from sleeper.state.files.file_references import FileReferences
+from sleeper.state.file_references import FileReferences
 from sleeper.state.table_state import TableState
 
 Key = TypeVar("Key", str, tuple[str, str])

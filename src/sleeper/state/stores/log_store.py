@@ -16,14 +16,13 @@ from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.ports.snapshot_store import SnapshotStore
-from sleeper.ports.transaction_log import TransactionLog
-from sleeper.state.files.file_references import FileReferences
+from sleeper.ports.transaction_log import SnapshotStore, TransactionLog
+from sleeper.state.commit import commit_group, replay
+from sleeper.state.file_references import FileReferences
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates
-from sleeper.state.stores.commit import commit_group, replay
 from sleeper.state.stores.kept_versions import files_deleted, first_kept
-from sleeper.state.stores.moved_log import MovedLog, version_left_behind
+from sleeper.state.stores.moves import MovedLog, version_left_behind
 from sleeper.state.stores.newest_copy import NewestCopies, NewestCopy
 from sleeper.state.stores.stored_times import dates_stored_before
 from sleeper.state.table_state import TableState, Transaction

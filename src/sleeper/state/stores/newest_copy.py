@@ -17,7 +17,7 @@ from typing import Final
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
-from sleeper.ports.snapshot_store import SnapshotStore
+from sleeper.ports.transaction_log import SnapshotStore
 from sleeper.state.snapshot import snapshot_parts, state_from_parts
 from sleeper.state.table_state import TableState
 

@@ -21,16 +21,15 @@ from sleeper.errors import (
 from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
-from sleeper.state.append_entry import NextEntry, append_entry
+from sleeper.state.commit import COMMIT_WORDING, NextEntry, append_entry
 from sleeper.state.state_store import GroupCommitted, SweepLimits, SweptStates, check_not_moved
-from sleeper.state.stores.commit import COMMIT_WORDING
-from sleeper.state.stores.moved_log import version_left_behind
+from sleeper.state.stores.moves import version_left_behind
 from sleeper.state.stores.revisions import Revision, RevisionHistory, StateRevisions
 from sleeper.state.table_state import TableState, Transaction
 from sleeper.state.transaction_json import check_storable
 from sleeper.state.transactions.files import AddFiles, ClearFiles
+from sleeper.state.transactions.moves import SetSchema
 from sleeper.state.transactions.partitions import ExtendPartitionTree, InitialisePartitions
-from sleeper.state.transactions.schemas import SetSchema
 
 _FEWER_FILES = "Commit fewer files at a time"
 _FEWER_LEAVES = "Split the table into fewer leaves at a time"

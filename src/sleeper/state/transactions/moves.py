@@ -7,6 +7,7 @@ from datetime import datetime
 
 from sleeper.errors import TableChanged
 from sleeper.language.value_classes import dataclass
+from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.table_state import TableState, Transaction
 
@@ -38,3 +39,39 @@ class MoveState(Transaction):
     def fold(self, state: TableState, at: datetime) -> TableState:
         """Record the move."""
         return replace(state, moved=self.move)
+
+
+# ---------------------------------------------------------------- schemas
+#
+# The transaction that records a table's schema in its log (ours).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSchema(Transaction):
+    """Adds a schema of the table. References name by its id the schema of a file.
+
+    The first commit to a table adds its first schema, in the same entry.
+
+    Attributes:
+        schema_id: Its id; from 1 on.
+        schema: The schema.
+
+    Raises (from `check`):
+        TableChanged: the id is not the next one: another writer has set a schema.
+    """
+
+    schema_id: int
+    schema: Schema
+
+    def check(self, state: TableState) -> None:
+        """Check that the id is the next one."""
+        following = max(state.schemas, default=0) + 1
+        if self.schema_id != following:
+            raise TableChanged(
+                f"schema {self.schema_id} cannot be added to the table: its next schema is "
+                f"{following}. Another writer has set one; read the table's state again."
+            )
+
+    def fold(self, state: TableState, at: datetime) -> TableState:
+        """Add the schema."""
+        return replace(state, schemas={**state.schemas, self.schema_id: self.schema})

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sleeper.errors import StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
+from sleeper.storage.aws.clients import aws_failure, error_code, vendor_errors
 
 logger = logging.getLogger(__name__)
 

@@ -33,12 +33,12 @@ from sleeper.storage.local.failures import (
     sync_failure,
     write_failure,
 )
-from sleeper.storage.local.modes import share_folder
 from sleeper.storage.local.opened_folder import OpenedFolder
 from sleeper.storage.local.unfinished import (
     FolderOutput,
     discard,
     open_unfinished,
+    share_folder,
     sweep_unfinished,
     write_time,
     write_unfinished,

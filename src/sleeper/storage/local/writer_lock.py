@@ -19,7 +19,7 @@ from pathlib import Path
 from zlib import crc32
 
 from sleeper.storage.keys import TEMPORARY
-from sleeper.storage.local.modes import share_file, share_folder
+from sleeper.storage.local.unfinished import share_file, share_folder
 
 logger = logging.getLogger(__name__)
 

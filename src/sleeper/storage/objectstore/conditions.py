@@ -12,7 +12,7 @@ from threading import Barrier, Lock
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.ids import NewId
-from sleeper.storage.objectstore.failures import without_conditions
+from sleeper.storage.objectstore.client import without_conditions
 from sleeper.storage.objectstore.objects import BucketObjects
 
 logger = logging.getLogger(__name__)

@@ -8,10 +8,12 @@ from typing import Any
 
 from sleeper.errors import InputNotFound, InputUnreadable, StorageFailed
 from sleeper.model.object_stores import Bucket, ObjectStoreSettings, split_url
-from sleeper.storage.objectstore.client import Client, client_of, obstore
-from sleeper.storage.objectstore.failures import (
+from sleeper.storage.objectstore.client import (
+    Client,
+    client_of,
     is_about_range,
     is_missing_bucket,
+    obstore,
     read_failure,
     vendor_errors,
 )

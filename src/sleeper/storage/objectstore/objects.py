@@ -8,34 +8,203 @@ deletes them.
 from __future__ import annotations
 
 import logging
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from functools import cache, lru_cache, partial
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import ObjectTooShort, StorageFailed
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
-from sleeper.storage.objectstore.beside import at_once
-from sleeper.storage.objectstore.client import Client, is_overload, obstore, panics_as_errors
-from sleeper.storage.objectstore.failures import (
+from sleeper.storage.objectstore.client import (
+    Client,
     is_about_range,
     is_missing_bucket,
+    is_overload,
     is_past_the_end,
     not_found,
+    obstore,
+    panics_as_errors,
     read_failure,
     vendor_errors,
     write_failure,
 )
-from sleeper.storage.objectstore.joined_ranges import cut_runs, join_ranges
-from sleeper.storage.objectstore.names import key_of, stored_name
 from sleeper.storage.objectstore.output import BucketOutput
-from sleeper.storage.objectstore.run_requests import get_runs
+
+# ---------------------------------------------------------------- joined ranges
+#
+# Decides which ranges of one object are read by the same request.
+#
+# A request takes the time of one round trip and some CPU; bytes that nobody asked for take
+# bandwidth. So two ranges share a request only if they are nearer to each other than they are
+# large, or very near: of what is read, at most about half was not asked for.
+
+Run = tuple[int, int]
+"""The start and the end of what one request reads."""
+
+NEAR_BYTES = 16 << 10
+"""Ranges of any size share a request if there are at most so many bytes between them."""
+
+FAR_BYTES = 512 << 10
+"""Ranges never share a request if there are more bytes between them."""
+
+RUNS_AT_ONCE = 40
+"""Number of requests of one read that are sent at once; others wait for one of them."""
+
+WAITING_NEAR_BYTES = 128 << 10
+"""Takes the place of `NEAR_BYTES` if requests would have to wait for each other."""
+
+
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[Run]:
+    """Return what to request so that each (offset, length) is in one run: ascending, disjoint."""
+    pieces: list[list[int]] = []
+    for offset, length in sorted(ranges):
+        if pieces and offset <= pieces[-1][1]:
+            pieces[-1][1] = max(pieces[-1][1], offset + length)
+        else:
+            pieces.append([offset, offset + length])
+    runs = _bridged(pieces, NEAR_BYTES)
+    return runs if len(runs) <= RUNS_AT_ONCE else _bridged(pieces, WAITING_NEAR_BYTES)
+
+
+def _bridged(pieces: Sequence[Sequence[int]], near: int) -> list[Run]:
+    runs: list[Run] = []
+    before = 0  # the size of the piece that ends the last run
+    for start, end in pieces:
+        size = end - start
+        if runs and start - runs[-1][1] <= max(near, min(before, size, FAR_BYTES)):
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((start, end))
+        before = size
+    return runs
+
+
+def cut_runs(
+    runs: Sequence[Run], bodies: Sequence[bytes | memoryview], ranges: Iterable[tuple[int, int]]
+) -> list[bytes]:
+    """Return the bytes of each (offset, length); fewer if the body of its run is too short.
+
+    Args:
+        runs: What was requested for the ranges, by `join_ranges`.
+        bodies: What was read of each run.
+        ranges: The ranges. Empty ones may be anywhere.
+    """
+    starts = [start for start, _ in runs]
+    cut = []
+    for offset, length in ranges:
+        if length:
+            run = bisect_right(starts, offset) - 1
+            at = offset - starts[run]
+            cut.append(bytes(bodies[run][at : at + length]))
+        else:
+            cut.append(b"")
+    return cut
+
+
+# ---------------------------------------------------------------- beside
+#
+# Work beside the caller's: requests that are sent at once, each in a thread of this process.
 
 T = TypeVar("T")
+
+_THREADS_MAX: Final = 64
+"""As many requests beside others may be under way in a process."""
+
+
+def at_once(work: Callable[[], T]) -> Callable[[], T]:
+    """Begin `work` in a thread; return what waits for its result or raises its error.
+
+    Work that no thread has begun is done by whoever asks. So work that waits for other work
+    never waits for a free thread.
+    """
+    future = _threads().submit(work)
+    by_asker = cache(work)
+
+    def result() -> T:
+        return by_asker() if future.cancel() else future.result()
+
+    return result
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    """Return the threads of this process; each is made when it is needed first."""
+    return ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="sleeper-request")
+
+
+# ---------------------------------------------------------------- run requests
+#
+# Requests several parts of one object at once.
+
+_RUNS_A_CALL = 10
+"""Number of requests that one call of obstore sends at once."""
+
+_CALLS_AT_ONCE = 4
+"""Number of such calls for one read; with the number above, `RUNS_AT_ONCE`."""
+
+
+def get_runs(client: Client, name: str, runs: Sequence[Run]) -> list[memoryview]:
+    """Return the bytes of each run, which are fewer if the object ends before; a request for each.
+
+    Raises:
+        Exception: any error of obstore.
+    """
+    calls = min(_CALLS_AT_ONCE, -(-len(runs) // _RUNS_A_CALL))
+    if calls == 1:
+        return _get(client, name, runs)
+    parts = [runs[len(runs) * n // calls : len(runs) * (n + 1) // calls] for n in range(calls)]
+    others = [at_once(partial(_get, client, name, part)) for part in parts[1:]]
+    found = _get(client, name, parts[0])
+    for other in others:
+        found += other()
+    return found
+
+
+def _get(client: Client, name: str, runs: Sequence[Run]) -> list[memoryview]:
+    starts, ends = zip(*runs, strict=True)
+
+    def request(store: Any) -> Any:
+        return obstore().get_ranges(store, name, starts=starts, ends=ends, coalesce=0)
+
+    return [memoryview(body) for body in client.call(request)]
+
+
+# ---------------------------------------------------------------- names
+#
+# Names of objects in a bucket: the key, with characters escaped that the client refuses.
+
+_CONTROL = re.compile(r"[\x01-\x1f\x7f]|%(?=0[1-9A-F]|1[0-9A-F]|7F|25)")
+_ESCAPED = re.compile(r"%(0[1-9A-F]|1[0-9A-F]|7F|25)")
+
+
+def stored_name(key: str) -> str:
+    r"""Return the name of the object of `key` in the bucket.
+
+    Control characters become `%` and two digits. A `%` that would read like such an escape
+    becomes `%25`. Other characters are unchanged.
+
+    >>> stored_name("a b%20c\n")
+    'a b%20c%0A'
+    """
+    return _CONTROL.sub(lambda found: f"%{ord(found[0]):02X}", key)
+
+
+def key_of(name: str) -> str:
+    r"""Return the key whose name in the bucket is `name`.
+
+    >>> key_of(stored_name("%0A\n"))
+    '%0A\n'
+    """
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+
 
 logger = logging.getLogger(__name__)
 

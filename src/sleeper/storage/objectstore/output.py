@@ -9,8 +9,7 @@ from typing import Any
 
 from sleeper.errors import StorageFailed
 from sleeper.ports.objects import Output
-from sleeper.storage.objectstore.client import Client, obstore, panics_as_errors
-from sleeper.storage.objectstore.failures import vendor_errors
+from sleeper.storage.objectstore.client import Client, obstore, panics_as_errors, vendor_errors
 
 _PART_BYTES = 8 << 20
 """Size of a part. S3 allows ten thousand parts, so an object may have 80 GiB."""

@@ -17,7 +17,7 @@ from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of
-from sleeper.ports.job_queue import JobQueue
+from sleeper.ports.jobs import JobQueue
 from sleeper.state.transactions.commit_request import CommitRequest, read_commit_request
 from sleeper.tables.commit_requests import CommitAnswer
 from sleeper.workers.worker import WorkerSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from sleeper.jobs.run_events import RunEvents
+from sleeper.jobs.event_recorder import RunEvents
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.redelivery import reasons_of

@@ -15,7 +15,7 @@ from sleeper.model.formats.query_json import (
     query_warnings,
     read_query,
 )
-from sleeper.model.formats.results_publishing import (
+from sleeper.model.formats.results import (
     ResultsDestination,
     ResultsPublishing,
     read_results_publishing,

@@ -8,13 +8,32 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Mapping
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from typing import IO, Protocol
 
 from sleeper.errors import InstanceLost, StorageFailed
 from sleeper.language.value_classes import dataclass
-from sleeper.workers.serve.workers_wanted import workers_to_start
+
+# ---------------------------------------------------------------- workers wanted
+#
+# How many workers a queue wants (rule ING-15).
+
+
+def workers_to_start(ready: int, *, running: int, workers_max: int | None, idle: int = 0) -> int:
+    """Return how many more workers a queue wants: one a message, within the limit.
+
+    Args:
+        ready: Messages that can be received now.
+        running: Workers that there are.
+        workers_max: How many there may be; None without a limit.
+        idle: Those of the workers that wait for a message: each takes one by itself.
+    """
+    wanted = max(ready - idle, 0)
+    return wanted if workers_max is None else min(wanted, max(workers_max - running, 0))
+
 
 _log = logging.getLogger(__name__)
 
@@ -188,3 +207,41 @@ class WorkerFleet:
             rest_s = min(_REST_MAX_S, 2.0 ** min(kind.failures - _FAILURES_BEFORE_REST, 6))
             kind.rest_until = self._ticks_s() + rest_s
             _log.error("no %s worker is started for %.0f s: they keep failing", name, rest_s)
+
+
+# ---------------------------------------------------------------- child processes
+#
+# Starts worker processes whose log lines go where this process's go, each line whole.
+
+
+def start_logged(command: Sequence[str], tell: Callable[[str], None]) -> subprocess.Popen[str]:
+    """Start a process and pass on each line that it writes.
+
+    Processes that wrote to one stream themselves could break up each other's long lines.
+
+    Args:
+        command: The program and its arguments.
+        tell: Called with each line, from a thread; it lets one line out at a time.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    process = subprocess.Popen(  # noqa: S603 - a command line of our own
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="backslashreplace",
+    )
+    assert process.stdout is not None
+    threading.Thread(
+        target=_pass_on, args=(process.stdout, tell), name=f"log of {process.pid}", daemon=True
+    ).start()
+    return process
+
+
+def _pass_on(lines: IO[str], tell: Callable[[str], None]) -> None:
+    with lines:
+        for line in lines:
+            tell(line.removesuffix("\n"))

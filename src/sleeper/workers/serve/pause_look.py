@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Final
 
 from sleeper.errors import StorageFailed
-from sleeper.instance.pause_switch import PauseSwitch
+from sleeper.instance.pause import PauseSwitch
 
 GO_ON_PAUSED: Final = frozenset({"query", "export", "commit"})
 """Kinds of jobs that a pause does not stop: questions, and the end of what is at work."""

@@ -9,7 +9,7 @@ from sleeper.errors import SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.language.failures import ends_process
 from sleeper.language.value_classes import dataclass
-from sleeper.workers.kinds.file_batcher import run_batcher
+from sleeper.workers.kinds.batcher import run_batcher
 
 _HOUR_S = 3600.0
 _LOOK_S = 60.0

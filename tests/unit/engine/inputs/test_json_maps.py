@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.engine.inputs import json_maps
-from sleeper.engine.inputs.json_maps import MapsAsLists, maps_as_lists
+from sleeper.engine.inputs import text_values
+from sleeper.engine.inputs.text_values import MapsAsLists, maps_as_lists
 
 NAMES = ["m", 'ü"', "a"]
 TEXTS = st.one_of(
@@ -79,8 +79,8 @@ def test_what_is_no_json_stays_none(line):
 
 def test_a_very_long_line_is_given_on(monkeypatch):
     """Memory is bounded: it is refused as too long."""
-    monkeypatch.setattr(json_maps, "_PIECE_BYTES", 4)
-    monkeypatch.setattr(json_maps, "_LINE_BYTES_MAX", 16)
+    monkeypatch.setattr(text_values, "_PIECE_BYTES", 4)
+    monkeypatch.setattr(text_values, "_LINE_BYTES_MAX", 16)
     source = MapsAsLists(io.BytesIO(b'{"m": {"a": 1, "b": 2, "c": 3}}\n'), ["m"])
 
     assert b"".join(iter(lambda: source.read(8), b"")) == b'{"m": {"a": 1, "b": 2, "c": 3}}\n'

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.inputs.key_sample import KeySample
-from sleeper.engine.inputs.leaf_samples import samples_by_leaf
+from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
 from sleeper.model.partitions import split_partition, tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
 

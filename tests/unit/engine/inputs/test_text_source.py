@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from sleeper.engine.inputs.text_files import TextFiles
-from sleeper.engine.inputs.text_source import TextSource
+from sleeper.engine.inputs.text_values import TextSource
 from sleeper.errors import InputRefused
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False)])

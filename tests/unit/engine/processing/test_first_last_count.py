@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.processing.aggregations import as_counts
 from sleeper.engine.processing.process import process
-from sleeper.engine.sort import SortSettings
+from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.leaf_files import sorted_groups
 from sleeper.model.partitions import leaf_groups, tree_from_split_points
 from sleeper.model.processing import Processing, parse_processing

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.processing.decimal_sums import Overflow
+from sleeper.engine.processing.aggregations import Overflow
 from sleeper.engine.processing.process import process
 from sleeper.errors import SchemaInvalid
 from sleeper.model.processing import Aggregation, Processing

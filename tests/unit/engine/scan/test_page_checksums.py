@@ -12,9 +12,9 @@ import pytest
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read import FileSlice, Scanner
 from sleeper.engine.scan.page_checksums import verify_pages
+from sleeper.engine.writing import data_file
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
-from sleeper.lookup.parquet import sealed_output
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
 
@@ -52,7 +52,7 @@ LAYOUTS = {
 def _both_ways(request, monkeypatch):
     """Files of this version, and of those that had no page sums."""
     if request.param.startswith("without"):
-        monkeypatch.setattr(sealed_output, "page_sums_bytes", lambda *_: b"")
+        monkeypatch.setattr(data_file, "page_sums_bytes", lambda *_: b"")
 
 
 both_ways = pytest.mark.usefixtures("_both_ways")

@@ -14,7 +14,7 @@ import pytest
 from sleeper import Field, Primitive, Schema
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read_leaves import open_table_reader, read_leaves
-from sleeper.engine.scan import few_rows, read_windows
+from sleeper.engine.scan import few_rows, verified_pages
 from sleeper.engine.scan.verified_pages import VerifiedPages
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.errors import DataDamaged
@@ -23,7 +23,7 @@ from sleeper.model.processing import Processing
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import canonical_range, region_of, whole_region
 from sleeper.storage.local.folder import FolderObjects
-from sleeper.storage.objectstore.beside import at_once
+from sleeper.storage.objectstore.objects import at_once
 
 EPOCH = datetime(1970, 1, 1)
 KEYS = {  # the n-th key of each type, ascending
@@ -109,13 +109,13 @@ def read(reader, low=None, high=None, columns=("n",)):
 @pytest.mark.parametrize("kind", KEYS, ids=lambda kind: kind.value)
 def test_a_read_in_windows_gives_each_row_once_and_in_order(tmp_path, monkeypatch, kind):
     """Windows are cut at keys of every type, between row groups."""
-    monkeypatch.setattr(read_windows, "FIRST_BYTES", 1_000)
-    monkeypatch.setattr(read_windows, "LAST_BYTES", 2_000)
+    monkeypatch.setattr(verified_pages, "FIRST_BYTES", 1_000)
+    monkeypatch.setattr(verified_pages, "LAST_BYTES", 2_000)
     reader, table = reader_of(tmp_path, kind)
     keys = table.column("key").to_pylist()
     unchecked = [reader.pages.unchecked(name, (), ("key", "n")) for name in FILES]
 
-    assert len(read_windows.read_windows(unchecked, reader.schema)) > 2
+    assert len(verified_pages.read_windows(unchecked, reader.schema)) > 2
     assert read(reader) == [*range(4000)]
     reader, _ = reader_of(tmp_path / "again", kind)
     assert read(reader, keys[700], keys[3300]) == [*range(700, 3300)]

@@ -17,7 +17,7 @@ from sleeper.model.partitions import (
 )
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, ListType, MapType, Primitive, Schema
-from sleeper.state.plans.buckets import plan_even_buckets
+from sleeper.state.plans.bulk_imports import plan_even_buckets
 
 SCHEMA = Schema(
     row_keys=(Field("id", Primitive.LONG), Field("name", Primitive.STRING)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sleeper.engine.writing.atomic_directory import atomic_directory
+from sleeper.engine.writing.export import atomic_directory
 from sleeper.errors import AlreadyExists, StorageFailed
 
 

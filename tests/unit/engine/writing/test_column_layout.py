@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
-from sleeper.engine.writing.column_layout import column_layouts
-from sleeper.engine.writing.data_file import WriteSettings, write_data_file
+from sleeper.engine.writing.data_file import WriteSettings, column_layouts, write_data_file
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.schema import DecimalType, Field, ListType, MapType, Primitive, Schema
 from sleeper.storage.local.folder import FolderObjects

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.read import FileSlice
 from sleeper.engine.read_leaves import open_table_reader
-from sleeper.engine.scan.merge import merge_plan, node_names
-from sleeper.engine.scan.session import Session
+from sleeper.engine.scan.session import Session, merge_plan, node_names
 from sleeper.engine.writing.compaction_output import compact_files
 from sleeper.engine.writing.data_file import WriteSettings, write_data_file
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
@@ -24,7 +23,7 @@ from sleeper.model.partitions import Partition
 from sleeper.model.processing import parse_processing
 from sleeper.model.queries import region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.claimed_jobs import ClaimedJob
+from sleeper.state.plans.claims import ClaimedJob
 from sleeper.storage.local.folder import FolderObjects
 from tests.soak import tries
 

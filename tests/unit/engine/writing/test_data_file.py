@@ -17,8 +17,11 @@ import pytest
 
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.data_file import DataFileWriter, WriteSettings, write_data_file
-from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder
-from sleeper.engine.writing.stored_sketch import read_stored_sketch
+from sleeper.engine.writing.stored_sketch import (
+    SKETCHED_ROWS_MAX,
+    SketchBuilder,
+    read_stored_sketch,
+)
 from sleeper.errors import DataDamaged
 from sleeper.lookup.parquet.file_end import read_file_end
 from sleeper.lookup.parquet.footer import read_footer

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sleeper.engine.writing.exported_parts import ExportedPart, ExportTarget
+from sleeper.engine.writing.export import ExportedPart, ExportTarget
 from sleeper.errors import AlreadyExists, StorageFailed, StorageFull
 from sleeper.state.plans.exports import ExportPlan, PlannedPart
 from sleeper.storage.memory import MemoryObjects

@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from sleeper.columns.arrow_types import arrow_type
 from sleeper.engine.arrow_schema import to_arrow
 from sleeper.engine.writing.sketch import Sketches, estimate_split_points, union
-from sleeper.engine.writing.sketch_bytes import SKETCHED_ROWS_MAX, SketchBuilder, read_sketches
-from sleeper.engine.writing.sketch_items import _SERDES
+from sleeper.engine.writing.stored_sketch import (
+    _SERDES,
+    SKETCHED_ROWS_MAX,
+    SketchBuilder,
+    read_sketches,
+)
 from sleeper.errors import DataDamaged, FormatTooNew, SplitPointsInvalid
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema

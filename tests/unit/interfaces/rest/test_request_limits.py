@@ -17,8 +17,8 @@ import pytest
 
 import sleeper
 from sleeper.errors import BadRequest, DataDamaged, StorageFailed
-from sleeper.interfaces.remote.answered_rows import answered_rows
 from sleeper.interfaces.remote.http_client import HttpClient
+from sleeper.interfaces.remote.remote_table import answered_rows
 from sleeper.interfaces.rest import server
 from sleeper.interfaces.rest.app import make_app
 from sleeper.interfaces.rest.request_limits import RequestLimits

@@ -19,7 +19,7 @@ from sleeper.model.formats.query_json import (
     region_documents,
     write_query,
 )
-from sleeper.model.formats.results_publishing import (
+from sleeper.model.formats.results import (
     ResultsDestination,
     ResultsPublishing,
     read_results_publishing,

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from sleeper.errors import QueryInvalid
-from sleeper.model.formats.regions_json import regions_from_json, regions_to_json
+from sleeper.model.formats.query_json import regions_from_json, regions_to_json
 from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Range, Region
 from sleeper.model.schema import Field, Primitive, Schema

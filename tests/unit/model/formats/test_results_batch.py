@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sleeper.model.formats.results_batch import MESSAGE_BYTES_MAX, results_batch
+from sleeper.model.formats.results import MESSAGE_BYTES_MAX, results_batch
 from sleeper.model.schema import Field, Primitive, Schema
 
 SCHEMA = Schema(

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus, job_status, job_statuses
+from sleeper.model.jobs.statuses import JobState, JobStatus, job_status, job_statuses
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 Type = JobEventType

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sleeper.model.jobs.events import JobKind
-from sleeper.model.jobs.tracker_settings import TrackerSettings, tracker_settings
+from sleeper.model.jobs.settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties
 
 WEEK, DAY = timedelta(days=7), timedelta(days=1)

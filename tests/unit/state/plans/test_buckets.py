@@ -17,7 +17,7 @@ from sleeper.model.partitions import (
 )
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.buckets import plan_buckets, plan_even_buckets
+from sleeper.state.plans.bulk_imports import plan_buckets, plan_even_buckets
 from tests.unit.model.grown_trees import TWO, grown_trees
 
 ONE = Schema(row_keys=(Field("id", Primitive.LONG),))

@@ -17,7 +17,7 @@ from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.ranges import whole_region
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.claimed_jobs import claimed_job
+from sleeper.state.plans.claims import claimed_job
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles
 from sleeper.state.transactions.files import AddFiles, ReplaceFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sleeper.errors import BadRequest
-from sleeper.state.plans.engine_choice import LOCAL_BYTES_MAX, choose_engine
+from sleeper.state.plans.bulk_imports import LOCAL_BYTES_MAX, choose_engine
 
 
 def chosen(asked="auto", kind="files", *, size=10**9, free=10**12, given=False, installed=True):

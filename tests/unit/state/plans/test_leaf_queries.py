@@ -14,9 +14,9 @@ from sleeper.model.partitions import PartitionTree, split_partition, tree_from_s
 from sleeper.model.queries import key_region, region_from_request
 from sleeper.model.schema import Field, Primitive, Schema
 from sleeper.state.committed_jobs import CommittedJobs
-from sleeper.state.files.file_references import FileReferences
-from sleeper.state.plans import leaf_queries
-from sleeper.state.plans.leaf_queries import plan_leaf_queries, plan_lookup, plan_lookups
+from sleeper.state.file_references import FileReferences
+from sleeper.state.plans import queries
+from sleeper.state.plans.queries import plan_leaf_queries, plan_lookup, plan_lookups
 from sleeper.state.table_state import TableState
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -155,7 +155,7 @@ class TestLookups:
         ordered = [(key,) for key in sorted(keys)]
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(leaf_queries, "KEYS_TOGETHER", together)
+            patch.setattr(queries, "KEYS_TOGETHER", together)
             plan = [lookup for group in plan_lookups(table, ordered) for lookup in group]
 
         asked = [(key, lookup.filenames) for lookup in plan for key in ordered[lookup.key_indices]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sleeper.model.files import FileReference
 from sleeper.model.queries import region_from_request
 from sleeper.model.ranges import Region
-from sleeper.state.plans.row_counts import plan_row_count
+from sleeper.state.plans.queries import plan_row_count
 from sleeper.state.table_state import TableState
 from tests.unit.state.plans.test_leaf_queries import NOON, ONE_KEY, state, tree
 

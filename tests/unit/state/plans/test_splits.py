@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from sleeper.engine.writing.sketch_bytes import SketchBuilder, read_sketches
+from sleeper.engine.writing.stored_sketch import SketchBuilder, read_sketches
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.splits import files_to_sketch, leaf_sizes, split_point
+from sleeper.state.plans.splits_and_merges import files_to_sketch, leaf_sizes, split_point
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles
 from sleeper.state.transactions.partitions import InitialisePartitions

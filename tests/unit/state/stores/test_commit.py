@@ -22,8 +22,8 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
+from sleeper.state.commit import apply_entry, commit, commit_group, replay
 from sleeper.state.committed_jobs import CommittedJob
-from sleeper.state.stores.commit import apply_entry, commit, commit_group, replay
 from sleeper.state.table_state import TableState
 from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
 from sleeper.state.transactions.claims import Claim, ClaimFiles
@@ -34,8 +34,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.partitions import InitialisePartitions
+from sleeper.state.transactions.partitions import InitialisePartitions, MergePartitions
 from tests.unit.state.small_tables import MUCH_LATER, NOON, ROOT, SCHEMA, contents, ref, split
 
 READY = InitialisePartitions(partitions=(ROOT,))

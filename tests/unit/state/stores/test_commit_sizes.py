@@ -26,8 +26,7 @@ from sleeper.state.transactions.files import (
     ReplaceFiles,
     SplitFileReferences,
 )
-from sleeper.state.transactions.merges import MergePartitions
-from sleeper.state.transactions.partitions import InitialisePartitions
+from sleeper.state.transactions.partitions import InitialisePartitions, MergePartitions
 from tests.soak import tries
 from tests.unit.state.any_steps import Steps, entry
 from tests.unit.state.small_tables import NOON, ROOT, after, part, ref, two_leaves

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sleeper.model.files import FileReference
 from sleeper.state import committed_jobs
 from sleeper.state.committed_jobs import CommittedJobs, JobRecord
-from sleeper.state.files.file_references import FileReferences
+from sleeper.state.file_references import FileReferences
 from sleeper.state.stores.difference import TrackedFile, state_difference
 from sleeper.state.transactions.files import AddFiles, ClearFiles
 from tests.soak import tries

@@ -9,7 +9,7 @@ import pytest
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.files import AddFiles, fold_added
-from sleeper.state.transactions.merges import MergePartitions
+from sleeper.state.transactions.partitions import MergePartitions
 from tests.unit.state.small_tables import (
     LATER,
     MUCH_LATER,

@@ -10,7 +10,7 @@ from sleeper.errors import FileReferenceNotAssignedToJob
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.model.partitions import tree_from_split_points
 from sleeper.model.schema import Field, Primitive, Schema
-from sleeper.state.plans.leases import expired_claims
+from sleeper.state.plans.claims import expired_claims
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim, ClaimFiles, ReleaseClaims, RenewClaims
 from sleeper.state.transactions.files import AddFiles, ClearFiles, ReplaceFiles

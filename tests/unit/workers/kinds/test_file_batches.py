@@ -9,15 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.submitted_files import SubmittedFile
+from sleeper.model.jobs.messages import QueueName, SubmittedFile
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties
-from sleeper.workers.kinds.file_batches import (
-    BatchLimits,
-    batch_limits,
-    files_by_table,
-    plan_batches,
-)
+from sleeper.workers.kinds.batcher import BatchLimits, batch_limits, files_by_table, plan_batches
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from sleeper.errors import BadRequest
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
-from sleeper.pictures.history_picture import history_picture
+from sleeper.pictures.charts import history_picture
 from sleeper.pictures.svg import NARROW, WIDE
 from sleeper.tables.plots import history_points
 

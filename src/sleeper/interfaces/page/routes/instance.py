@@ -9,8 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from sleeper.errors import BadRequest, SleeperError
-from sleeper.interfaces.page.listings import first, listing
-from sleeper.interfaces.page.rendering import path_of
+from sleeper.interfaces.page.rendering import first, listing, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind

@@ -9,13 +9,11 @@ from fastapi import APIRouter, Form
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from sleeper.interfaces.page.listings import first
-from sleeper.interfaces.page.rendering import path_of
+from sleeper.interfaces.page.rendering import first, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.query_statuses import QueryStatus
-from sleeper.model.jobs.states import JobState
-from sleeper.model.jobs.statuses import JobStatus
+from sleeper.model.jobs.statuses import JobState, JobStatus
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -7,10 +7,9 @@ from typing import Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from sleeper.interfaces.page.listings import first, listing
-from sleeper.interfaces.page.rendering import path_of
+from sleeper.interfaces.page.rendering import first, listing, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
-from sleeper.pictures.tree_shape import region_text
+from sleeper.pictures.tree import region_text
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

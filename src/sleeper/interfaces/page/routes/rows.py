@@ -31,7 +31,7 @@ from sleeper.interfaces.rest.statements.answered import sql_file
 from sleeper.model.keys import key_type, value_from_text
 from sleeper.model.schema import Field, Primitive
 from sleeper.pictures.markup import Markup
-from sleeper.pictures.row_grid import row_grid
+from sleeper.pictures.views import row_grid
 from sleeper.tables.table import Table
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

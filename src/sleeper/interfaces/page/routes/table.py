@@ -7,12 +7,11 @@ from typing import Any, Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from sleeper.interfaces.page.listings import listing
-from sleeper.interfaces.page.rendering import path_of
+from sleeper.interfaces.page.rendering import listing, path_of
 from sleeper.interfaces.page.visits import PageRoute, Reading
-from sleeper.pictures.files_picture import files_picture
+from sleeper.pictures.charts import files_picture
 from sleeper.pictures.svg import NARROW, WIDE
-from sleeper.pictures.tree_picture import tree_picture
+from sleeper.pictures.tree import tree_picture
 from sleeper.pictures.views import schema_grid
 from sleeper.tables.plots import leaf_amounts
 

@@ -16,6 +16,7 @@ import os
 import pickle
 import resource
 import signal
+import struct
 import sys
 import threading
 import traceback
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from sleeper.engine.sql.contexts import IDLE
+from sleeper.engine.sql.session import IDLE
 from sleeper.errors import SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.interfaces.rest.answers import Chunks
@@ -31,20 +32,69 @@ from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.served import Served
 from sleeper.interfaces.rest.statements.answered import Call
-from sleeper.interfaces.rest.statements.frames import (
-    END,
-    FAULT,
-    HEAD,
-    PART,
-    PART_BYTES,
-    PROBLEM,
-    READY,
-    SHORTAGE,
-    read_frame,
-    write_frame,
-)
 from sleeper.language.value_classes import dataclass
 from sleeper.tables.worker_processes import exit_with
+
+# ---------------------------------------------------------------- frames
+#
+# Frames in the pipes between a server and its processes of statements.
+#
+# A frame is a kind (one byte), a length (four bytes) and so many bytes. The server sends one for
+# each call. The process answers with a `HEAD`, any number of `PART`s, and an `END`; or with a
+# `PROBLEM` or a `FAULT` at any point, which ends the answer.
+
+CALL: Final = b"C"
+"""From the server: a pickled call."""
+
+READY: Final = b"R"
+"""The process can take calls."""
+
+HEAD: Final = b"H"
+"""The media type and the headers of an answer, as JSON."""
+
+PART: Final = b"P"
+"""The next bytes of an answer."""
+
+END: Final = b"E"
+"""The end of an answer. With content: the process ends, too."""
+
+PROBLEM: Final = b"S"
+"""An error of `sleeper.errors`, as a problem document; the process can run another call."""
+
+FAULT: Final = b"F"
+"""The traceback of another error; the process ends."""
+
+SHORTAGE: Final = b"M"
+"""Memory ran out; the process ends."""
+
+PART_BYTES: Final = 1 << 20
+"""A part has at most so many bytes, so that the server never holds more of a row."""
+
+PREFIX: Final = struct.Struct("!cI")
+
+
+def write_frame(file: BinaryIO, kind: bytes, content: bytes = b"") -> None:
+    """Write a frame to a pipe."""
+    file.write(PREFIX.pack(kind, len(content)) + content)
+    file.flush()
+
+
+def read_frame(file: BinaryIO) -> tuple[bytes, bytes]:
+    """Return the next frame of a pipe.
+
+    Raises:
+        EOFError: there is none.
+    """
+    kind, size = PREFIX.unpack(_exactly(file, PREFIX.size))
+    return kind, _exactly(file, size)
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes:
+    content = file.read(size)
+    if len(content) < size:
+        raise EOFError
+    return content
+
 
 _log = logging.getLogger(__name__)
 

@@ -20,9 +20,10 @@ from sleeper.errors import QueryInvalid, SleeperError, StorageFailed
 from sleeper.interfaces.json_documents import error_of
 from sleeper.interfaces.rest.statements import process as _process
 from sleeper.interfaces.rest.statements.answered import Call
-from sleeper.interfaces.rest.statements.frames import (
+from sleeper.interfaces.rest.statements.process import (
     CALL,
     END,
+    ENVIRONMENT,
     FAULT,
     HEAD,
     PART,
@@ -30,8 +31,8 @@ from sleeper.interfaces.rest.statements.frames import (
     PROBLEM,
     READY,
     SHORTAGE,
+    Settings,
 )
-from sleeper.interfaces.rest.statements.process import ENVIRONMENT, Settings
 from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)

@@ -7,10 +7,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Self
 
-from sleeper.ports.belongings import Belonging
-from sleeper.storage.aws.clients import aws_client
-from sleeper.storage.aws.failures import aws_failure, error_code, is_missing, vendor_errors
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
+from sleeper.ports.objects import Belonging
+from sleeper.storage.aws.clients import (
+    OWNER_TAG,
+    aws_client,
+    aws_failure,
+    error_code,
+    is_missing,
+    owner_tag_value,
+    resource_prefix,
+    vendor_errors,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from sleeper.errors import AlreadyExists, StorageFailed
-from sleeper.storage.aws.failures import aws_failure, error_code, vendor_errors
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
+from sleeper.storage.aws.clients import (
+    OWNER_TAG,
+    aws_failure,
+    error_code,
+    owner_tag_value,
+    vendor_errors,
+)
 
 logger = logging.getLogger(__name__)
 

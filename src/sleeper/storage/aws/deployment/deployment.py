@@ -11,21 +11,18 @@ from typing import Final
 from sleeper.errors import BadRequest, PropertiesInvalid
 from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName, QueueSettings
-from sleeper.model.known_properties import deployment as known
+from sleeper.model.known_properties import cloud as known
 from sleeper.model.paths import INSTANCE_PROPERTIES
-from sleeper.ports.belongings import Belonging
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.clients import aws_client
+from sleeper.ports.objects import Belonging
+from sleeper.storage.aws.clients import OWNER_TAG, aws_client, owner_tag_value, resource_prefix
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets
-from sleeper.storage.aws.deployment.identity import AwsIdentity
-from sleeper.storage.aws.deployment.instance_names import InstanceNames
-from sleeper.storage.aws.deployment.made_tables import INIT_TABLES
-from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME
+from sleeper.storage.aws.deployment.names import AwsIdentity, InstanceNames
+from sleeper.storage.aws.deployment.table_index import BY_ID, BY_NAME, INIT_TABLES
 from sleeper.storage.aws.dynamo_tables import DynamoTables
-from sleeper.storage.aws.jobs.dynamo_query_table import QUERY_STATES
+from sleeper.storage.aws.jobs.dynamo_tracker import QUERY_STATES
 from sleeper.storage.aws.jobs.job_stores import AwsJobStores
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value, resource_prefix
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,23 @@ from typing import Final
 
 from sleeper.errors import BadRequest, CommitContended, DataDamaged, SleeperError
 from sleeper.model.formats.properties_file import write_properties
+from sleeper.model.jobs.events import JobKind
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.tables import TableRecord
 from sleeper.ports.objects import Objects
-from sleeper.state.table_index.records import TableRecords
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
+from sleeper.state.table_index import TableRecords
+from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
+from sleeper.storage.aws.jobs.dynamo_tracker import (
+    BATCHER_JOBS,
+    QUERY_STATES,
+    SUBMITTED_FILES,
+    job_lookup,
+    job_updates,
+    task_status,
+)
+from sleeper.storage.aws.state.dynamo_log import LOG
+from sleeper.storage.aws.state.revision_items import REVISIONS
+from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES
 
 logger = logging.getLogger(__name__)
 
@@ -287,3 +298,30 @@ def _check_size(record: TableRecord) -> None:
             f"index in DynamoDB takes {_RECORD_BYTES_MAX}: shorten the longest, {longest}, which "
             f"has {len(record.properties[longest].encode())} bytes"
         )
+
+
+# ---------------------------------------------------------------- made tables
+#
+# All tables in DynamoDB that an instance in AWS can have.
+
+INDEX_TABLES: Final = (BY_ID, BY_NAME)
+"""The records of tables."""
+
+JOB_TABLES: Final = (
+    QUERY_STATES,
+    SUBMITTED_FILES,
+    BATCHER_JOBS,
+    *(table(kind) for kind in JobKind for table in (job_updates, job_lookup, task_status)),
+)
+"""Events of jobs and tasks, and files that wait for the batcher."""
+
+INIT_TABLES: Final = (*INDEX_TABLES, *JOB_TABLES)
+"""Those that `sleeper init` makes."""
+
+STATE_TABLES: Final[tuple[DynamoTable, ...]] = (LOG, REFERENCES, FILES, PARTITIONS)
+"""Logs and states of tables, which are made when a table first needs them."""
+
+REVISION_TABLES: Final = (REVISIONS,)
+"""The newest revisions of states, wherever those are; made when a table first needs it."""
+
+ALL_TABLES: Final = (*INIT_TABLES, *STATE_TABLES, *REVISION_TABLES)

@@ -11,8 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sleeper.errors import BadRequest, StorageFailed
-from sleeper.model.jobs.message_rules import DELAY_MAX_S, check_hidden, check_receive
-from sleeper.model.jobs.messages import DeadLetter, NewMessage, QueueDepth, ReceivedMessage
+from sleeper.model.jobs.messages import (
+    DELAY_MAX_S,
+    DeadLetter,
+    NewMessage,
+    QueueDepth,
+    ReceivedMessage,
+    check_hidden,
+    check_receive,
+)
 from sleeper.storage.aws.jobs.sqs_messages import Delivery, delivery_of
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
 

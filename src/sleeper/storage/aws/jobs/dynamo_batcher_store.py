@@ -15,10 +15,8 @@ from itertools import islice
 from threading import Lock
 from typing import Final
 
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
+from sleeper.model.jobs.messages import QueueName, SubmittedFile, UnsentJob
+from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTable, DynamoTables, Item
 from sleeper.storage.aws.jobs.dynamo_items import (
     NOT_ASSIGNED,
     PARTITION_KEY_BYTES_MAX,
@@ -33,7 +31,7 @@ from sleeper.storage.aws.jobs.dynamo_items import (
     number_of,
     text,
 )
-from sleeper.storage.aws.jobs.dynamo_job_tables import BATCHER_JOBS, BY_RECEIVED, SUBMITTED_FILES
+from sleeper.storage.aws.jobs.dynamo_tracker import BATCHER_JOBS, BY_RECEIVED, SUBMITTED_FILES
 
 logger = logging.getLogger(__name__)
 

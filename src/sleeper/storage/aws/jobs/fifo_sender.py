@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from sleeper.model.jobs.messages import NewMessage
-from sleeper.storage.aws.failures import aws_failure, vendor_errors
+from sleeper.storage.aws.clients import aws_failure, vendor_errors
 from sleeper.storage.aws.jobs.sqs_messages import batches, new_entry
 
 logger = logging.getLogger(__name__)

@@ -8,12 +8,11 @@ from functools import partial
 
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.clients import aws_client, resource_prefix
 from sleeper.storage.aws.dynamo_tables import DynamoTables
 from sleeper.storage.aws.jobs.dynamo_batcher_store import DynamoBatcherStore
 from sleeper.storage.aws.jobs.dynamo_tracker import DynamoTracker
 from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
-from sleeper.storage.aws.names import resource_prefix
 
 
 class AwsJobStores:

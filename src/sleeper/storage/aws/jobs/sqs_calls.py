@@ -10,11 +10,61 @@ from threading import RLock
 from typing import Any, Final
 
 from sleeper.errors import PropertiesInvalid, StorageFailed
-from sleeper.model.jobs.messages import QueueSettings
-from sleeper.storage.aws.failures import aws_failure, error_code, is_missing, vendor_errors
+from sleeper.language.value_classes import dataclass
+from sleeper.model.jobs.messages import QueueName, QueueSettings
+from sleeper.storage.aws.clients import (
+    OWNER_TAG,
+    aws_failure,
+    error_code,
+    is_missing,
+    owner_tag_value,
+    vendor_errors,
+)
 from sleeper.storage.aws.jobs.sqs_messages import BATCH_MAX, Entry, batches, whole_seconds
-from sleeper.storage.aws.jobs.sqs_names import SqsNames
-from sleeper.storage.aws.names import OWNER_TAG, owner_tag_value
+
+# ---------------------------------------------------------------- sqs names
+#
+# Names of an instance's queues in SQS: those of upstream, where it has the queue.
+
+_NAMES: Final = {
+    QueueName.INGEST: ("IngestJobQ", "IngestJobDLQ"),
+    QueueName.BULK_IMPORT: ("BulkImportQ", "BulkImportDLQ"),
+    QueueName.BULK_IMPORT_EMR: ("BulkImportNonPersistentEMRQ", "BulkImportNonPersistentEMRDLQ"),
+    QueueName.BULK_IMPORT_PERSISTENT_EMR: (
+        "BulkImportPersistentEMRQ",
+        "BulkImportPersistentEMRDLQ",
+    ),
+    QueueName.BULK_IMPORT_EMR_SERVERLESS: (
+        "BulkImportEMRServerlessQ",
+        "BulkImportEMRServerlessDLQ",
+    ),
+    QueueName.BULK_IMPORT_EKS: ("BulkImportEKSQ", "BulkImportEKSDLQ"),
+    QueueName.BATCHER: ("IngestBatcherSubmitQ", "IngestBatcherSubmitDLQ"),
+    QueueName.QUERY: ("QueryQueue", "QueryDLQ"),
+    QueueName.EXPORT: ("BulkExport-Q", "BulkExport-DLQ"),
+    QueueName.COMMIT: ("StateStoreCommitterQ", "StateStoreCommitterDLQ"),
+}
+_FIFO: Final = ".fifo"
+
+
+@dataclass(frozen=True, slots=True)
+class SqsNames:
+    """The names of a queue in SQS and of the queue that has its dead letters."""
+
+    queue: str
+    dead: str
+
+
+def sqs_names(prefix: str, name: QueueName, *, fifo: bool) -> SqsNames:
+    """Return the names of a queue and its dead letters.
+
+    >>> sqs_names("sleeper-demo-", QueueName.INGEST, fifo=False).queue
+    'sleeper-demo-IngestJobQ'
+    """
+    queue, dead = _NAMES[name]
+    end = _FIFO if fifo else ""
+    return SqsNames(prefix + queue + end, prefix + dead + end)
+
 
 logger = logging.getLogger(__name__)
 

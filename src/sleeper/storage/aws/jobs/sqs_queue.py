@@ -10,22 +10,20 @@ from threading import Lock
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
-from sleeper.model.jobs.message_rules import (
-    DELAY_MAX_S,
-    check_hidden,
-    check_new_messages,
-    check_receive,
-)
 from sleeper.model.jobs.messages import (
+    DELAY_MAX_S,
     DeadLetter,
     NewMessage,
     QueueDepth,
     QueueName,
     QueueSettings,
     ReceivedMessage,
+    check_hidden,
+    check_new_messages,
+    check_receive,
 )
 from sleeper.ports.ids import NewId
-from sleeper.storage.aws.jobs.sqs_calls import Side, SqsCalls
+from sleeper.storage.aws.jobs.sqs_calls import Side, SqsCalls, sqs_names
 from sleeper.storage.aws.jobs.sqs_messages import (
     ATTRIBUTES,
     BATCH_MAX,
@@ -40,7 +38,6 @@ from sleeper.storage.aws.jobs.sqs_messages import (
     redriven_entry,
     whole_seconds,
 )
-from sleeper.storage.aws.jobs.sqs_names import sqs_names
 
 logger = logging.getLogger(__name__)
 

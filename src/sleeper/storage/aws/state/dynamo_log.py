@@ -17,8 +17,7 @@ from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed, StorageRe
 from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import ObjectInfo, Objects
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.dynamo_tables import DynamoTables, Item
+from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item
 from sleeper.storage.deletion import delete_groups
 from sleeper.storage.object_log import TABLE_LOG
 

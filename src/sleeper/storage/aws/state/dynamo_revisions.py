@@ -15,14 +15,14 @@ from typing import Final
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
-from sleeper.state.files.file_references import FileReferences
+from sleeper.state.file_references import FileReferences
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.stores.difference import state_difference
 from sleeper.state.stores.revisions import Revision
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson
 from sleeper.storage.aws.dynamo_tables import WRITES_MAX, DynamoTables, Item
-from sleeper.storage.aws.state.commit_parts import CommitParts, put_sizes, told
+from sleeper.storage.aws.state.commit_parts import CommitParts, WaitingReaders, put_sizes, told
 from sleeper.storage.aws.state.newest_item import (
     commit_id,
     history_of,
@@ -35,7 +35,6 @@ from sleeper.storage.aws.state.newest_item import (
 )
 from sleeper.storage.aws.state.read_items import OtherItems, read_files, read_others
 from sleeper.storage.aws.state.state_items import FILES, PARTITIONS, REFERENCES, text
-from sleeper.storage.aws.state.waiting_readers import WaitingReaders
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,7 @@ from sleeper.state.value_json import (
     time_from_json,
     time_to_json,
 )
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.dynamo_tables import Item
+from sleeper.storage.aws.dynamo_tables import DynamoTable, Item
 
 REVISIONS: Final = DynamoTable("table-revisions", (("TABLE_ID", "S"), ("REVISION_ID_KEY", "S")))
 """The DynamoDB table with the revisions of all tables of an instance."""

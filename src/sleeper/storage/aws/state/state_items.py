@@ -19,8 +19,7 @@ from sleeper.model.partitions import Partition
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.state.stores.difference import TrackedFile
 from sleeper.state.value_json import RegionJson, claims_from_json, claims_to_json
-from sleeper.storage.aws.dynamo_making import DynamoTable
-from sleeper.storage.aws.dynamo_tables import Item
+from sleeper.storage.aws.dynamo_tables import DynamoTable, Item
 
 REFERENCES: Final = DynamoTable("active-files", (("TableId", "S"), ("PartitionIdAndFileName", "S")))
 FILES: Final = DynamoTable("file-ref-count", (("TableId", "S"), ("FileName", "S")))

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from sleeper.model.jobs.messages import QueueName
-from sleeper.model.jobs.submitted_files import SubmittedFile, UnsentJob
-from sleeper.storage.local.jobs.database import JobDatabase
-from sleeper.storage.local.jobs.schema import as_number, as_time
+from sleeper.model.jobs.messages import QueueName, SubmittedFile, UnsentJob
+from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 _PAGE = 1_000
 _FILES = "SELECT received, number, job_id, table_id, path, size_bytes, expires FROM submitted_file"

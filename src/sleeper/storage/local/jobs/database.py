@@ -8,21 +8,284 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
+from typing import Final
 
-from sleeper.errors import FormatTooNew, StorageFailed
+from sleeper.errors import (
+    DataDamaged,
+    FormatTooNew,
+    PropertiesInvalid,
+    SleeperError,
+    StorageFailed,
+    StorageFull,
+    StorageReadOnly,
+)
+from sleeper.language.value_classes import dataclass
 from sleeper.storage.local.failures import write_failure
-from sleeper.storage.local.jobs.failures import job_file_failure
-from sleeper.storage.local.jobs.network_disks import MOUNTS, network_file_system
-from sleeper.storage.local.jobs.owner import Owner, check_owner, note_owner
-from sleeper.storage.local.jobs.schema import APPLICATION_ID, STATEMENTS, VERSION
-from sleeper.storage.local.modes import share_folder, share_for_writing
+from sleeper.storage.local.unfinished import share_folder, share_for_writing
+
+# ---------------------------------------------------------------- failures
+#
+# What SQLite's errors mean to us, and who holds a lock of its file.
+
+_FREE_BYTES_MIN = 1_000_000
+_PRIMARY = 0xFF
+"""The bits of an error code that say its kind; those above say more."""
+
+
+def job_file_failure(error: sqlite3.Error, path: Path, waited_s: float) -> SleeperError:
+    """Translate an error of SQLite for the file at `path`."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return _locked(path, waited_s)
+    if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _is_full(path)):
+        return StorageFull(
+            f"cannot write {path}: {error}. Nothing was changed. Free some space on its disk or "
+            "raise the quota, then try again."
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH) or (
+        code == sqlite3.SQLITE_CANTOPEN and not os.access(path.parent, os.W_OK)
+    ):
+        return StorageReadOnly(
+            f"cannot write {path}: {error}. Allow this user to write to the file and its folder, "
+            "or set sleeper.jobs.url to sqlite:///and/another/absolute/path."
+        )
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return DataDamaged(
+            f"{path}, which has queues, tracker and batcher, is damaged: {error}. No table is "
+            "touched by this. Stop what uses the file, restore it from a backup or move it away "
+            "with its -wal and -shm files, and send again what was not done."
+        )
+    return StorageFailed(
+        f"cannot use {path}: {error}. Repair the disk or correct the path, then try again."
+    )
+
+
+def _is_full(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _FREE_BYTES_MIN
+    except OSError:
+        return False
+
+
+def _locked(path: Path, waited_s: float) -> StorageFailed:
+    holders = lock_holders(path)
+    if holders:
+        who = f"Process {', '.join(map(str, holders))} has a lock of it"
+    else:
+        who = f"`fuser -v {path}` may tell who has it open"
+    return StorageFailed(
+        f"{path} was locked by another process for {waited_s:.0f} seconds. {who}: end that "
+        "process if it hangs, then try again."
+    )
+
+
+def lock_holders(path: Path, locks: Path = Path("/proc/locks")) -> list[int]:
+    """Return the ids of other processes that hold write locks of the file; none where unknown."""
+    inodes = {str(file.stat().st_ino) for file in _files_of(path) if file.exists()}
+    try:
+        lines = locks.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return []
+    found = set()
+    for line in lines:  # 1: POSIX  ADVISORY  WRITE 4711 08:01:123456 120 120
+        words = line.split()  # that of a process that waits has an arrow, and so another word
+        if len(words) > 5 and words[3] == "WRITE" and words[5].rpartition(":")[2] in inodes:
+            found.add(int(words[4]))
+    return sorted(found - {os.getpid()})
+
+
+def _files_of(path: Path) -> tuple[Path, Path]:
+    return path, path.with_name(f"{path.name}-shm")
+
+
+# ---------------------------------------------------------------- schema
+#
+# The tables of the file. Times are microseconds since 1970 (UTC).
+
+VERSION: Final = 1
+"""`PRAGMA user_version` of the file."""
+
+APPLICATION_ID: Final = 0x534C5052
+"""`PRAGMA application_id` of the file: SLPR in ASCII."""
+
+STATEMENTS: Final = (
+    # The largest `since` of a queue's messages: when it is far ahead, the clock was set back.
+    "CREATE TABLE clock(queue TEXT PRIMARY KEY, latest INTEGER NOT NULL) WITHOUT ROWID",
+    # A message is hidden from `since` to `visible`.
+    """CREATE TABLE message(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, message_id TEXT NOT NULL,
+        body TEXT NOT NULL, message_group TEXT, sent INTEGER NOT NULL, since INTEGER NOT NULL,
+        visible INTEGER NOT NULL, receives INTEGER NOT NULL DEFAULT 0, receipt TEXT)""",
+    "CREATE INDEX message_visible ON message(queue, visible, sent, since)",
+    "CREATE INDEX message_order ON message(queue) WHERE message_group IS NOT NULL",
+    """CREATE TABLE dead_letter(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, message_id TEXT NOT NULL,
+        body TEXT NOT NULL, message_group TEXT, sent INTEGER NOT NULL, reason TEXT NOT NULL,
+        receives INTEGER NOT NULL, buried INTEGER NOT NULL)""",
+    "CREATE INDEX dead_letter_queue ON dead_letter(queue)",
+    """CREATE TABLE deduplication(
+        queue TEXT NOT NULL, id TEXT NOT NULL, since INTEGER NOT NULL,
+        PRIMARY KEY(queue, id)) WITHOUT ROWID""",
+    "CREATE INDEX deduplication_since ON deduplication(queue, since)",
+    # `body` is the event as JSON, `digest` its hash.
+    """CREATE TABLE job_event(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, job INTEGER NOT NULL, task_id TEXT,
+        at INTEGER NOT NULL, expires INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT NOT NULL,
+        UNIQUE(job, digest))""",
+    "CREATE INDEX job_event_task ON job_event(task_id) WHERE task_id IS NOT NULL",
+    "CREATE INDEX job_event_expires ON job_event(expires)",
+    # `newest` and `oldest` are those of the job's events.
+    """CREATE TABLE job(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, job_id TEXT NOT NULL,
+        table_id TEXT NOT NULL, newest INTEGER NOT NULL, oldest INTEGER NOT NULL,
+        UNIQUE(kind, job_id, table_id))""",
+    "CREATE INDEX job_newest ON job(kind, newest)",
+    """CREATE TABLE task_event(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, task_id TEXT NOT NULL,
+        at INTEGER NOT NULL, expires INTEGER NOT NULL, digest BLOB NOT NULL, body TEXT NOT NULL,
+        UNIQUE(kind, task_id, digest))""",
+    "CREATE INDEX task_event_expires ON task_event(expires)",
+    # A file without a job has an empty job id.
+    """CREATE TABLE submitted_file(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL, table_id TEXT NOT NULL,
+        path TEXT NOT NULL, size_bytes INTEGER NOT NULL, received INTEGER NOT NULL,
+        expires INTEGER NOT NULL, UNIQUE(job_id, table_id, path))""",
+    "CREATE INDEX submitted_file_received ON submitted_file(received)",
+    "CREATE INDEX submitted_file_path ON submitted_file(table_id, path)",
+    "CREATE INDEX submitted_file_expires ON submitted_file(expires)",
+    """CREATE TABLE unsent_job(
+        number INTEGER PRIMARY KEY AUTOINCREMENT, job_id TEXT NOT NULL UNIQUE,
+        table_id TEXT NOT NULL, queue TEXT NOT NULL)""",
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def as_number(time: datetime) -> int:
+    """Return an aware time as the file has it."""
+    return (time - _EPOCH) // _MICROSECOND
+
+
+def as_time(number: int) -> datetime:
+    """Return a time of the file (aware, UTC)."""
+    return _EPOCH + timedelta(microseconds=number)
+
+
+# ---------------------------------------------------------------- network disks
+#
+# Which file systems reach over a network: SQLite's shared memory does not work there.
+
+MOUNTS: Final = Path("/proc/self/mounts")
+"""Where Linux lists what is mounted."""
+
+_NETWORKS = {
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "ceph", "lustre", "gpfs", "beegfs"),
+    *("fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.juicefs"),
+}
+
+
+def network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
+    """Return the kind of network file system that `path` is on; None for local and unknown ones."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    target = os.path.realpath(path)
+    kind, length = "", -1
+    for line in lines:  # SERVER FOLDER nfs4 rw,... 0 0
+        words = line.split()
+        if len(words) < 3:
+            continue
+        folder = _unescaped(words[1])
+        is_above = target == folder or target.startswith(folder.rstrip("/") + "/")
+        if is_above and len(folder) >= length:  # the last of two at one place is what is seen
+            kind, length = words[2], len(folder)
+    return kind if kind in _NETWORKS else None
+
+
+def _unescaped(text: str) -> str:
+    for escaped, plain in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        text = text.replace(escaped, plain)
+    return text
+
+
+# ---------------------------------------------------------------- owner
+#
+# Which instance a file of jobs belongs to: two that shared one would take each other's jobs.
 
 logger = logging.getLogger(__name__)
+
+_MAKE: Final = "CREATE TABLE IF NOT EXISTS owner(instance_id TEXT NOT NULL, url TEXT NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An instance, as its file of jobs remembers it.
+
+    Attributes:
+        instance_id: Its `sleeper.id`.
+        url: Where it was when it last used the file from a new place.
+    """
+
+    instance_id: str
+    url: str
+
+
+def check_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> bool:
+    """Return whether the file is known to belong to an instance, at its place; else no one's yet.
+
+    Raises:
+        PropertiesInvalid: it belongs to another one.
+    """
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'owner'").fetchone():
+        return False
+    found = connection.execute("SELECT instance_id, url FROM owner").fetchone()
+    if found is None:
+        return False
+    known = Owner(*found)
+    if known.instance_id != owner.instance_id:
+        raise PropertiesInvalid(
+            {
+                "sleeper.jobs.url": f"{path} has the jobs of instance {known.instance_id!r} at "
+                f"{known.url}, so instance {owner.instance_id!r} at {owner.url} cannot keep its "
+                "own there: each would take the other's. Set sleeper.jobs.url of the second to "
+                "another file. If the first is no more, move the file away, with its -wal and "
+                "-shm files."
+            }
+        )
+    return known == owner
+
+
+def note_owner(connection: sqlite3.Connection, path: Path, owner: Owner) -> None:
+    """Write down whose file it is, in a transaction that may write.
+
+    Raises:
+        PropertiesInvalid: it is another instance's.
+    """
+    if check_owner(connection, path, owner):
+        return
+    connection.execute(_MAKE)
+    before = connection.execute("DELETE FROM owner RETURNING url").fetchall()
+    connection.execute("INSERT INTO owner VALUES(?, ?)", (owner.instance_id, owner.url))
+    if before:
+        logger.warning(
+            "%s was used by instance %r at %s before, and now by the one of that id at %s: if the "
+            "instance was moved, all is well; if there are two, give each a file of its own by "
+            "sleeper.jobs.url",
+            path,
+            owner.instance_id,
+            before[0][0],
+            owner.url,
+        )
+
 
 PATIENCE_S = 60.0
 """How long a locked file is waited for."""

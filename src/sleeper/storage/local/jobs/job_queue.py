@@ -8,25 +8,22 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from sleeper.model.jobs.message_rules import (
+from sleeper.model.jobs.messages import (
     CLOCK_STEP,
     DEDUPLICATION,
-    check_hidden,
-    check_new_messages,
-    check_receive,
-    received_too_often,
-)
-from sleeper.model.jobs.messages import (
     DeadLetter,
     NewMessage,
     QueueDepth,
     QueueName,
     QueueSettings,
     ReceivedMessage,
+    check_hidden,
+    check_new_messages,
+    check_receive,
+    received_too_often,
 )
 from sleeper.ports.ids import NewId
-from sleeper.storage.local.jobs.database import JobDatabase
-from sleeper.storage.local.jobs.schema import as_number, as_time
+from sleeper.storage.local.jobs.database import JobDatabase, as_number, as_time
 
 logger = logging.getLogger(__name__)
 

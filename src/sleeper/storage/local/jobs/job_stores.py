@@ -11,10 +11,9 @@ from sleeper.errors import DataDamaged, StorageFailed
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.ports.ids import NewId
 from sleeper.storage.local.jobs.batcher_store import SqliteBatcherStore
-from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase
+from sleeper.storage.local.jobs.database import PATIENCE_S, JobDatabase, Owner
 from sleeper.storage.local.jobs.job_queue import SqliteQueue
 from sleeper.storage.local.jobs.job_tracker import SqliteTracker
-from sleeper.storage.local.jobs.owner import Owner
 
 _log = logging.getLogger(__name__)
 

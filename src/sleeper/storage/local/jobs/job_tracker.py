@@ -11,8 +11,7 @@ from typing import Any
 
 from sleeper.model.formats.job_events import decode_job_event, decode_task_event, encode_event
 from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
-from sleeper.storage.local.jobs.database import JobDatabase
-from sleeper.storage.local.jobs.schema import as_number
+from sleeper.storage.local.jobs.database import JobDatabase, as_number
 
 _JOB = """
     INSERT INTO job(kind, job_id, table_id, newest, oldest)

@@ -1,0 +1,414 @@
+"""What checks find, and how they are run so that all failures are reported at once."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
+from sleeper.deploy.settings import DeploymentSettings
+from sleeper.errors import AlreadyExists, BadRequest, MissingExtra, PropertiesInvalid, SleeperError
+from sleeper.language.value_classes import dataclass
+from sleeper.storage.aws.clients import aws_client, error_code, owner_tag_value, vendor_errors
+from sleeper.storage.aws.deployment.belongings import AwsBelongings
+from sleeper.storage.aws.deployment.buckets import InstanceBuckets
+from sleeper.storage.aws.deployment.names import AwsIdentity, InstanceNames, aws_identity
+
+logger = logging.getLogger(__name__)
+
+_NOT_ALLOWED: Final = (
+    "AccessDenied",
+    "AccessDeniedException",
+    "UnauthorizedOperation",
+    "AuthorizationError",
+    "NotAuthorized",
+)
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        level: Whether it stands in the way.
+        text: What was found, and what to do, as a sentence.
+    """
+
+    level: Level
+    text: str
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def ok(text: str) -> list[Finding]:
+    """Return that all is well."""
+    return [Finding(Level.OK, text)]
+
+
+def warning(text: str) -> list[Finding]:
+    """Return something to know of, which does not stand in the way."""
+    return [Finding(Level.WARNING, text)]
+
+
+def failure(text: str) -> list[Finding]:
+    """Return something that stands in the way."""
+    return [Finding(Level.FAILURE, text)]
+
+
+def run_checks(checks: Mapping[str, Check]) -> list[Finding]:
+    """Run checks by name, each whatever others found; return all findings.
+
+    One that may not ask AWS, or gets no answer, is a warning: what it looks for may be right.
+    """
+    found: list[Finding] = []
+    for name, check in checks.items():
+        try:
+            found += check()
+        except PropertiesInvalid as error:
+            found += [Finding(Level.FAILURE, text) for text in error.failures.values()]
+        except (BadRequest, MissingExtra) as error:
+            found += failure(str(error))
+        except SleeperError as error:
+            logger.warning("the check of %s failed: %s", name, error)
+            found += warning(f"{name}: not checked, for {error}")
+        except vendor_errors() as error:
+            logger.info("the check of %s has no answer: %s", name, error)
+            allowed = "" if error_code(error) not in _NOT_ALLOWED else "these credentials may not: "
+            found += warning(f"{name}: not checked, {allowed}{_first_line(error)}")
+    return found
+
+
+def raise_failures(findings: Iterable[Finding]) -> None:
+    """Raise all failures as one error.
+
+    Raises:
+        BadRequest: there are some; lists them all.
+    """
+    failures = [each.text for each in findings if each.level is Level.FAILURE]
+    if failures:
+        listed = "".join(f"\n- {each}" for each in failures)
+        raise BadRequest(f"nothing was deployed:{listed}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]
+
+
+# ---------------------------------------------------------------- account
+#
+# Checks what belongs to the account: its region and its quotas.
+
+_QUOTAS: Final = {False: "L-3032A538", True: "L-36FBB829"}
+"""Codes of the quotas of Fargate's processors: on demand, and spot."""
+
+
+def check_account(account: str, region: str) -> list[Finding]:
+    """Say which account and region are used."""
+    return ok(f"account {account}, region {region}")
+
+
+def identity_of(region: str | None) -> AwsIdentity:
+    """Return the account and the region of these credentials.
+
+    Raises:
+        StorageFailed: there are no valid credentials.
+    """
+    return aws_identity(region)
+
+
+def check_vcpus(wanted: float, region: str, *, is_spot: bool) -> list[Finding]:
+    """Compare the processors of the largest number of tasks with the quota of Fargate."""
+    client = aws_client("service-quotas", region)
+    answer = client.get_service_quota(ServiceCode="fargate", QuotaCode=_QUOTAS[is_spot])
+    quota = float(answer["Quota"]["Value"])
+    kind = "Fargate Spot" if is_spot else "Fargate"
+    if wanted > quota:
+        return warning(
+            f"workers may take {wanted:g} vCPUs at once, but the account has a quota of "
+            f"{quota:g} of {kind}: more tasks than that wait. Set fewer tasks at once, or ask for "
+            "more in Service Quotas"
+        )
+    return ok(f"{wanted:g} vCPUs of workers are within the quota of {quota:g} of {kind}")
+
+
+# ---------------------------------------------------------------- clusters
+#
+# Checks of what bulk imports on clusters need beside their stacks.
+
+_NEED_PACKAGES: Final = (
+    "EmrServerlessBulkImportStack",
+    "EmrBulkImportStack",
+    "PersistentEmrBulkImportStack",
+)
+_PACKAGES: Final = "sleeper.bulk.import.environment"
+
+
+def check_packages(settings: DeploymentSettings) -> list[Finding]:
+    """Check that bulk imports on EMR find the packages of Sleeper."""
+    needing = [each for each in _NEED_PACKAGES if settings.has(each)]
+    if not needing:
+        return []
+    if settings.properties.jobs.environment:
+        return ok(f"bulk imports on EMR take packages from {settings.properties.jobs.environment}")
+    return warning(
+        f"{_PACKAGES} is not set, so jobs for {' and '.join(needing)} will be rejected: make the "
+        "packages by `sleeper spark-environment --extra aws FOLDER`, copy that folder to a bucket, "
+        f"and deploy with --set {_PACKAGES}=s3://BUCKET/FOLDER"
+    )
+
+
+# ---------------------------------------------------------------- images
+#
+# Checks that an image is in ECR, with its tag and for the right processor.
+
+_URI: Final = re.compile(
+    r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/"
+    r"(?P<repository>[^:@]+):(?P<tag>[^:@]+)"
+)
+_MISSING: Final = ("RepositoryNotFoundException", "ImageNotFoundException")
+_INDEXES: Final = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_ACCEPTED: Final = [
+    *_INDEXES,
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+]
+_DOCKER: Final = {"x86_64": "amd64"}
+PUSH: Final = "docs/deploy/images.md says how to build and push it"
+
+
+def check_image(uri: str, architectures: Iterable[str]) -> list[Finding]:
+    """Check that an image is in ECR.
+
+    Args:
+        uri: Its address, such as `123456789012.dkr.ecr.eu-west-2.amazonaws.com/sleeper:1.0`.
+        architectures: The processors that it runs on: `x86_64`, `arm64`.
+    """
+    named = _URI.fullmatch(uri)
+    if named is None:
+        return warning(f"image {uri} is not in ECR: whether it is there was not checked")
+    client = aws_client("ecr", named["region"])
+    try:
+        answer = client.batch_get_image(
+            registryId=named["account"],
+            repositoryName=named["repository"],
+            imageIds=[{"imageTag": named["tag"]}],
+            acceptedMediaTypes=_ACCEPTED,
+        )
+    except vendor_errors() as error:
+        if error_code(error) not in _MISSING:
+            raise
+        answer = {}
+    images = answer.get("images") or ()
+    if not images:
+        return failure(f"image {uri} is not in ECR: {PUSH}")
+    wanted = {_DOCKER.get(each, each) for each in architectures}
+    found = architectures_of(images)
+    missing = wanted - found
+    if found and missing:
+        platforms = ",".join(f"linux/{each}" for each in sorted(wanted))
+        return failure(
+            f"image {uri} is for {', '.join(sorted(found))}, but {' and '.join(sorted(wanted))} "
+            f"{'are' if len(wanted) > 1 else 'is'} needed: build it with --platform {platforms}"
+        )
+    if not found and len(wanted) > 1:
+        return warning(
+            f"image {uri} is in ECR for one processor, but {' and '.join(sorted(wanted))} are "
+            "needed: tasks on the other will fail. Build it for both, or set the same "
+            "*.cpu.architecture everywhere"
+        )
+    return ok(f"image {uri} is in ECR")
+
+
+def architectures_of(images: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the processors that images are for; none where only the image itself says so."""
+    found: set[str] = set()
+    for each in images:
+        try:
+            manifest = json.loads(each.get("imageManifest") or "{}")
+        except ValueError:
+            continue
+        listed = manifest.get("manifests") or ()
+        found |= {str(one.get("platform", {}).get("architecture")) for one in listed}
+    return found - {"None", "unknown"}
+
+
+# ---------------------------------------------------------------- network
+#
+# Checks the VPC and the subnets that workers run in.
+
+_NO_VPC: Final = ("InvalidVpcID.NotFound", "NotFound")
+_NO_SUBNET: Final = ("InvalidSubnetID.NotFound", "NotFound", "InvalidSubnetID.Malformed")
+_EVERYWHERE: Final = ("0.0.0.0/0", "::/0")
+
+
+def check_network(vpc: str, subnets: Sequence[str], region: str) -> list[Finding]:
+    """Check that the VPC and the subnets exist, belong together, and reach the services of AWS."""
+    client = aws_client("ec2", region)
+    if not _exists(client, vpc):
+        return failure(f"sleeper.vpc is {vpc}, but there is no such VPC in {region}")
+    found, missing = _subnets(client, subnets)
+    findings = [
+        finding
+        for each in missing
+        for finding in failure(f"sleeper.subnets has {each}, but it is not in {region}")
+    ]
+    for subnet, its in found.items():
+        if its["VpcId"] != vpc:
+            findings += failure(
+                f"sleeper.subnets has {subnet}, which is in {its['VpcId']}, not in {vpc}"
+            )
+    if findings:
+        return findings
+    return [*ok(f"VPC {vpc} has the subnets {', '.join(subnets)}"), *_routes(client, vpc, found)]
+
+
+def _exists(client: Any, vpc: str) -> bool:
+    try:
+        return bool(client.describe_vpcs(VpcIds=[vpc])["Vpcs"])
+    except vendor_errors() as error:
+        if (error_code(error) or "").endswith(_NO_VPC) or "InvalidVpc" in str(error):
+            return False
+        raise
+
+
+def _subnets(
+    client: Any, names: Sequence[str]
+) -> tuple[dict[str, Mapping[str, Any]], tuple[str, ...]]:
+    """Return the subnets that there are by their ids, and the ids of others."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in names:
+        try:
+            answer = client.describe_subnets(SubnetIds=[name])["Subnets"]
+        except vendor_errors() as error:
+            if (error_code(error) or "").endswith(_NO_SUBNET) or "InvalidSubnet" in str(error):
+                continue
+            raise
+        found |= {str(each["SubnetId"]): each for each in answer}
+    return found, tuple(name for name in names if name not in found)
+
+
+def _routes(client: Any, vpc: str, subnets: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Warn of subnets from which a task reaches neither ECR nor SQS."""
+    tables = client.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [vpc]}])
+    by_subnet: dict[str, Mapping[str, Any]] = {}
+    main: Mapping[str, Any] = {}
+    for table in tables["RouteTables"]:
+        for each in table.get("Associations", ()):
+            if each.get("Main"):
+                main = table
+            if "SubnetId" in each:
+                by_subnet[each["SubnetId"]] = table
+    closed = [name for name in subnets if not _leads_out(by_subnet.get(name, main))]
+    if closed:
+        return warning(
+            f"subnets {', '.join(closed)} have no route to the internet (an internet gateway or "
+            "a NAT). Workers need one, or VPC endpoints for ECR, SQS, DynamoDB, S3, STS and "
+            "CloudWatch Logs"
+        )
+    return []
+
+
+def _leads_out(table: Mapping[str, Any]) -> bool:
+    return any(
+        each.get("DestinationCidrBlock", each.get("DestinationIpv6CidrBlock")) in _EVERYWHERE
+        for each in table.get("Routes", ())
+    )
+
+
+# ---------------------------------------------------------------- owners
+#
+# Checks that what has the instance's names is the instance's, and can be deployed.
+
+
+def check_stacks(stacks: DeployedStacks, found: Mapping[str, DeployedStack]) -> list[Finding]:
+    """Check that stacks with names of the instance's are its own, and in a state to go on from."""
+    findings = [
+        finding for each in stacks.owner_failures(found.values()) for finding in failure(each)
+    ]
+    for each in found.values():
+        if each.way_out is not None:
+            findings += failure(
+                f"stack {each.name} is {each.status} ({each.reason or 'no reason is given'}). "
+                f"Type: {each.way_out}"
+            )
+    made = sorted(each.name for each in found.values() if each.is_made)
+    if made and not findings:
+        return ok(f"deployed already: {', '.join(made)}")
+    return findings
+
+
+def check_resources(
+    names: InstanceNames,
+    region: str,
+    endpoint: str | None,
+    pause: Callable[[int], None],
+    *,
+    keeps: bool,
+) -> list[Finding]:
+    """Check what is there of an instance that has no stacks.
+
+    Its buckets and tables are taken over by CloudFormation, which cannot take over queues.
+
+    Args:
+        names: The names of its buckets.
+        region: Its region.
+        endpoint: URL of an S3 server that is not Amazon's.
+        pause: Waits before another attempt, given how many there were.
+        keeps: Whether buckets and tables are kept when their stack is deleted.
+    """
+    url = f"aws://{names.instance_id}"
+    buckets = InstanceBuckets(aws_client("s3", region, endpoint), url)
+    findings: list[Finding] = []
+    kept = []
+    for bucket in names.buckets:
+        try:
+            buckets.check(bucket)
+        except AlreadyExists as error:
+            findings += failure(str(error))
+            continue
+        tag = buckets.owner_tag(bucket)
+        if tag == owner_tag_value(url):
+            kept.append(bucket)
+        elif tag is not None:
+            findings += failure(
+                f"bucket {bucket} is there already, without a tag: delete it, which is empty"
+            )
+    belongings = AwsBelongings(names.instance_id, url, region=region, pause=pause)
+    kept += [each.name for each in belongings.tables()]
+    queues = belongings.queues()
+    if queues:
+        filled = [f"{each.name} ({each.count} messages)" for each in queues if each.count]
+        findings += failure(
+            f"{url} is there already, made by `sleeper init`, and CloudFormation cannot take over "
+            f"its queues: {', '.join(each.name for each in queues)}. Pause it (sleeper pause), let "
+            "the queues run empty, delete them (aws sqs delete-queue), wait a minute, and run this "
+            "again: buckets and tables are kept with all they hold"
+            f"{f'. Not empty: {chr(44).join(filled)}' if filled else ''}"
+        )
+    elif kept and not keeps:
+        findings += failure(
+            f"{url} has buckets and tables without a stack, and CloudFormation takes over only "
+            "what it keeps: set sleeper.retain.infra.after.destroy to true for this deployment"
+        )
+    elif kept:
+        findings += ok(
+            "taken over with all they hold, from an instance without stacks: "
+            f"{', '.join(sorted(kept))}"
+        )
+    return findings

@@ -1,1 +1,0 @@
-"""Checks before anything is deployed. Each is one function that returns what it found."""

@@ -1,1 +1,0 @@
-"""What a statement reads of a table: a dataset, its streams, rows in temp files."""

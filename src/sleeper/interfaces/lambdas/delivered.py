@@ -1,0 +1,203 @@
+"""Runs the jobs in messages that Lambda has received from a queue, by the one worker loop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from sleeper.errors import BadRequest, SleeperError
+from sleeper.instance.instance import Instance
+from sleeper.interfaces.lambdas.warm_instance import LambdaContext, TimeLimit, needed
+from sleeper.language.failures import ends_process
+from sleeper.model.jobs.messages import QueueName
+from sleeper.storage.aws.clients import aws_client
+from sleeper.storage.aws.jobs.delivered_queue import DeliveredQueue, delivered
+from sleeper.storage.aws.jobs.fifo_sender import FifoSender
+from sleeper.storage.aws.jobs.sqs_queue import SqsQueue
+from sleeper.tables.report import FilesReport
+from sleeper.workers.open_worker import open_worker
+from sleeper.workers.scheduled_operations import TableOperation, run_operation
+from sleeper.workers.serve.pause_look import GO_ON_PAUSED
+from sleeper.workers.worker import WorkerSettings
+
+_PAUSED_S = 60.0
+"""While the instance is paused, messages come again after this time."""
+
+_SETTINGS = WorkerSettings(wait_s=0.0, until_empty=True, is_reported=False)
+
+_log = logging.getLogger(__name__)
+
+Answer = dict[str, list[dict[str, str]]]
+"""What Lambda is told of a batch: `batchItemFailures`."""
+
+
+def run_delivered(
+    instance: Instance,
+    kind: str,
+    name: QueueName,
+    event: Mapping[str, Any],
+    context: LambdaContext,
+) -> Answer:
+    """Run the jobs in an event of a queue, and return which messages are not done.
+
+    Those come again: each failed job after the delay that the worker loop asked for, what was not
+    begun at once.
+
+    Args:
+        instance: Whose jobs they are.
+        kind: The kind of worker.
+        name: The queue that the messages came from.
+        event: What Lambda received.
+        context: Says how much time is left.
+    """
+    limit = TimeLimit(context)
+    queue = DeliveredQueue(
+        _queue_in_sqs(instance, name),
+        records_of(event),
+        has_time=limit.may_begin,
+        is_over=limit.is_over,
+    )
+    worker = open_worker(
+        instance,
+        kind,
+        _SETTINGS,
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        stopped=limit.is_over,
+        rest=limit.rest,
+        delivered={name: queue},
+    )
+    try:
+        worker.run()
+    except SleeperError as failure:
+        _log.error("%d messages of the %s queue come again: %s", queue.ready(), name, failure)
+    except BaseException as failure:
+        if ends_process(failure):
+            raise
+        _log.exception("messages of the %s queue come again", name)
+    if queue.ready():
+        queue.release_waiting(_PAUSED_S if _is_paused(instance, kind) else 0.0)
+    return failures_of(queue.failed())
+
+
+def records_of(event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the records of an event of a queue.
+
+    Raises:
+        BadRequest: it is another event.
+    """
+    records = event.get("Records")
+    if not isinstance(records, list):
+        raise BadRequest(
+            "the event has no Records: this function takes what the event source mapping of a "
+            "queue in SQS sends"
+        )
+    return records
+
+
+def failures_of(ids: list[str]) -> Answer:
+    """Return the answer that lets Lambda keep the messages with these ids, and delete others."""
+    return {"batchItemFailures": [{"itemIdentifier": each} for each in ids]}
+
+
+def _queue_in_sqs(instance: Instance, name: QueueName) -> SqsQueue:
+    queue = instance.jobs.stores.queue(name)
+    if not isinstance(queue, SqsQueue):
+        raise BadRequest(
+            f"the jobs of {instance.url} are not in SQS: set sleeper.jobs.url to sqs, or run "
+            "sleeper serve"
+        )
+    return queue
+
+
+def _is_paused(instance: Instance, kind: str) -> bool:
+    return kind not in GO_ON_PAUSED and instance.pause_switch.paused_since() is not None
+
+
+# ---------------------------------------------------------------- delivered operations
+#
+# Sends and runs operations on tables, and prints figures for CloudWatch.
+
+_TABLES_QUEUE: Final = "SLEEPER_TABLES_QUEUE_URL"
+
+
+def tables_sender(environment: Mapping[str, str], limit: TimeLimit) -> FifoSender:
+    """Return what sends to the queue of operations that the environment names.
+
+    Raises:
+        BadRequest: it names none.
+    """
+    url = needed(environment, _TABLES_QUEUE)
+    return FifoSender(lambda: aws_client("sqs"), url, rest=limit.rest)
+
+
+def run_operations(instance: Instance, event: Mapping[str, Any], limit: TimeLimit) -> Answer:
+    """Run the operations in an event, in order; return the messages that are not done.
+
+    After one that failed nothing more is run of its table, so that its messages stay in order. A
+    message that asks for no operation is logged, and does not come again.
+    """
+    failed: list[str] = []
+    groups: set[str | None] = set()
+    for delivery in map(delivered, records_of(event)):
+        message = delivery.message
+        is_done = False
+        if message.group not in groups and not limit.is_over():
+            is_done = _is_done(instance, message.body, limit)
+        if not is_done:
+            groups.add(message.group)
+            failed.append(delivery.sqs_id)
+    return failures_of(failed)
+
+
+def _is_done(instance: Instance, body: str, limit: TimeLimit) -> bool:
+    try:
+        wanted = TableOperation.read(body)
+    except BadRequest as none:
+        _log.error("a message is left out: %s", none)
+        return True
+    try:
+        failures = run_operation(
+            instance,
+            wanted,
+            stopped=limit.is_over,
+            rest=limit.rest,
+            tell=lambda name, files: print_figures(instance, name, files, instance.now()),
+        )
+    except SleeperError as failure:
+        _log.error("%s of table %s failed: %s", wanted.operation, wanted.table_id, failure)
+        return False
+    except BaseException as failure:
+        if ends_process(failure):
+            raise
+        _log.exception("%s of table %s failed", wanted.operation, wanted.table_id)
+        return False
+    return not failures
+
+
+def print_figures(instance: Instance, table: str, files: FilesReport, at: datetime) -> None:
+    """Print the figures of a table as CloudWatch reads them in a function's log (rule ADM-11)."""
+    figures: dict[str, float] = {
+        "NumberOfFilesWithReferences": files.files - files.files_unreferenced,
+        "RowCount": files.rows,
+        "PartitionCount": files.leaf_partitions + files.non_leaf_partitions,
+        "LeafPartitionCount": files.leaf_partitions,
+        "AverageFileReferencesPerPartition": files.references_per_leaf["mean"],
+    }
+    metrics = {
+        "Namespace": instance.properties.cloud.metrics_namespace,
+        "Dimensions": [["instanceId", "tableName"]],
+        "Metrics": [{"Name": name, "Unit": "Count"} for name in figures],
+    }
+    document = {
+        "_aws": {"Timestamp": int(at.timestamp() * 1000), "CloudWatchMetrics": [metrics]},
+        "instanceId": instance.instance_id,
+        "tableName": table,
+        **figures,
+    }
+    sys.stdout.write(json.dumps(document) + "\n")

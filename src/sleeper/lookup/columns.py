@@ -1,0 +1,456 @@
+"""Finds a table's columns in a data file, and checks that their types agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sleeper.language.value_classes import dataclass
+from sleeper.lookup.parquet.footer import Footer, Leaf, TopColumn
+from sleeper.lookup.parquet.pages import Flags
+
+_BYTE_ARRAY, _INT32, _INT64, _FLOAT, _DOUBLE = 6, 1, 2, 4, 5
+_TIMESTAMP_UNITS = {1: "ms", 2: "us", 3: "ns"}
+_CONVERTED_UNITS = {9: "ms", 10: "us"}
+_UNSIGNED = frozenset((11, 12, 13, 14))
+
+
+class DecodePath(Enum):
+    """How PLAIN pages of a column are converted to Arrow values."""
+
+    FIXED_WIDTH = "their bytes are the values"
+    BYTE_ARRAYS = "each value behind its length"
+    BY_PYARROW = "through a mini-file"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundColumn:
+    """A column of the table, found in a file.
+
+    Attributes:
+        arrow_type: The type that the table's schema gives it.
+        leaf: The number of its first leaf; its only one, if it is flat.
+    """
+
+    name: str
+    arrow_type: pa.DataType
+    column: TopColumn
+    leaf: int
+    plain: DecodePath
+
+
+@dataclass(frozen=True, slots=True)
+class WantedColumns:
+    """The columns of a file that a look-up needs.
+
+    Attributes:
+        keys: The row key columns.
+        values: The other columns that are wanted.
+        leaves: Leaves of all of them.
+        key_leaves: The leaf of each row key.
+    """
+
+    keys: tuple[BoundColumn, ...]
+    values: tuple[BoundColumn, ...]
+    leaves: tuple[int, ...]
+    key_leaves: tuple[int, ...]
+
+
+def want_columns(
+    bound: dict[str, BoundColumn], key_names: Sequence[str], names: Sequence[str]
+) -> WantedColumns:
+    """Choose columns by name; row keys are not read again as values."""
+    keys = tuple(bound[name] for name in key_names)
+    values = tuple(bound[name] for name in names if name not in key_names)
+    leaves = tuple(leaf for each in (*keys, *values) for leaf in each.column.leaves)
+    return WantedColumns(keys, values, leaves, tuple(each.leaf for each in keys))
+
+
+def bind_columns(footer: Footer, schema: pa.Schema) -> dict[str, BoundColumn]:
+    """Find each field of `schema` in a file.
+
+    Raises:
+        ValueError: a field is missing, or has another type in the file.
+    """
+    bound = {}
+    for field in schema:
+        column = footer.columns.get(field.name)
+        if column is None:
+            raise ValueError(f"it has no column {field.name!r}, which the table's schema has")
+        leaf = footer.leaves[column.leaves[0]]
+        plain = _plain(leaf, field.type) if column.is_flat else DecodePath.BY_PYARROW
+        bound[field.name] = BoundColumn(field.name, field.type, column, column.leaves[0], plain)
+    return bound
+
+
+def _plain(leaf: Leaf, wanted: pa.DataType) -> DecodePath:
+    """Return how to decode a flat column; raise ValueError if the file has another type."""
+    physical, types = leaf.physical_type, pa.types
+    if types.is_string(wanted) or types.is_binary(wanted):
+        return _fits(DecodePath.BYTE_ARRAYS, leaf, wanted, when=physical == _BYTE_ARRAY)
+    if types.is_int32(wanted) or types.is_date32(wanted):
+        return _fits(
+            DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _INT32 and _signed(leaf)
+        )
+    if types.is_int64(wanted):
+        fits = physical == _INT64 and _signed(leaf) and _timestamp_unit(leaf) is None
+        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=fits)
+    if types.is_timestamp(wanted):
+        if physical != _INT64:
+            return DecodePath.BY_PYARROW
+        fits = _timestamp_unit(leaf) == wanted.unit
+        seconds = wanted.unit == "s" and _timestamp_unit(leaf) == "ms"
+        return (
+            DecodePath.BY_PYARROW
+            if seconds
+            else _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=fits)
+        )
+    if types.is_float32(wanted):
+        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _FLOAT)
+    if types.is_float64(wanted):
+        return _fits(DecodePath.FIXED_WIDTH, leaf, wanted, when=physical == _DOUBLE)
+    return DecodePath.BY_PYARROW
+
+
+def _fits(plain: DecodePath, leaf: Leaf, wanted: pa.DataType, *, when: bool) -> DecodePath:
+    if not when:
+        raise ValueError(
+            f"its column {leaf.path[0]!r} is of another type than the table's schema says: {wanted}"
+        )
+    return plain
+
+
+def _signed(leaf: Leaf) -> bool:
+    integer = (leaf.element.get(10) or {}).get(10)
+    if integer is not None and integer.get(2) is False:
+        return False
+    return leaf.element.get(6) not in _UNSIGNED
+
+
+def _timestamp_unit(leaf: Leaf) -> str | None:
+    """Return the unit of a timestamp column; None if it is not a timestamp or is contradictory."""
+    converted = _CONVERTED_UNITS.get(leaf.element.get(6, -1))
+    logical = (leaf.element.get(10) or {}).get(8)
+    if logical is None:
+        return converted
+    units: dict[int, Any] = logical.get(2) or {}
+    unit = _TIMESTAMP_UNITS.get(next(iter(units), -1))
+    return unit if converted in (None, unit) else None
+
+
+def as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Convert a decoded array to the table's type; only names and annotations may differ.
+
+    Raises:
+        ValueError: the file's type is different.
+    """
+    if array.type.equals(wanted):
+        return array
+    types = pa.types
+    if types.is_list(wanted) and types.is_list(array.type):
+        # The values are rebuilt with the same offsets, because a cast requires equal field
+        # names.
+        values = as_type(array.values, wanted.value_type)
+        return pa.Array.from_buffers(
+            wanted, len(array), array.buffers()[:2], offset=array.offset, children=[values]
+        )
+    if types.is_map(wanted) and types.is_map(array.type):
+        keys = as_type(array.keys, wanted.key_type)
+        items = as_type(array.items, wanted.item_type)
+        entries = pa.StructArray.from_arrays(
+            [keys, items], fields=[wanted.key_field, wanted.item_field]
+        )
+        return pa.Array.from_buffers(
+            wanted, len(array), array.buffers()[:2], offset=array.offset, children=[entries]
+        )
+    if not _may_cast(array.type, wanted):
+        raise ValueError(f"its type is {array.type}, but the table's schema says {wanted}")
+    return array.cast(wanted)
+
+
+def _may_cast(found: pa.DataType, wanted: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_timestamp(wanted):
+        return bool(types.is_timestamp(found))
+    if types.is_decimal(wanted) or types.is_decimal(found):
+        return bool(types.is_decimal(found)) and (found.precision, found.scale) == (
+            wanted.precision,
+            wanted.scale,
+        )
+    text = (types.is_string, types.is_binary, types.is_large_string, types.is_large_binary)
+    if any(is_text(found) for is_text in text):
+        return any(is_text(wanted) for is_text in text)
+    return False
+
+
+# ---------------------------------------------------------------- values
+#
+# Decoded values of a few pages of one column, and how to find and take rows of them.
+#
+# PLAIN pages are not decoded: fixed-width values are a numpy view, byte arrays are read in place
+# (`byte_arrays`). If rows are null, they have the values of other rows, and flags mark these.
+# Everything else is an Arrow array that pyarrow decoded. All forms return rows by position, and
+# find a key by bisection.
+
+Ints = npt.NDArray[np.int64]
+Key = int | bytes
+"""A key value in comparable form: days, ticks and integers as int, strings as UTF-8 bytes."""
+
+_FIXED: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<i4"),
+    2: np.dtype("<i8"),
+    4: np.dtype("<f4"),
+    5: np.dtype("<f8"),
+}
+
+
+class Values(Protocol):
+    """Values at positions 0 to `count` (exclusive)."""
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        ...
+
+    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """Return the positions [low, high) that equal `key`; those from `start` to `end` ascend."""
+        ...
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """Find the first values of keys at places `first` to `end`, if all values ascend.
+
+        Returns:
+            None if there is no fast way: then values must be matched as Arrow values.
+        """
+        ...
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """Return the values at the positions of each [start, end), one after the other."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Positions of found keys: key `places[i]` is at positions [starts[i], ends[i])."""
+
+    starts: Ints
+    ends: Ints
+    places: Ints
+
+
+class FirstValues(Protocol):
+    """The distinct first values of many keys, ascending, in numpy's form."""
+
+    @property
+    def distinct_bounds(self) -> Sequence[npt.NDArray[Any]]:
+        """As in `LookupKeys`."""
+        ...
+
+    def firsts_of_width(self, width: int) -> tuple[npt.NDArray[Any], Ints]:
+        """As in `LookupKeys`."""
+        ...
+
+
+def find_sorted(values: npt.NDArray[Any], keys: npt.NDArray[Any], places: Ints) -> Matches:
+    """Find ascending keys among ascending values of the same numpy type."""
+    low = values.searchsorted(keys, "left")
+    high = values.searchsorted(keys, "right")
+    hit = np.flatnonzero(high > low)
+    return Matches(low[hit], high[hit], places[hit])
+
+
+class FixedWidthValues:
+    """PLAIN values of 4 or 8 bytes each."""
+
+    __slots__ = ("_numbers", "_type", "count")
+
+    def __init__(
+        self, data: bytes, physical_type: int, arrow_type: pa.DataType, count: int
+    ) -> None:
+        dtype = _FIXED[physical_type]
+        if len(data) != count * dtype.itemsize:
+            raise ValueError("a page holds another number of values than its header says")
+        self._numbers: npt.NDArray[Any] = np.frombuffer(data, dtype)
+        self._type = arrow_type
+        self.count = count
+
+    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """As `Values.find`."""
+        part = self._numbers[start:end]
+        low = start + int(part.searchsorted(key, "left"))
+        if low == end or self._numbers[low] != key:
+            return low, low
+        return low, start + int(part.searchsorted(key, "right"))
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """As `Values.find_many`."""
+        wanted = keys.distinct_bounds[0][first:end].astype(self._numbers.dtype)
+        return find_sorted(self._numbers, wanted, np.arange(first, end))
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """As `Values.rows`."""
+        if len(starts) == 1:
+            numbers = self._numbers[starts[0] : ends[0]]
+        else:
+            numbers = self._numbers[positions(starts, ends)]
+        buffers = [None, pa.py_buffer(numbers)]
+        return pa.Array.from_buffers(self._type, len(numbers), buffers, 0)
+
+
+class OptionalValues:
+    """PLAIN values of pages in which some rows are null.
+
+    Args:
+        values: The values of rows that are not null.
+        present: Flags of these rows.
+    """
+
+    __slots__ = ("_present", "_values", "count")
+
+    def __init__(self, values: Values, present: Flags) -> None:
+        self._values = values
+        self._present = present
+        self.count = len(present)
+
+    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """As `Values.find`.
+
+        Raises:
+            ValueError: some of the rows are null, which keys never are.
+        """
+        if not self._present[start:end].all():
+            raise ValueError("a row key is null")
+        before = int(np.count_nonzero(self._present[:start]))
+        low, high = self._values.find(key, before, before + end - start)
+        return low - before + start, high - before + start
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """As `Values.find_many`: left to Arrow, in which a null equals no key."""
+        return None
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """As `Values.rows`."""
+        if len(starts) == 1:
+            start, end = int(starts[0]), int(ends[0])
+            present = self._present[start:end]
+            before = int(np.count_nonzero(self._present[:start]))
+            after = before + int(np.count_nonzero(present))
+            dense = self._values.rows(np.array((before,)), np.array((after,)))
+        else:
+            present = self._present[positions(starts, ends)]
+            before_each = np.concatenate(((0,), np.cumsum(self._present)))
+            dense = self._values.rows(before_each[starts], before_each[ends])
+        return dense if len(dense) == len(present) else with_nulls(dense, present)
+
+
+def with_nulls(dense: pa.Array, present: Flags) -> pa.Array:
+    """Return an array with the values of `dense`, in order, where `present`, and nulls elsewhere.
+
+    Args:
+        dense: Values of 4 or 8 bytes, strings or binary, without nulls.
+        present: Flags with as many true values as `dense` has values.
+    """
+    count = len(present)
+    if len(dense) == 0:
+        return pa.nulls(count, dense.type)
+    validity = pa.py_buffer(np.packbits(present, bitorder="little"))
+    if pa.types.is_string(dense.type) or pa.types.is_binary(dense.type):
+        _, offsets, data = dense.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[dense.offset :]
+        spread = np.empty(count + 1, np.int32)
+        spread[0] = bounds[0]
+        # A null starts and ends at the end of the previous value.
+        spread[1:] = bounds[np.cumsum(present)]
+        buffers = [validity, pa.py_buffer(spread), data]
+    else:
+        bits = np.dtype(np.uint32 if dense.type.bit_width == 32 else np.uint64)
+        numbers = np.zeros(count, bits)
+        dense_numbers = np.frombuffer(dense.buffers()[1], bits)[dense.offset :]
+        numbers[present] = dense_numbers[: len(dense)]
+        buffers = [validity, pa.py_buffer(numbers)]
+    return pa.Array.from_buffers(dense.type, count, buffers, count - len(dense))
+
+
+class ArrowValues:
+    """Values that pyarrow decoded."""
+
+    __slots__ = ("_array", "count")
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+        self.count = len(array)
+
+    def find(self, key: Key, start: int, end: int) -> tuple[int, int]:
+        """As `Values.find`."""
+        comparable = comparable_array(self._array)
+        return bisect_values(lambda row: comparable[row].as_py(), key, start, end)
+
+    def find_many(self, keys: FirstValues, first: int, end: int) -> Matches | None:
+        """As `Values.find_many`: Arrow has no search in sorted values."""
+        return None
+
+    def rows(self, starts: Ints, ends: Ints) -> pa.Array:
+        """As `Values.rows`."""
+        if len(starts) == 1:
+            return self._array.slice(starts[0], ends[0] - starts[0])
+        return self._array.take(pa.array(positions(starts, ends)))
+
+
+def comparable_array(array: pa.Array) -> pa.Array:
+    """Return key values as integers or binary, whose order is the order of keys."""
+    if pa.types.is_string(array.type):
+        return array.view(pa.binary())
+    if pa.types.is_date32(array.type):
+        return array.view(pa.int32())
+    return array.view(pa.int64()) if pa.types.is_timestamp(array.type) else array
+
+
+def bisect_values(value_at: Callable[[int], Any], key: Any, low: int, end: int) -> tuple[int, int]:
+    """Find the positions [low, high) of `key` among ascending values from `low` to `end`.
+
+    Args:
+        value_at: Returns the value at a position.
+        key: What to find.
+        low, end: Where to look.
+    """
+    high = end
+    while low < high:
+        middle = (low + high) >> 1
+        if value_at(middle) < key:
+            low = middle + 1
+        else:
+            high = middle
+    if low == end or value_at(low) != key:
+        return low, low
+    # Most keys have few rows, so their end is looked for in growing steps.
+    step = 1
+    while low + step < end and value_at(low + step) == key:
+        step *= 2
+    first, high = low, min(low + step, end)
+    known = low + step // 2
+    while known + 1 < high:
+        middle = (known + high) >> 1
+        if value_at(middle) == key:
+            known = middle
+        else:
+            high = middle
+    return first, high
+
+
+def positions(starts: Ints, ends: Ints) -> Ints:
+    """Return every position of every [start, end), in order.
+
+    >>> positions(np.array([1, 7]), np.array([3, 8])).tolist()
+    [1, 2, 7]
+    """
+    if len(starts) == 1:
+        return np.arange(starts[0], ends[0], dtype=np.int64)
+    lengths = ends - starts
+    before = np.cumsum(lengths) - lengths
+    every: Ints = np.arange(lengths.sum(), dtype=np.int64) + np.repeat(starts - before, lengths)
+    return every

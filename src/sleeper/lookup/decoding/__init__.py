@@ -1,1 +1,0 @@
-"""The values of flat columns, from the bytes of their pages."""

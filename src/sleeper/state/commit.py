@@ -1,0 +1,391 @@
+"""The commit loop: appends an entry to a log, based on all entries before it.
+
+Every commit uses it, for transactions of a table and for the table index. Each attempt reads the
+new entries of the log, builds a body, and creates the next entry only if its number is still
+free. A writer that loses the race for a number tries again, based on the newer entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from itertools import count, groupby
+from typing import Generic, Protocol, TypeVar
+
+from sleeper.errors import (
+    CommitContended,
+    CommitRefused,
+    CommitUnknown,
+    DataDamaged,
+    InstanceLost,
+    StorageFailed,
+    StorageFull,
+    StorageReadOnly,
+)
+from sleeper.language.value_classes import dataclass
+from sleeper.model.schema import Schema
+from sleeper.model.tables import StateMove
+from sleeper.ports.transaction_log import TransactionLog
+from sleeper.state.state_store import GroupCommitted, check_not_moved
+from sleeper.state.table_state import TableState, Transaction
+from sleeper.state.transaction_json import LogEntry, decode_entry, encode_entry
+from sleeper.state.transactions.files import AddFiles, fold_added
+from sleeper.state.transactions.moves import SetSchema
+
+T = TypeVar("T")
+
+_SENDS = 3  # how often one entry is sent if storage does not confirm the result
+_LOOKS_PER_CALL = 10  # looks at the writers' lock for one call of `meanwhile`
+
+
+class Entries(Protocol):
+    """What takes numbered entries, such as a `TransactionLog`, which describes the methods."""
+
+    def append(self, number: int, body: bytes) -> bool:
+        """Store entry `number` if that number is free."""
+        ...
+
+    def read(self, number: int) -> bytes | None:
+        """Return the body of entry `number`, or None if there is none."""
+        ...
+
+    def writer_lock(self, meanwhile: Callable[[], object]) -> AbstractContextManager[None]:
+        """Hold an advisory lock among writers of this machine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NextEntry(Generic[T]):
+    """The entry that one attempt appends, and the result for the caller.
+
+    Attributes:
+        number: The entry's number: one more than the last one read.
+        body: Its body, different from any other writer's; None if there is nothing to append.
+        result: What `append_entry` returns once the log holds the entry.
+    """
+
+    number: int
+    body: bytes | None
+    result: T
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitWording:
+    """Words of error messages about an entry.
+
+    Attributes:
+        entry: The word before the entry's number.
+        when_contended: What to do after losing every race.
+        when_unknown: What to do if it is unknown whether the entry was written.
+        attempts_source: The setting of the number of attempts.
+    """
+
+    entry: str
+    when_contended: str
+    when_unknown: str
+    attempts_source: str
+
+
+def append_entry(
+    log: Entries,
+    build: Callable[[], NextEntry[T]],
+    *,
+    pause: Callable[[int], None],
+    attempts: int,
+    wording: CommitWording,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> T:
+    """Append the entry that `build` returns, in at most `attempts` attempts; return its result.
+
+    Args:
+        log: The log.
+        build: Reads new entries of the log and builds the next one; called in each attempt. An
+            error that it raises ends the commit.
+        pause: Waits before another attempt; called with the number of attempts before, from 0.
+        attempts: Maximum number of attempts if other writers take the number first.
+        wording: Words of error messages.
+        meanwhile: Called now and then while other writers of this machine have the log's lock, to
+            read their entries: whoever has the lock then holds others up for less time.
+
+    Raises:
+        CommitContended: other writers were faster in every attempt. Nothing was written.
+        CommitUnknown: storage did not confirm whether the entry was written.
+        StorageFailed: storage failed. Nothing was written.
+        InstanceLost: the log is not the one that was read before. Nothing was written.
+    """
+    if attempts < 1:
+        raise CommitContended(
+            f"no attempt to commit was made: {wording.attempts_source} is {attempts}. Nothing "
+            "was written. Set it to 1 or more."
+        )
+    looks = count()
+
+    def wait_for_lock() -> None:
+        if next(looks) % _LOOKS_PER_CALL == 0:
+            meanwhile()
+        pause(0)
+
+    for attempt in range(attempts):
+        with log.writer_lock(wait_for_lock):
+            entry = build()
+            if entry.body is None or _append(log, entry.number, entry.body, pause, wording):
+                return entry.result
+        if attempt + 1 < attempts:
+            pause(attempt)
+    raise CommitContended(
+        f"other writers were faster in {attempts} attempts, the last time for {wording.entry} "
+        f"{entry.number}. Nothing was written. {wording.when_contended}"
+    )
+
+
+def _append(
+    log: Entries,
+    number: int,
+    body: bytes,
+    pause: Callable[[int], None],
+    wording: CommitWording,
+) -> bool:
+    """Append an entry; if the reply is lost, read the log to find out the result.
+
+    Returns:
+        True if `number` is our entry, False if it is another writer's.
+
+    Raises:
+        StorageFull, StorageReadOnly, InstanceLost: the entry was not written.
+        CommitUnknown: the entry may be written, now or later.
+    """
+    certain = True  # every failure so far was a refusal: no request can still be executed later
+    failure: StorageFailed
+    for send in range(_SENDS):
+        if send:
+            pause(send - 1)
+        try:
+            return log.append(number, body)
+        except InstanceLost as error:
+            if certain:
+                raise
+            failure = error  # the entry may be where the instance was moved to
+            break
+        except StorageFailed as error:
+            failure = error
+            certain = certain and isinstance(error, StorageFull | StorageReadOnly)
+        try:
+            found = log.read(number)
+        except StorageFailed:
+            certain = False
+            continue
+        if found is not None:
+            return found == body
+        if certain:
+            raise failure
+    raise CommitUnknown(
+        f"storage did not say whether {wording.entry} {number} was committed: {failure} "
+        f"{wording.when_unknown}"
+    ) from failure
+
+
+# ---------------------------------------------------------------- commit
+#
+# Replays a table's log and commits transactions to it.
+#
+# A commit replays entries of other writers, applies its transactions to the newest state, and
+# appends them by the commit loop in `append_entry`.
+
+COMMIT_WORDING = CommitWording(
+    entry="transaction",
+    when_contended="Try again, or commit through one committer.",
+    when_unknown=(
+        "Do not delete its files. When storage answers again, run it again with the same job "
+        "id: if it was committed, nothing is added."
+    ),
+    attempts_source="sleeper.table.statestore.transactionlog.add.transaction.max.attempts",
+)
+"""Words of errors about a commit."""
+
+
+def apply_entry(state: TableState, number: int, entry: LogEntry) -> TableState:
+    """Return the state after entry `number` of the log. Its transactions are not checked again.
+
+    Raises:
+        DataDamaged: the entry does not follow `state`, or changes something that does not exist.
+    """
+    if number != state.number + 1:
+        raise DataDamaged(
+            f"the transaction log has no entry {state.number + 1}: after {state.number} comes "
+            f"{number}. Restore the missing entries from a copy of the table's state."
+        )
+    applied = replace(state, number=number, at=entry.at)
+    for transactions in _runs(entry.transactions):
+        try:
+            applied = _fold(transactions, applied, entry.at)
+        except (LookupError, ValueError) as error:
+            raise DataDamaged(
+                f"entry {number} of the transaction log does not fit the state before it: "
+                f"{error}. Restore the table's state from a copy."
+            ) from error
+    return applied
+
+
+def _runs(transactions: Iterable[Transaction]) -> Iterator[list[Transaction]]:
+    """Yield transactions in order: those that add files together, each other by itself."""
+    for adds_files, run in groupby(transactions, lambda each: type(each) is AddFiles):
+        if adds_files:
+            yield [*run]
+        else:
+            yield from ([each] for each in run)
+
+
+def _fold(transactions: list[Transaction], state: TableState, at: datetime) -> TableState:
+    """Return the state after one of the runs of `_runs`."""
+    added = [each for each in transactions if isinstance(each, AddFiles)]
+    return fold_added(added, state, at) if added else transactions[0].fold(state, at)
+
+
+def replay(state: TableState, entries: Iterable[tuple[int, bytes]], schema: Schema) -> TableState:
+    """Return the state after `entries`, as a log's `read_after` yields them.
+
+    Raises:
+        DataDamaged: an entry is missing, unreadable, or does not fit the state.
+        FormatTooNew: a newer Sleeper wrote one of them.
+    """
+    for number, body in entries:
+        entry = decode_entry(body, schema, f"entry {number} of the transaction log")
+        state = apply_entry(state, number, entry)
+    return state
+
+
+def commit_group(
+    transactions: Sequence[Transaction],
+    log: TransactionLog,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+    pause: Callable[[int], None],
+    attempts: int = 10,
+    here: StateMove | None = None,
+    is_known_newest: bool = False,
+) -> GroupCommitted:
+    """Commit transactions in one entry; each is checked against the state after those before it.
+
+    A refused transaction is left out, and its reason is in the result; the others are committed.
+    Nothing is written if all are refused, or none changes anything. If the state has no schema
+    yet, the entry also sets the table's schema.
+
+    Args:
+        transactions: The transactions, in the order in which they are applied.
+        log: The table's log.
+        known: Any state of the table; a newer one has fewer entries to replay.
+        schema: The table's schema.
+        now: Returns the storage's time (aware, UTC); called once in each attempt.
+        new_id: Makes an entry id for each attempt.
+        pause: Waits before another attempt; called with the number of attempts before, from 0.
+        attempts: Maximum number of attempts.
+        here: The move of the table's state that the log was opened for; None for the first store.
+        is_known_newest: Whether `known` is probably the newest state: then the log is read only if
+            the next number is taken, or `known` allows nothing.
+
+    Raises:
+        StateMoved: the table's state is in another store. Nothing was written.
+        CommitContended: other writers were faster in every attempt. Nothing was written.
+        CommitUnknown: storage did not confirm whether the entry was written.
+        StorageFailed: storage failed. Nothing was written.
+        DataDamaged, FormatTooNew: the log cannot be read. Nothing was written.
+        BadRequest: a transaction has an invalid value. Nothing was written.
+    """
+    planned = partial(_planned, transactions, here, schema=schema, now=now, new_id=new_id)
+
+    def catch_up() -> None:
+        nonlocal known
+        known = replay(known, log.read_after(known.number), schema)
+
+    def build() -> NextEntry[GroupCommitted]:
+        nonlocal is_known_newest
+        if is_known_newest:
+            is_known_newest = False
+            entry = planned(known)
+            if entry.body is not None:  # if its number is free, `known` is the newest state
+                return entry
+        catch_up()
+        return planned(known)
+
+    more = 1 if is_known_newest and attempts > 0 else 0
+    given = partial(append_entry, log, build, pause=pause, wording=COMMIT_WORDING)
+    return given(attempts=attempts + more, meanwhile=catch_up)
+
+
+def _planned(
+    transactions: Sequence[Transaction],
+    here: StateMove | None,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+) -> NextEntry[GroupCommitted]:
+    """Return the entry after a state; one without a body if it would change nothing."""
+    check_not_moved(known, transactions, here)
+    at = known.next_entry_time(now())
+    following = replace(known, number=known.number + 1, at=at)
+    first = (
+        () if known.schemas else (SetSchema(schema_id=known.schema_id, schema=schema.as_stored()),)
+    )
+    for missing in first:
+        following = missing.fold(following, at)
+    applied, accepted, refusals = _apply_each(transactions, following, at)
+    if not accepted:
+        return NextEntry(following.number, None, GroupCommitted(known, refusals))
+    entry = LogEntry(entry_id=new_id(), at=at, transactions=(*first, *accepted))
+    body = encode_entry(entry, schema)
+    return NextEntry(following.number, body, GroupCommitted(applied, refusals))
+
+
+def commit(
+    transaction: Transaction,
+    log: TransactionLog,
+    known: TableState,
+    *,
+    schema: Schema,
+    now: Callable[[], datetime],
+    new_id: Callable[[], str],
+    pause: Callable[[int], None],
+    attempts: int = 10,
+) -> TableState:
+    """Commit one transaction and return the state after it: `commit_group` of one.
+
+    Raises:
+        CommitRefused: the latest state forbids the transaction. Nothing was written.
+    """
+    return commit_group(
+        (transaction,),
+        log,
+        known,
+        schema=schema,
+        now=now,
+        new_id=new_id,
+        pause=pause,
+        attempts=attempts,
+    ).of_one()
+
+
+def _apply_each(
+    transactions: Sequence[Transaction], state: TableState, at: datetime
+) -> tuple[TableState, tuple[Transaction, ...], tuple[CommitRefused | None, ...]]:
+    """Return the state after the accepted transactions, those that change it, and the refusals."""
+    accepted: list[Transaction] = []
+    refusals: list[CommitRefused | None] = []
+    for transaction in transactions:
+        try:
+            applied = transaction.apply(state, at)
+        except CommitRefused as refusal:
+            refusals.append(refusal)
+            continue
+        refusals.append(None)
+        if applied is not state:
+            accepted.append(transaction)
+            state = applied
+    return state, tuple(accepted), tuple(refusals)

@@ -1,1 +1,0 @@
-"""The files of a table and the references of partitions to them, in Arrow columns."""

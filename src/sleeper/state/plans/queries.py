@@ -1,0 +1,188 @@
+"""Plans a query: which leaves it reads, and which files for each. Pure.
+
+The rows of a leaf are in its own files and in those of all its ancestors, because a partition that
+was split may still have references (rules QRY-1, PRT-13). A file of an ancestor also has rows of
+other leaves, so a request is always intersected with the leaf's region.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from sleeper.language.value_classes import dataclass
+from sleeper.model.keys import Key
+from sleeper.model.partitions import Partition, leaf_groups
+from sleeper.model.queries import LeafLookup, LeafQuery
+from sleeper.model.ranges import Region
+from sleeper.state.table_state import TableState
+
+KEYS_TOGETHER: Final = 1_000
+"""Leaves with the same files are looked up together if they have no more keys, whose rows are in
+memory at once."""
+
+
+def plan_leaf_queries(state: TableState, regions: Sequence[Region]) -> list[list[LeafQuery]]:
+    """Plan a read of `regions`, as groups of leaves in key order.
+
+    Rows of one group come before rows of the next; leaves of one group interleave (there is
+    more than one only if the tree was split on a later row key). Leaves without files are left
+    out.
+    """
+    groups = leaf_groups(state.tree.leaves_overlapping(regions))
+    plans = ([_leaf_query(state, leaf, regions) for leaf in group.leaves] for group in groups)
+    with_files = ([query for query in plan if query.filenames] for plan in plans)
+    return [plan for plan in with_files if plan]
+
+
+def plan_lookup(state: TableState, key: Key) -> LeafLookup:
+    """Plan the look-up of one row key."""
+    leaf = state.tree.leaf_of(key)
+    return LeafLookup(leaf.partition_id, slice(0, 1), filenames_for(state, leaf))
+
+
+def plan_lookups(state: TableState, keys: Sequence[Key]) -> list[list[LeafLookup]]:
+    """Plan the look-up of many row keys, sorted and distinct, as groups in key order.
+
+    Only leaves that have both keys and files appear; groups are those of `plan_leaf_queries`.
+    Neighbours with the same files are one look-up, up to `KEYS_TOGETHER`: many leaves may share
+    the file of a small commit.
+    """
+    firsts = [key[0] for key in keys]
+    plans = []
+    start = 0
+    for group in leaf_groups(state.tree.leaves()):
+        if start == len(keys):
+            break
+        high = group.values.max
+        end = len(keys) if high is None else bisect_left(firsts, high, lo=start)
+        if end > start:
+            plans.append(_group_lookups(state, group.leaves, keys, start, end))
+        start = end
+    return _joined([plan for plan in plans if plan])
+
+
+def _joined(plans: Sequence[list[LeafLookup]]) -> list[list[LeafLookup]]:
+    found: list[list[LeafLookup]] = []
+    for plan in plans:
+        both = _both(found[-1], plan) if found else None
+        if both is None:
+            found.append(plan)
+        else:
+            found[-1] = [both]
+    return found
+
+
+def _both(first: Sequence[LeafLookup], second: Sequence[LeafLookup]) -> LeafLookup | None:
+    """Return one look-up for two that follow each other, or None if they must be two."""
+    if len(first) > 1 or len(second) > 1 or first[0].filenames != second[0].filenames:
+        return None
+    before, after = first[0].key_indices, second[0].key_indices
+    if not isinstance(before, slice) or not isinstance(after, slice):
+        return None
+    if before.stop != after.start or after.stop - before.start > KEYS_TOGETHER:
+        return None
+    return replace(first[0], key_indices=slice(before.start, after.stop))
+
+
+def filenames_for(state: TableState, leaf: Partition) -> tuple[str, ...]:
+    """Return the files that may contain rows of a leaf: its own and its ancestors', ordered."""
+    names = state.files.filenames_on(leaf.partition_id)
+    for ancestor in state.tree.ancestors(leaf.partition_id):
+        names += state.files.filenames_on(ancestor.partition_id)
+    return tuple(names)
+
+
+def file_sizes(state: TableState, leaf_id: str, filenames: Iterable[str]) -> dict[str, int]:
+    """Return the sizes of a leaf's files, in bytes, if the state records them."""
+    ids = [leaf_id, *(ancestor.partition_id for ancestor in state.tree.ancestors(leaf_id))]
+    found = {}
+    for filename in filenames:
+        references = (state.files.reference(filename, partition_id) for partition_id in ids)
+        size_bytes = next((each.size_bytes for each in references if each is not None), None)
+        if size_bytes is not None:
+            found[filename] = size_bytes
+    return found
+
+
+def _leaf_query(state: TableState, leaf: Partition, regions: Sequence[Region]) -> LeafQuery:
+    asked = (region.intersection(leaf.region) for region in regions)
+    return LeafQuery(
+        leaf.partition_id,
+        tuple(region for region in asked if region is not None),
+        filenames_for(state, leaf),
+    )
+
+
+def _group_lookups(
+    state: TableState, leaves: Sequence[Partition], keys: Sequence[Key], start: int, end: int
+) -> list[LeafLookup]:
+    if len(leaves) == 1:
+        places: dict[str, Any] = {leaves[0].partition_id: slice(start, end)}
+    else:
+        places = {}
+        for index in range(start, end):
+            places.setdefault(state.tree.leaf_of(keys[index]).partition_id, []).append(index)
+    by_id = {leaf.partition_id: leaf for leaf in leaves}
+    found = [
+        LeafLookup(
+            leaf_id,
+            indices if isinstance(indices, slice) else tuple(indices),
+            filenames_for(state, by_id[leaf_id]),
+        )
+        for leaf_id, indices in places.items()
+    ]
+    return [lookup for lookup in found if lookup.filenames]
+
+
+# ---------------------------------------------------------------- row counts
+#
+# Plans a count of rows: which rows the state has counted, and which files must be looked at. Pure.
+#
+# A reference has the number of its rows. It is an estimate after a push-down, and useless where
+# only some rows of its partition are asked for. Source: rule QRY-21.
+
+
+@dataclass(frozen=True, slots=True)
+class RowCountPlan:
+    """How to count rows that no filter, aggregation or function changes.
+
+    Attributes:
+        known_rows: Rows that the state has counted.
+        regions_by_file: Files with other rows to count, and the regions that these are in.
+    """
+
+    known_rows: int
+    regions_by_file: Mapping[str, tuple[Region, ...]]
+
+
+def plan_row_count(state: TableState, regions: Sequence[Region]) -> RowCountPlan:
+    """Plan a count of the rows inside any of `regions`."""
+    known_rows = 0
+    by_file: dict[str, list[Region]] = {}
+    for partition in _partitions_overlapping(state, regions):
+        references = state.files.references_on(partition.partition_id)
+        if not references:
+            continue
+        shared = [each for region in regions if (each := region.intersection(partition.region))]
+        whole = partition.region in shared
+        for reference in references:
+            if whole and not reference.row_count_estimated:
+                known_rows += reference.row_count
+            else:
+                by_file.setdefault(reference.filename, []).extend(shared)
+    return RowCountPlan(known_rows, {name: tuple(each) for name, each in by_file.items()})
+
+
+def _partitions_overlapping(state: TableState, regions: Sequence[Region]) -> Iterator[Partition]:
+    """Yield the leaves that share keys with a region, and all partitions above them, each once."""
+    seen = set[str]()
+    for leaf in state.tree.leaves_overlapping(regions):
+        yield leaf
+        for ancestor in state.tree.ancestors(leaf.partition_id):
+            if ancestor.partition_id in seen:
+                break
+            seen.add(ancestor.partition_id)
+            yield ancestor

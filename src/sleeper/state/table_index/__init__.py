@@ -1,1 +1,0 @@
-"""The table index: the tables of an instance, folded from the entries of a log."""
