@@ -336,7 +336,7 @@ async def later():
 import dataclasses
 from dataclasses import field
 from dataclasses import field, dataclass  # bad
-from sleeper.language.value_classes import dataclass
+from dataclasses import dataclass
 """,
     anonymous_to_dos: """\
 one = 1  # TODO(#12): two

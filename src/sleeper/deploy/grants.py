@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.deployment.table_index import INDEX_TABLES, REVISION_TABLES, STATE_TABLES

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.storage.aws.clients import resource_prefix
 from sleeper.storage.aws.deployment.names import InstanceNames

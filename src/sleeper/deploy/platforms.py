@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.names import DeployedNames
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.cloud import OPTIONAL_STACKS
 from sleeper.model.known_properties.typed import InstanceProperties, TableProperties

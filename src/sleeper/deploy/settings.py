@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Final
@@ -17,7 +18,6 @@ from sleeper.deploy.platforms import (
     task_size,
 )
 from sleeper.errors import PropertiesInvalid, UrlInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.jobs.settings import queue_settings
 from sleeper.model.known_properties import cloud as known

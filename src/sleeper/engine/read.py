@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from errno import ENOSPC
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,6 @@ from sleeper.engine.scan.session import (
     translate_read_errors,
 )
 from sleeper.errors import QueryInvalid, SleeperError, StorageFailed, StorageFull
-from sleeper.language.value_classes import dataclass
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema

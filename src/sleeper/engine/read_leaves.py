@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -14,7 +15,6 @@ import pyarrow as pa
 
 from sleeper.engine.arrow_schema import shown_schema, to_arrow
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.reader import LookupReader
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.object_stores import ObjectStoreSettings

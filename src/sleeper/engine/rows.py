@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from sleeper.engine.panics import translated_panics
 from sleeper.errors import BadRequest
-from sleeper.language.html_views import repr_html
+from sleeper.notebook_html import NotebookHtml
 
 if TYPE_CHECKING:  # seldom used, and slow to import
     import pandas as pd
     import polars as pl
 
 
-class Rows:
+class Rows(NotebookHtml):
     """The rows of one result, in key order unless asked otherwise, with the requested columns.
 
     The result of a range is a stream: it is read from the files during iteration, and only once.
@@ -99,8 +99,6 @@ class Rows:
             missing -= batch.num_rows
         self._batches = _rejoined(read, batches)
         return pa.Table.from_batches(read, self._schema).slice(0, count)
-
-    _repr_html_ = repr_html
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self._table is not None:

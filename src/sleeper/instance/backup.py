@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from typing import TypeVar
@@ -19,13 +19,13 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.instance.properties import StoredProperties
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import VERSION_PROPERTY
 from sleeper.model.known_properties.cloud import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.paths import sketch_file
 from sleeper.model.tables import STATE_MOVE, STATE_STORE, StateMove, TableRecord
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.ports.transaction_log import TransactionLog
@@ -243,7 +243,7 @@ _NOT_COPIED = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backup:
+class Backup(NotebookHtml):
     """A copy of an instance.
 
     Attributes:

@@ -9,12 +9,12 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
 from sleeper.errors import BadRequest, InstanceNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId

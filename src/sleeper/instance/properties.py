@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -26,7 +27,6 @@ from sleeper.errors import (
     UrlInvalid,
 )
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import (
     FORMAT_PROPERTY,

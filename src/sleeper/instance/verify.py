@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from sleeper.errors import DataDamaged, FormatTooNew, TableNotFound
 from sleeper.instance.handle import InstanceHandle
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.findings import Finding, FindingKind
 from sleeper.tables.table import Table, record_of
@@ -20,7 +21,7 @@ RESTORE_INDEX = "Stop writers, and restore the folder tables/ from a copy of the
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceVerifySummary:
+class InstanceVerifySummary(NotebookHtml):
     """The result of the checks of an instance.
 
     Attributes:

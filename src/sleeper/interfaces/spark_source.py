@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import connect
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.query_json import regions_from_json
 from sleeper.model.processing import checked_function_patterns
 from sleeper.model.ranges import Region, whole_region

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.settings import TrackerSettings, tracker_settings
 from sleeper.model.known_properties.typed import InstanceProperties

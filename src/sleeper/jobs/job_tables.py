@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
 from sleeper.engine.inputs.input_files import find_files
 from sleeper.errors import InputNotFound, TableNotFound, UrlInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.batcher_submission import BatcherSubmission
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.formats.ingest_job import IngestJob

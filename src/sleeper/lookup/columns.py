@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -10,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import Footer, Leaf, TopColumn
 from sleeper.lookup.parquet.pages import Flags
 

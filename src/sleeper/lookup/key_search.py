@@ -8,6 +8,7 @@ decoded key values equal the key's. So a damaged index can only hide rows, and a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import (
     Cover,
     PageRequest,

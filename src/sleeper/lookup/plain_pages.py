@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.columns import (
     ArrowValues,
     FirstValues,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
 
 from sleeper.errors import DataDamaged, ObjectNotFound, ObjectTooShort, SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.columns import WantedColumns
 from sleeper.lookup.key_batch import check_key_order

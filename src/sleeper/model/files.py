@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, key_type, value_from_json, value_to_json
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 
 KEY_BYTES_MAX = 1024
 """A row key whose JSON is longer is not kept in a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileReference:
+class FileReference(NotebookHtml):
     """The rows of one data file that belong to one partition.
 
     Partitions that reference the same file must have disjoint regions, or the
@@ -104,7 +104,7 @@ def key_from_text(text: str, schema: Schema) -> Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimOwner:
+class ClaimOwner(NotebookHtml):
     """The process that runs a compaction job, as reports show it. It holds no secret.
 
     Attributes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sleeper.errors import BadRequest, UrlInvalid
-from sleeper.language.value_classes import dataclass
 
 PATIENCE_S = 90
 """Default number of seconds for which requests to an overloaded object store are retried."""

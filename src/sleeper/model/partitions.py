@@ -8,23 +8,23 @@ files of its ancestors (rule PRT-13).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
 from sleeper.language.collector_pause import making_many_objects
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 
 MERGED_IDS_MAX = 100_000
 """Ids of merged leaves that a table remembers. Part of the format: all replays must agree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(NotebookHtml):
     """A region of keys and its place in the tree.
 
     Attributes:

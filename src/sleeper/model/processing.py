@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeVar, cast, get_args
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import (
     DecimalType,
     Field,

@@ -17,13 +17,13 @@ it is a value that is missing by mistake, and it would read the whole table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from operator import index
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key, checked_value, plain_instant
 from sleeper.model.ranges import (
     Range,

@@ -7,10 +7,10 @@ excludes other ends is converted first (rules PRT-1, PRT-2).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import (
     Key,
     after_prefix,

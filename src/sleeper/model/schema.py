@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from dataclasses import field as stored
 from enum import Enum
 from functools import partial
 from typing import Any
 
 from sleeper.errors import SchemaInvalid
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 
 
 class Primitive(Enum):
@@ -51,7 +52,7 @@ KEY_TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class DecimalType:
+class DecimalType(NotebookHtml):
     """Exact decimal numbers of `precision` digits, `scale` of them after the point."""
 
     precision: int
@@ -66,14 +67,14 @@ class DecimalType:
 
 
 @dataclass(frozen=True, slots=True)
-class ListType:
+class ListType(NotebookHtml):
     """A list of one primitive or decimal type. Elements are not null."""
 
     element: Primitive | DecimalType
 
 
 @dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(NotebookHtml):
     """A map between two primitive or decimal types. Keys and values are not null."""
 
     key: Primitive | DecimalType
@@ -84,7 +85,7 @@ FieldType = Primitive | DecimalType | ListType | MapType
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class Field(NotebookHtml):
     """One named column.
 
     Attributes:
@@ -110,7 +111,7 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(NotebookHtml):
     """The fields of a table, in three ordered groups.
 
     Attributes:

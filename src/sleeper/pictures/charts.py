@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from math import ceil, floor, log10
 from statistics import median
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.pictures.markup import Markup, compact, counted, joined, time_text
 from sleeper.pictures.svg import WIDE, Svg, box, heading, label, line
 

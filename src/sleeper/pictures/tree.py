@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.schema import Schema

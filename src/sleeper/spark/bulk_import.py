@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sleeper.engine.inputs.input_files import RowGroup
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.errors import DataDamaged, NullKeys, ObjectNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition
 from sleeper.model.processing import Processing

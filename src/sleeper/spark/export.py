@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ import pyarrow as pa
 
 from sleeper.engine.writing.export import Exported, ExportedPart, ExportTarget, Progress
 from sleeper.errors import ObjectNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 from sleeper.spark.data_source.open_table import TableFiles, cached_table_reader
 from sleeper.spark.data_source.reader import LeavesTask, read_task

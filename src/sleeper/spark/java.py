@@ -10,10 +10,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sleeper.errors import MissingExtra
-from sleeper.language.value_classes import dataclass
 
 _JAVA_MIN = 17
 # Spark 4.0 and 4.1 say 17 and 21, later ones 25 as well.

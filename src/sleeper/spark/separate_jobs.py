@@ -11,13 +11,13 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from sleeper.errors import SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.block_shuffle.shuffle import Batches, use_one_thread
 from sleeper.spark.block_shuffle.worker_errors import reraise_worker_errors
 from sleeper.spark.progress import TaggedJobs, cancel_on_interrupt, job_description

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sleeper.errors import (
@@ -20,7 +20,6 @@ from sleeper.errors import (
     StorageFailed,
     TableNotFound,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.ports.objects import Objects
 from sleeper.state.committed_jobs import CommittedJob, JobRecord

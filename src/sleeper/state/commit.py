@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import count, groupby
@@ -25,7 +25,6 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import TransactionLog

@@ -8,10 +8,8 @@ what has expired, not the clock of the reader, so every replay of a log gives th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
-
-from sleeper.language.value_classes import dataclass
 
 _ENTRIES_MIN = 10_000  # a record is kept while fewer entries have followed it
 _RECENT_MIN = 64  # a smaller layer is never folded: copying it is cheap

@@ -12,7 +12,7 @@ and garbage. Never both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from heapq import merge
 from typing import ClassVar
@@ -20,7 +20,6 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.state.file_rows import SUMS, FileRows, file_rows_batch, negated, no_file_rows, summed
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 
 
 class FindingKind(StrEnum):
@@ -40,7 +41,7 @@ RESTORE_STATE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(NotebookHtml):
     """One fault of a table.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from sleeper.errors import DataDamaged, FormatTooNew
 from sleeper.language.collector_pause import making_many_objects
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE

@@ -6,12 +6,11 @@ The implementations are in `state.stores`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeVar
 
 from sleeper.errors import CommitRefused, DataDamaged, StateMoved
-from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from threading import Lock
 from typing import Any, Literal, TypeVar
@@ -22,7 +22,6 @@ from sleeper.errors import (
     TableChanged,
     TableNotFound,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import TableRecord
 from sleeper.ports.ids import NewId
 from sleeper.ports.table_index import IndexCheckpoints

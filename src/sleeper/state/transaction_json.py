@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
 from sleeper.language.collector_pause import making_many_objects
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction

@@ -24,13 +24,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from itertools import chain
 from typing import Final
 
 from sleeper.errors import DataDamaged, InstanceLost, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.ports.transaction_log import TransactionLog
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
 from threading import RLock
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobFilter, JobKind, TaskEvent
 from sleeper.model.jobs.messages import (
     CLOCK_STEP,

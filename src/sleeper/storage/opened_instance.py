@@ -7,8 +7,9 @@ decide nothing, because a network folder may have others after it was mounted ag
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sleeper.errors import InstanceGone, InstanceLost, InstanceReplaced
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import check_instance_id
 from sleeper.ports.objects import Objects

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from urllib.parse import unquote, urlsplit
 
 from sleeper.errors import PropertiesInvalid, StorageFailed, UrlInvalid
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.object_stores import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.table_index import ENTRIES_PER_CHECKPOINT, LogTableIndex

@@ -7,12 +7,12 @@ machines differ, and the clock of one machine may jump.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from logging import getLogger
 from threading import Lock
 
 from sleeper.errors import ClockTooFarAhead
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 
 _LOG = getLogger(__name__)

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, partial
 from importlib.util import find_spec
@@ -19,7 +20,6 @@ from sleeper.engine.inputs.key_sample import KeySample, sample_files, sample_row
 from sleeper.engine.inputs.sources import Source, can_repeat, open_source
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.ports.ids import given_job_id
 from sleeper.ports.objects import Objects

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.committed_jobs import JobRecord
 from sleeper.state.plans.bulk_imports import EngineChoice
 from sleeper.tables.extend_partitions import ExtendResult
@@ -13,7 +13,7 @@ from sleeper.tables.ingest import IngestResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BulkImportResult:
+class BulkImportResult(NotebookHtml):
     """The result of a bulk import.
 
     Attributes:

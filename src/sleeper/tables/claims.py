@@ -8,15 +8,16 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from threading import Event, Thread
 from typing import Self
 
 from sleeper.errors import SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.plans.claims import (
     HeldClaim,
     expired_claims,
@@ -193,7 +194,7 @@ def _claim_of(job: CompactionJob) -> Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseResult:
+class ReleaseResult(NotebookHtml):
     """The released claims.
 
     Attributes:

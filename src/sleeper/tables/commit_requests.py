@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sleeper.errors import CommitRefused, JobAlreadyCommitted, JobInvalid, SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import TableState, Transaction
@@ -16,7 +17,7 @@ from sleeper.state.transactions.files import AddFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitAnswer:
+class CommitAnswer(NotebookHtml):
     """What became of one request.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sleeper.engine.read_leaves import TableReader
@@ -17,8 +18,8 @@ from sleeper.errors import (
     StorageFailed,
     TableFunctionFailed,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.added_files import SweepGuard, replace_files
 from sleeper.state.plans.claims import ClaimedJob, claimed_job
@@ -39,7 +40,7 @@ Runner = Callable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionJobResult:
+class CompactionJobResult(NotebookHtml):
     """The result of one job.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -13,9 +14,9 @@ from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.writing.compaction_output import CompactionOutput
 from sleeper.engine.writing.data_file import write_settings
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
+from sleeper.notebook_html import NotebookHtml
 from sleeper.spark.compaction import compaction_runner
 from sleeper.spark.data_source.open_table import cached_table_reader
 from sleeper.spark.separate_jobs import AT_ONCE as SPARK_JOBS_AT_ONCE
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionSummary:
+class CompactionSummary(NotebookHtml):
     """The result of a compaction run.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sleeper.engine.writing.export import Exported, ExportTarget, Progress, atomic_directory
 from sleeper.errors import DataDamaged
-from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import NOT_GIVEN, NotGiven, RegionRequest, checked_as_of
+from sleeper.notebook_html import NotebookHtml
 from sleeper.spark.export import export_by_spark
 from sleeper.state.plans.exports import ExportPlan, plan_export
 from sleeper.storage.places import checked_folder, objects_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # an extra, and slow to import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportResult:
+class ExportResult(NotebookHtml):
     """The result of an export.
 
     Attributes:

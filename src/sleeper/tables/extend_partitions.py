@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from sleeper.engine.arrow_schema import to_arrow
@@ -10,8 +11,8 @@ from sleeper.engine.inputs.key_sample import KeySample, samples_by_leaf
 from sleeper.engine.inputs.sources import first_key_columns, open_source
 from sleeper.engine.writing.sketch import estimate_split_points as from_columns
 from sleeper.errors import CommitContended, PartitionSplitRefused, SplitAttemptsExceeded
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore
 from sleeper.state.plans.extend_tree import extend_tree
@@ -41,7 +42,7 @@ class ExtendSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendResult:
+class ExtendResult(NotebookHtml):
     """The result of extending a tree.
 
     Attributes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from logging import getLogger
 
 from sleeper.errors import CommitRefused
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import Objects
 from sleeper.state.plans.garbage import collectable
 from sleeper.state.state_store import StateStore
@@ -20,7 +21,7 @@ _LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GcSummary:
+class GcSummary(NotebookHtml):
     """The result of a run of the garbage collector.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Self
@@ -17,7 +17,6 @@ from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.rows import Rows
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import SCHEMA, TableProperties
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove, TableRecord

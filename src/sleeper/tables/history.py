@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.state_store import StateStore
 from sleeper.state.table_state import Transaction
@@ -42,7 +43,7 @@ _KINDS: Final[dict[type[Transaction], str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryEntry:
+class HistoryEntry(NotebookHtml):
     """What one transaction number of a table did.
 
     Attributes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,10 +21,10 @@ from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId, given_job_id
 from sleeper.ports.objects import InputStore, Objects
 from sleeper.state.added_files import SweepGuard, add_files, request_files
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IngestResult:
+class IngestResult(NotebookHtml):
     """The result of an ingest.
 
     Attributes:

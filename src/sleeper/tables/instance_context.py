@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects

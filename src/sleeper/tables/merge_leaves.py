@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sleeper.errors import CommitRefused
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.plans.splits_and_merges import SiblingLeaves, small_siblings
 from sleeper.state.state_store import StateStore
 from sleeper.state.transactions.partitions import MergePartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
+class MergeResult(NotebookHtml):
     """The result of merging two leaves.
 
     Attributes:

@@ -12,6 +12,7 @@ Killed before step 3, the table is where it was. Killed after it, the next run b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from logging import getLogger
 from typing import Final
 
@@ -24,11 +25,11 @@ from sleeper.errors import (
     TableChanged,
     TableNotFound,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.known_properties.state_store import state_store_named
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import StateMove, TableRecord
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.state.state_store import StateStore
 from sleeper.state.stores.difference import differing_attributes
@@ -41,7 +42,7 @@ _ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrationResult:
+class MigrationResult(NotebookHtml):
     """The result of moving a table's state.
 
     Attributes:

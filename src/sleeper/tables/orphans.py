@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from logging import getLogger
 
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore, SweepLimits
@@ -24,7 +24,7 @@ _LOG = getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResult:
+class SweepResult(NotebookHtml):
     """The result of a sweep.
 
     Attributes:

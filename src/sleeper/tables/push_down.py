@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 from sleeper.engine.writing.sketch import Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -25,7 +26,6 @@ from sleeper.engine.read_leaves import (
 )
 from sleeper.engine.rows import Rows
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.key_batch import key_batch, key_rows, merge_small, one_key_batch
 from sleeper.model.keys import Key
 from sleeper.model.queries import LeafLookup, LeafQuery, checked_columns, exact_key, key_region

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.keys import key_type, smallest_value, value_to_text
 from sleeper.model.partitions import Partition
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.table_state import TableState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReport:
+class PartitionReport(NotebookHtml):
     """The report on one partition.
 
     Attributes:
@@ -46,7 +47,7 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesReport:
+class FilesReport(NotebookHtml):
     """Counts of a table's files.
 
     Attributes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sleeper.engine.writing.sketch import Sketches, union
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, PartitionNotFound, PartitionSplitRefused
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, split_partition
 from sleeper.model.schema import Schema
+from sleeper.notebook_html import NotebookHtml
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import Objects
 from sleeper.state.plans.splits_and_merges import LeafSize, files_to_sketch, leaf_sizes, split_point
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitResult:
+class SplitResult(NotebookHtml):
     """The result of splitting one leaf.
 
     Attributes:

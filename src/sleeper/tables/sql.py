@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,6 @@ from sleeper.engine.read_leaves import TableReader
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.statements import Statement, rows_where
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable, chosen_pages
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key
 from sleeper.model.queries import checked_columns
 from sleeper.model.ranges import Region, whole_region

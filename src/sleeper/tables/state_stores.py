@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from sleeper.errors import SleeperError, StateMoved, TableNotFound
 from sleeper.language.late_imports import late_imports
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.schema import Schema

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sleeper.errors import BadRequest, TableNotFound
-from sleeper.language.html_views import show_values_by
 from sleeper.language.late_imports import LateMethod, late_imports
 from sleeper.model.tables import TableRecord, no_such_table
 from sleeper.tables import query_method as _query
@@ -11,7 +10,6 @@ from sleeper.tables.handle import TableHandle
 from sleeper.tables.instance_context import InstanceContext
 
 with late_imports():
-    from sleeper.pictures import views
     from sleeper.tables import bulk_import as _bulk_import
     from sleeper.tables import (
         commits,
@@ -99,9 +97,6 @@ class Table(TableHandle):
     plot_files = LateMethod(lambda: plots.plot_files)
     plot_history = LateMethod(lambda: plots.plot_history)
     _repr_html_ = LateMethod(lambda: plots.table_html)
-
-
-show_values_by(lambda: views.notebook_html)
 
 
 def open_table(name: str, context: InstanceContext) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import combinations, islice
 from logging import getLogger
 from typing import Final
@@ -15,7 +16,6 @@ from sleeper.engine.file_rows.check_file import (
     ReferencedFile,
     same_references,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.state.file_references import FileReferences
 from sleeper.state.findings import RESTORE_STATE, Finding, FindingKind
 from sleeper.state.state_store import StateStore

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 from sleeper.state.plans.garbage import orphans_of
 from sleeper.state.state_store import StateStore

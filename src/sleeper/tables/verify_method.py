@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from sleeper.engine.file_rows.check_file import FileChecker
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.findings import Finding
 from sleeper.state.state_store import StateStore
 from sleeper.tables.handle import OpenedTable, TableHandle
@@ -26,7 +27,7 @@ _NO_REST = StoredRest(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifySummary:
+class VerifySummary(NotebookHtml):
     """The result of the checks of one table.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -15,7 +15,6 @@ from sleeper.errors import (
     SplitInvalid,
     VersionNotFound,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.files import FileReference
 from sleeper.model.ranges import whole_region

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.model.tables import TableRecord
 

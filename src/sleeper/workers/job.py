@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol, Self
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage
 from sleeper.state.committed_jobs import JobRecord

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from sleeper.errors import SleeperError
-from sleeper.language.value_classes import dataclass
 
 VERBS = ("compact", "split", "merge", "gc", "sweep")
 """The operations on a table, in this order: compaction first, because it makes row counts exact."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from sleeper.errors import InstanceLost, TableNotFound
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.tables.table import Table
 from sleeper.workers.maintenance import MaintenanceStep, Stopped

@@ -9,12 +9,12 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from sleeper.errors import BadRequest, SleeperError, TableNotFound
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import NewMessage
 from sleeper.model.known_properties.typed import TableProperties
 from sleeper.tables.report import FilesReport

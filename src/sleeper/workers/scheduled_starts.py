@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sleeper.errors import SleeperError, StorageFailed, TableNotFound
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.workers.changed_tables import ChangedTables, DueTable
 from sleeper.workers.open_worker import COMPACTION, queues_of

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sleeper.errors import (
@@ -26,7 +26,6 @@ from sleeper.errors import (
 )
 from sleeper.jobs.event_recorder import EventRecorder, RunEvents
 from sleeper.language.failures import ends_process
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import id_in_message
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind, TaskEvent
 from sleeper.model.jobs.messages import QueueSettings, ReceivedMessage

@@ -23,12 +23,4 @@ BUGS = (
         wrong=":",
         tests=_LATE,
     ),
-    Bug(
-        name="fields-that-do-not-compare-are-hashed",
-        breaks="Equal objects of a data class have equal hashes.",
-        module="language/value_classes.py",
-        right="(each.compare if each.hash is None else each.hash)",
-        wrong="True",
-        tests=("tests/unit/test_value_classes.py",),
-    ),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.deploy.cost.prices import DOLLARS, LAMBDA_GB_SECOND, LOG_GIGABYTE, MONTHLY
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 
 MONTH_MINUTES: Final = 730 * 60
 RUN_S: Final = 0.3

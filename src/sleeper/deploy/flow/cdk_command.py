@@ -10,12 +10,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 from typing import Final
 
 from sleeper.errors import BadRequest, DeploymentFailed
-from sleeper.language.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from sleeper.deploy.flow.deployed_stacks import DeployedStack, DeployedStacks
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.errors import AlreadyExists, BadRequest, MissingExtra, PropertiesInvalid, SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import aws_client, error_code, owner_tag_value, vendor_errors
 from sleeper.storage.aws.deployment.belongings import AwsBelongings
 from sleeper.storage.aws.deployment.buckets import InstanceBuckets

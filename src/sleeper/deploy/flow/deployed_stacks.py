@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import DeploymentFailed, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import (
     OWNER_TAG,
     aws_client,

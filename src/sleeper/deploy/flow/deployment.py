@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.deploy.flow.difference import NewTemplate, differences
@@ -14,7 +15,6 @@ from sleeper.deploy.flow.stack_changes import ResourceChange, StackChange
 from sleeper.deploy.platforms import changed_platforms
 from sleeper.errors import BadRequest, DeploymentFailed, InstanceAlreadyExists, InstanceNotFound
 from sleeper.instance.instance import Instance, connect, create_instance
-from sleeper.language.value_classes import dataclass
 
 logger = logging.getLogger(__name__)
 

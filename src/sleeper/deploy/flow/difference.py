@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from sleeper.deploy.flow.stack_changes import (
     removed_stack,
 )
 from sleeper.errors import DeploymentFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import aws_failure, error_code, vendor_errors
 
 logger = logging.getLogger(__name__)

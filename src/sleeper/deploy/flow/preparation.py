@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,6 @@ from sleeper.deploy.flow.template_needs import most_vcpus, needed_images
 from sleeper.deploy.settings import DeploymentSettings
 from sleeper.deploy.stacks.app import Synthesised, synthesise
 from sleeper.errors import PropertiesInvalid, SleeperError
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.cloud import DEPLOYMENT_PROPERTIES
 from sleeper.model.known_properties.typed import check_editable
 from sleeper.storage.aws.deployment.names import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.deploy.flow.deployed_stacks import DeployedStacks
 from sleeper.errors import BadRequest, StorageFailed
 from sleeper.instance.destroy import Removal
 from sleeper.instance.pause import PauseSwitch
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Belonging
 from sleeper.storage.aws.clients import aws_client, aws_failure, error_code, vendor_errors
 

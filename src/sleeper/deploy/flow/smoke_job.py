@@ -6,6 +6,7 @@ import io
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,7 +14,6 @@ import pyarrow.parquet as pq
 
 from sleeper.errors import DeploymentFailed, SleeperError
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.jobs.query_statuses import QueryStatus

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
-
-from sleeper.language.value_classes import dataclass
 
 _MESSAGES: Final = "messages"
 _WITH_DATA: Final = {

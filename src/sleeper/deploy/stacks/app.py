@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,7 +37,6 @@ from sleeper.deploy.stacks.table_operations import (
 from sleeper.deploy.stacks.watching import add_alarms_stack, add_dashboard_stack
 from sleeper.deploy.stacks.workers import add_workers_stack
 from sleeper.errors import MissingExtra
-from sleeper.language.value_classes import dataclass
 
 _BUILD: Final = "sleeper.deploy.stacks.app"
 _NODE: Final = "JSII_NODE"

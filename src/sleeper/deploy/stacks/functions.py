@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aws_cdk import RemovalPolicy, Stack
@@ -14,7 +15,6 @@ from aws_cdk import aws_logs as logs
 
 from sleeper.deploy.grants import Grant
 from sleeper.deploy.settings import DeploymentSettings
-from sleeper.language.value_classes import dataclass
 
 # ---------------------------------------------------------------- roles
 #

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aws_cdk import App, Stack
 
 from sleeper.deploy import grants
@@ -22,7 +24,6 @@ from sleeper.deploy.stacks.functions import (
 )
 from sleeper.deploy.stacks.resources import add_queue, new_stack
 from sleeper.deploy.stacks.workers import add_workers
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.storage.aws.jobs.sqs_calls import SqsNames

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -16,7 +16,6 @@ from sleeper.engine.scan.page_checksums import verify_pages
 from sleeper.engine.writing.sketch import Distribution, Sketches
 from sleeper.engine.writing.stored_sketch import read_stored_sketch
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.columns import Ints, comparable_array
 from sleeper.lookup.key_batch import first_out_of_order
 from sleeper.lookup.key_search import Found, read_rows

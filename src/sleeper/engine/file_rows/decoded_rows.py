@@ -7,13 +7,13 @@ memory, unlike DataFusion's threads, and decodes a column at the same cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 
 from sleeper.engine.scan.page_runs import PageRun, RunPages, page_sizes, read_checked_runs
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.columns import BoundColumn, DecodePath, Ints, as_type, positions
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import CODECS, VALUE_WIDTHS, ColumnChunk, Leaf

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, islice
 from operator import itemgetter
@@ -18,7 +19,6 @@ import pyarrow.compute as pc
 from sleeper.engine.file_rows.decoded_rows import GroupRows, decode_rows, join_ranges
 from sleeper.engine.scan.regions import disjoint_regions
 from sleeper.engine.scan.verified_pages import Limits, first_key_limits, places_between
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.columns import Ints
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +23,6 @@ import pyarrow.parquet as pq
 
 from sleeper.engine.arrow_schema import check_columns
 from sleeper.errors import BadRequest, InputNotFound, InputUnreadable, UrlInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.ports.objects import InputStore
 

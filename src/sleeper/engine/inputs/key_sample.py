@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any
@@ -25,7 +26,6 @@ from sleeper.engine.inputs.sources import Source
 from sleeper.engine.sorting.key_order import Groups, OrderedRows
 from sleeper.engine.writing.leaf_files import rows_by_leaf
 from sleeper.engine.writing.sketch import SystematicSample
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import checked_value
 from sleeper.model.partitions import PartitionTree, leaf_groups
 from sleeper.model.schema import Schema

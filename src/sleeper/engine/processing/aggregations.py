@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from typing import Any
@@ -19,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import SchemaInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.processing import Aggregation, Processing
 from sleeper.model.schema import Schema
 

@@ -8,6 +8,7 @@ compared with its checksum. Rows of several files are sorted together in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -16,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.engine.scan.verified_pages import key_value
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import as_ranges
 from sleeper.lookup.columns import comparable_array
 from sleeper.lookup.key_batch import merge_small, one_value

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from sleeper.engine.scan.page_runs import PageRun, check_all_runs, check_runs, place_of
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import DECODING_ERRORS
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer, Leaf

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.column_reader import fetch
 from sleeper.lookup.parquet.compact_protocol import read_struct
 from sleeper.lookup.parquet.file_end import ReadRanges

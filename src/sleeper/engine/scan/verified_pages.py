@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from threading import Lock
@@ -20,7 +21,6 @@ import pyarrow as pa
 
 from sleeper.engine.scan.page_checksums import verify_some_pages
 from sleeper.engine.scan.page_runs import PageRun
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet.page_index import BOUND_WIDTH_MAX, PageBounds
 from sleeper.lookup.parquet_index import ParquetIndex

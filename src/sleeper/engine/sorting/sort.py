@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -25,7 +26,6 @@ from pyarrow import ipc
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.sorting.key_order import Groups, OrderedRows, key_at, sorting_bytes
 from sleeper.errors import BadRequest, StorageFailed, StorageFull, StorageReadOnly
-from sleeper.language.value_classes import dataclass
 
 # ---------------------------------------------------------------- spill
 #

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from sleeper.engine.rows import Rows
 from sleeper.engine.sql.table_scan import NarrowedRead, ScannedTable
-from sleeper.language.value_classes import dataclass
 from sleeper.state.plans.key_conditions import Condition
 
 _STORED: Final = "stored "

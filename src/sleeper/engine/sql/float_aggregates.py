@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ import pyarrow.compute as pc
 from sleeper.engine.scan.session import datafusion
 from sleeper.engine.sql.plans import node_class
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 
 _TOKEN: Final = re.compile(
     r"(?P<space>\s+|--[^\n]*|/\*.*?\*/)"

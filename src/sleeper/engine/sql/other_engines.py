@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Never
 
 import polars as pl
@@ -18,7 +19,6 @@ import pyarrow.dataset as pads
 from polars.io.plugins import register_io_source
 
 from sleeper.engine.sql.table_scan import ScannedTable
-from sleeper.language.value_classes import dataclass
 from sleeper.state.plans.key_conditions import (
     UNKNOWN,
     AllOf,

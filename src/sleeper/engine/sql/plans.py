@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
 from sleeper.engine.sql.conditions import datafusion_condition
-from sleeper.language.value_classes import dataclass
 from sleeper.state.plans.key_conditions import UNKNOWN, AnyOf, Condition
 
 ROWS_MAX: Final = 2**63 - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +19,6 @@ import pyarrow.dataset as pads
 from sleeper.engine.ahead import taken_ahead
 from sleeper.engine.rows import Rows
 from sleeper.engine.scan.few_rows import key_limits, places_between
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.file_end import ReadRanges
 from sleeper.lookup.parquet_index import ParquetIndex
 from sleeper.lookup.reader import LookupReader

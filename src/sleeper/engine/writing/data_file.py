@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 from zlib import crc32
@@ -19,7 +20,6 @@ from sleeper.engine.arrow_schema import columns_with_statistics, parquet_paths
 from sleeper.engine.sorting.key_order import key_at
 from sleeper.engine.writing.stored_sketch import SketchBuilder, sketch_place_bytes
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.pages import is_bomb
 from sleeper.lookup.parquet.seal import RunningChecksums, page_sums_bytes, seal_bytes

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from errno import EEXIST, ENOTDIR, ENOTEMPTY
 from glob import escape
 from pathlib import Path
@@ -21,7 +22,6 @@ import pyarrow as pa
 from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import stream_rows
 from sleeper.errors import AlreadyExists, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import Objects
 from sleeper.state.plans.exports import ExportPlan
 

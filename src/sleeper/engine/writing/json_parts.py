@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,6 @@ import pyarrow.compute as pc
 
 from sleeper.engine.writing.user_file import json_lines
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 
 _NEW_LINE = ord("\n")
 _NO_CHARACTERS = {text.encode(): f"\\u{ord(text):04x}".encode() for text in "\ufffe\uffff"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, pairwise
 from operator import itemgetter
@@ -19,7 +20,6 @@ import pyarrow as pa
 
 from sleeper.engine.sorting.key_order import OrderedRows
 from sleeper.errors import SplitPointsInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import key_type, smallest_value
 from sleeper.model.ranges import Range
 from sleeper.model.schema import Field, Primitive

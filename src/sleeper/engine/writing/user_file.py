@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from errno import ENOSPC, EROFS
 from io import BytesIO
 from itertools import count
@@ -24,7 +25,6 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.scan.regions import row_groups
 from sleeper.engine.writing.data_file import ByteStream
 from sleeper.errors import AlreadyExists, QueryInvalid, StorageFailed, StorageFull, StorageReadOnly
-from sleeper.language.value_classes import dataclass
 
 if TYPE_CHECKING:
     import polars as pl

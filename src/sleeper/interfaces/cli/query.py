@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from itertools import product
@@ -34,7 +35,6 @@ from sleeper.interfaces.cli.options import (
 from sleeper.interfaces.cli.present import counted, print_grid
 from sleeper.interfaces.cli.stderr import warn
 from sleeper.interfaces.connection import connect
-from sleeper.language.value_classes import dataclass
 from sleeper.model.ranges import Range, exact_range, prefix_range
 from sleeper.model.schema import Schema
 from sleeper.tables.table import Table

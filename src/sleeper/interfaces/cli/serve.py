@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -19,7 +19,6 @@ from sleeper.instance.instance import connect
 from sleeper.interfaces.cli.options import host_and_port, instance_option, split_pairs
 from sleeper.interfaces.cli.present import print_json
 from sleeper.interfaces.cli.stderr import EXIT_REFUSED, EXIT_TERMINATED, LogOutput
-from sleeper.language.value_classes import dataclass
 from sleeper.workers.maintenance import MaintenanceStep, run_maintenance
 from sleeper.workers.online_tables import OnlineTables
 from sleeper.workers.open_worker import COMPACTION, WORKER_KINDS

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
 from sleeper.instance.instance import Instance, new_secret
 from sleeper.interfaces.lambdas.warm_instance import needed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.typed import InstanceProperties
 from sleeper.storage.aws.clients import aws_client
 from sleeper.storage.aws.ecs_tasks import EcsTasks, TaskPlace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,6 @@ from urllib.parse import quote
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from sleeper.language.value_classes import dataclass
 from sleeper.pictures.markup import Markup, compact, counted, element, size_text, time_text
 
 _HERE: Final = Path(__file__).parent

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -23,7 +23,6 @@ from sleeper.engine.rows import Rows
 from sleeper.engine.writing.user_file import json_lines, stream_rows
 from sleeper.errors import QueryInvalid
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated, Any, Final
 
@@ -21,7 +22,6 @@ from fastapi.security.http import HTTPAuthorizationCredentials
 from sleeper.errors import AccessRefused, BadRequest, StorageFailed
 from sleeper.interfaces.rest.served import served_by
 from sleeper.interfaces.rest.tokens import Role, Token, TokenFile
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

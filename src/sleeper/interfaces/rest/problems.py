@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ from starlette.exceptions import HTTPException
 
 from sleeper import errors
 from sleeper.errors import SleeperError
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

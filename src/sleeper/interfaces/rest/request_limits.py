@@ -6,13 +6,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import HTTPException
 
 from sleeper.interfaces.rest.problems import UNEXPECTED, plain_problem
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

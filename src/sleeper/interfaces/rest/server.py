@@ -12,6 +12,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from sleeper.errors import BadRequest
 from sleeper.interfaces.rest.request_limits import RequestLimits
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from hashlib import sha256
@@ -22,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sleeper.errors import AccessRefused, AlreadyExists, BadRequest, NotFound
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -8,12 +8,13 @@ Source: parquet-format, BloomFilter.md and parquet.thrift (BloomFilterHeader).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import read_struct
 
 Hashes = npt.NDArray[np.uint64]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import TAIL_BYTES, Footer, footer_length, read_footer
 from sleeper.lookup.parquet.seal import (
     PAGE_SUMS_END_BYTES,

@@ -6,9 +6,9 @@ overlap, and counts must add up. Source: parquet-format, parquet.thrift (FileMet
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     LIST,
     STRUCT,

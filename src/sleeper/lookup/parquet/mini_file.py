@@ -7,12 +7,12 @@ schema elements are copied unchanged from the data file; only the footer is writ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
     I32,

@@ -10,12 +10,12 @@ Source: parquet-format, PageIndex.md and parquet.thrift (OffsetIndex, ColumnInde
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.compact_protocol import (
     BINARY,
     LIST,

@@ -20,11 +20,11 @@ import struct
 import zlib
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sleeper.language.value_classes import dataclass
 from sleeper.lookup.parquet.footer import ColumnChunk, Footer
 from sleeper.lookup.parquet.page_index import Ints, read_offset_index
 

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures
 from sleeper.model.formats.message_json import MessageFields, write_message
 

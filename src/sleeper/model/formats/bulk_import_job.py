@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sleeper.errors import JobInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import (
     IngestJob,
     fields_of_job,

@@ -8,9 +8,9 @@ the table's current properties, as queries do.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from sleeper.errors import JobInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 
 

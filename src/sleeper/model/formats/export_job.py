@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import (
     MessageFields,
     folder_name_failures,

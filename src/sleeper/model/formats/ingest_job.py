@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import MessageFields, write_message
 
 

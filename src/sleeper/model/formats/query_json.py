@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import (
     MessageFields,
     folder_name_failures,

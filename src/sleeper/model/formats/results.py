@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import write_message
 from sleeper.model.known_properties.kinds import BYTE_SIZE, POSITIVE, Kind
 from sleeper.model.known_properties.table import CODEC

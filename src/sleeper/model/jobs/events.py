@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 
 UNKNOWN_TABLE: Final = "-"
 """The table id of a job whose table does not exist (rule ING-10)."""
@@ -41,7 +42,7 @@ class JobEventType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobEvent:
+class JobEvent(NotebookHtml):
     """Something that happened to a job. What does not apply to its type is None or empty.
 
     Attributes:
@@ -94,7 +95,7 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskEvent:
+class TaskEvent(NotebookHtml):
     """A task started or finished. A task is one worker process.
 
     Attributes:

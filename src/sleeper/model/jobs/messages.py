@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
+from sleeper.notebook_html import NotebookHtml
 
 
 class QueueName(StrEnum):
@@ -97,7 +98,7 @@ class ReceivedMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(NotebookHtml):
     """A message that is delivered no more.
 
     Attributes:
@@ -120,7 +121,7 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueDepth:
+class QueueDepth(NotebookHtml):
     """How many messages a queue has.
 
     Attributes:
@@ -231,7 +232,7 @@ def received_too_often(receives: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedFile:
+class SubmittedFile(NotebookHtml):
     """A file that waits to be ingested, or is in a job.
 
     Attributes:

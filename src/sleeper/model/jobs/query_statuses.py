@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.statuses import in_order, rate
+from sleeper.notebook_html import NotebookHtml
 
 
 class QueryState(StrEnum):
@@ -31,7 +32,7 @@ class QueryState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStatus:
+class QueryStatus(NotebookHtml):
     """Where a query or an export is. What is not known is None or empty.
 
     Attributes:

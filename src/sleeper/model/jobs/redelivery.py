@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sleeper.errors import CommitRefused, CommitTooLarge, JobAlreadyCommitted, SleeperError
-from sleeper.language.value_classes import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

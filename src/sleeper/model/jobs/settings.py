@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import HIDDEN_MAX_S, QueueName, QueueSettings
 from sleeper.model.known_properties.typed import InstanceProperties

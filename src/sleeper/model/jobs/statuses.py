@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
+from sleeper.notebook_html import NotebookHtml
 
 # ---------------------------------------------------------------- states
 #
@@ -124,7 +125,7 @@ _ENDS: Final = (JobEventType.FINISHED, JobEventType.FAILED, JobEventType.REJECTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRun:
+class JobRun(NotebookHtml):
     """One attempt to do a job. What is not known is None or empty.
 
     Attributes:
@@ -178,7 +179,7 @@ class JobRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
+class JobStatus(NotebookHtml):
     """Where a job is, and what its runs did. What is not known is None or empty.
 
     Attributes:

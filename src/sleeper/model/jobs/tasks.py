@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind, TaskEvent
 from sleeper.model.jobs.statuses import rate
+from sleeper.notebook_html import NotebookHtml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskStatus:
+class TaskStatus(NotebookHtml):
     """What a task did. What only its end tells is None before that.
 
     Attributes:

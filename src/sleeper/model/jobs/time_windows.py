@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.statuses import JobState, JobStatus
 from sleeper.model.jobs.tasks import TaskStatus
 

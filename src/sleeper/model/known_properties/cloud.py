@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
@@ -118,7 +117,9 @@ class CloudProperties:
         "A message that waits for longer raises an alarm.",
         since="ours",
     )
-    tags: dict[str, str] | None = setting("tags", None, TAGS, "Tags of all AWS resources.")
+    tags: dict[str, str] | None = setting(  # noqa: RUF009 - a field, as all settings are
+        "tags", None, TAGS, "Tags of all AWS resources."
+    )
     stack_tag: str = setting(
         "stack.tag.name",
         "DeploymentStack",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.cloud import ARCHITECTURE
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,

@@ -6,9 +6,9 @@ the table property `sleeper.table.<name>`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.cloud import (
     DEPLOYMENT_PROPERTIES,
     CloudProperties,

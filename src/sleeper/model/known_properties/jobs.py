@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sleeper.language.value_classes import dataclass
+from dataclasses import dataclass
+
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic, Literal, TypeVar, cast, overload
 
 from sleeper.errors import PropertiesInvalid
-from sleeper.language.value_classes import dataclass
 
 T = TypeVar("T")
 G = TypeVar("G")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import (
     A_MINUTE_OR_MORE,
     AN_HOUR_OR_MORE,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import NOT_NEGATIVE, POSITIVE, class_of, setting
 
 STATE_STORES: Final = (

@@ -6,9 +6,9 @@ An instance may set another default for most of them, as `sleeper.default.table.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import (
     BOOLEAN,
     BYTE_SIZE,

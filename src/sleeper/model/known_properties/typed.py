@@ -8,12 +8,11 @@ too, unless the name is a misspelt known name; `unknown_table_properties` return
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Final
 
 from sleeper.errors import PropertiesInvalid, SchemaInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.cloud import (
     CloudProperties,
     LambdaProperties,
@@ -69,6 +68,7 @@ from sleeper.model.processing import (
 )
 from sleeper.model.schema import Schema
 from sleeper.model.tables import SCHEMA, STATE_MOVE, STATE_STORE, StateMove
+from sleeper.notebook_html import NotebookHtml
 
 # ---------------------------------------------------------------- typed instance
 #
@@ -96,7 +96,7 @@ def given_text(values: Mapping[str, str], name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyInForce:
+class PropertyInForce(NotebookHtml):
     """A property of an instance and its value.
 
     Attributes:
@@ -115,7 +115,7 @@ class PropertyInForce:
 
 
 @dataclass(frozen=True)
-class InstanceProperties:
+class InstanceProperties(NotebookHtml):
     """An instance's properties, typed and in groups. A group is parsed at its first use.
 
     Attributes:
@@ -276,7 +276,7 @@ _INSTANCE: Final = {known.name: known for known in KNOWN_INSTANCE_PROPERTIES}
 
 
 @dataclass(frozen=True)
-class TableProperties:
+class TableProperties(NotebookHtml):
     """A table's properties, typed and in groups. A group is parsed at its first use.
 
     Attributes:

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from sleeper.engine.inputs.validated_input import SetAside, ValidatedInput
 from sleeper.engine.sorting.blocks import BlockCutter
 from sleeper.engine.writing.export import atomic_directory
 from sleeper.errors import InputRefused, NullKeys, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import InputStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,6 @@ from sleeper.engine.sorting.sort import SortSettings
 from sleeper.engine.writing.data_file import WriteSettings
 from sleeper.engine.writing.leaf_files import LeafFiles, sorted_groups
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import leaf_groups
 from sleeper.model.processing import Processing

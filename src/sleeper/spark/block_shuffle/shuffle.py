@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from sleeper.errors import InputRefused
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.block_shuffle.worker_errors import encode_errors, reraise_worker_errors
 
 if TYPE_CHECKING:

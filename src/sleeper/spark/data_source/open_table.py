@@ -7,14 +7,13 @@ rows, have its files only.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
 from sleeper.engine.read_leaves import TableReader, open_table_reader
 from sleeper.engine.writing.data_file import WriteSettings
-from sleeper.language.value_classes import dataclass
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.model.processing import Processing
 from sleeper.model.schema import Schema

@@ -8,13 +8,13 @@ of a data source in Python either. The options `regions` and `columns` do both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from sleeper.engine.read_leaves import read_leaves
-from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import LeafQuery
 from sleeper.model.ranges import Region
 from sleeper.spark.block_shuffle.shuffle import use_one_thread

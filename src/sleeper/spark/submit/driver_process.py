@@ -14,10 +14,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import SubmissionFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import CommandRequest, DriverCall, conf_arguments
 
 SPARK_MASTER: Final = "sleeper.bulk.import.local.spark.master"

@@ -11,10 +11,10 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.effective_conf import memory_mib
 from sleeper.spark.submit.request import AwsRequest, DriverCall, conf_arguments
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments
 
 # ---------------------------------------------------------------- machines

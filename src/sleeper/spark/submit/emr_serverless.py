@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.effective_conf import memory_mib, mib_of
 from sleeper.spark.submit.emr import release_failures
 from sleeper.spark.submit.request import PYTHON, AwsRequest, DriverCall, conf_arguments

@@ -16,12 +16,12 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import IO
 
 from sleeper.errors import BadRequest, SubmissionFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import ARCHIVE, ENTRY
 
 # Amazon Linux 2023 has glibc 2.34; wheels for an older one run there too.

@@ -6,11 +6,10 @@ A request names the saved job, never its content: the driver reads it from the i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 
 ARCHIVE = "environment.tar.gz"
 ENTRY = "sleeper_bulk_import.py"

@@ -6,10 +6,10 @@ taken or is done, as the cluster manager has it; in client mode the driver is th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.spark.submit.request import PYTHON, CommandRequest, DriverCall, conf_arguments
 
 ENTRY_IN_IMAGE = "local:///sleeper/sleeper_bulk_import.py"

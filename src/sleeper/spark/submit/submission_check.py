@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import BulkImportJob
 from sleeper.model.known_properties.typed import TABLE_PROPERTIES
 from sleeper.model.object_stores import is_bucket_url

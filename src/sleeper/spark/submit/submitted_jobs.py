@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from sleeper.errors import BadRequest, JobInvalid, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,

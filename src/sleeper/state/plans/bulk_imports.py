@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, Literal, Protocol, get_args
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import LeafGroup, Partition, leaf_groups
 
 _FAR_MORE = 1.5  # times the wanted rows of a bucket: a larger leaf is cut

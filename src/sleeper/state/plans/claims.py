@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from sleeper.errors import FileAlreadyExists, FileReferenceNotAssignedToJob, FileReferenceNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.partitions import Partition
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.claims import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldClaim:
+class HeldClaim(NotebookHtml):
     """Files of one partition that a compaction job has claimed.
 
     Attributes:

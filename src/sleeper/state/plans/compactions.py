@@ -7,12 +7,12 @@ smallest first. References of split partitions are pushed down before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.formats.compaction_job import CompactionJob
 from sleeper.model.known_properties.maintenance import CompactionProperties
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.stores.commit_sizes import inputs_max
 from sleeper.state.table_state import TableState
 
@@ -63,7 +63,7 @@ class CompactionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafPlan:
+class LeafPlan(NotebookHtml):
     """The plan for one leaf's files.
 
     Attributes:
@@ -82,7 +82,7 @@ class LeafPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionPlan:
+class CompactionPlan(NotebookHtml):
     """The compaction jobs to create, and the reasons leaf by leaf.
 
     Attributes:

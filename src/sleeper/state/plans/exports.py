@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.queries import LeafQuery, checked_columns
 from sleeper.model.ranges import Region
 from sleeper.model.schema import Schema

@@ -7,12 +7,11 @@ sample, each with a window of it, so one sample of the input is enough for a tre
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from sleeper.errors import InsufficientData
-from sleeper.language.value_classes import dataclass
 from sleeper.model.partitions import Partition, PartitionTree, split_partition
 
 LEAF_ROWS = 1_000_000

@@ -13,11 +13,10 @@ is converted down to single comparisons, and never taken as "the other regions".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from sleeper.errors import QueryInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.ranges import (
     Range,
     Region,

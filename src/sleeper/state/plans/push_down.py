@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference, key_from_text
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, PartitionTree

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.keys import Key
 from sleeper.model.partitions import Partition, leaf_groups
 from sleeper.model.queries import LeafLookup, LeafQuery

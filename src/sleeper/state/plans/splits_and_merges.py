@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sleeper.errors import BadRequest
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.known_properties.maintenance import SplittingProperties
 from sleeper.model.partitions import Partition
 from sleeper.model.ranges import Range
+from sleeper.notebook_html import NotebookHtml
 from sleeper.state.stores.commit_sizes import merge_changes
 from sleeper.state.table_state import TableState
 from sleeper.state.transactions.partitions import unmatched_partial_reference
@@ -31,7 +32,7 @@ class Spread(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafSize:
+class LeafSize(NotebookHtml):
     """A leaf, its rows, and whether it is too large.
 
     Attributes:
@@ -117,7 +118,7 @@ def split_point(leaf: Partition, spread: Spread) -> tuple[int, Any] | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiblingLeaves:
+class SiblingLeaves(NotebookHtml):
     """Two leaves of one parent that are small enough to be merged.
 
     Attributes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimRecord, FileReference
 from sleeper.model.partitions import Partition
 from sleeper.state.committed_jobs import JobChanges

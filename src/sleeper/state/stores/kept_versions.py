@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sleeper.errors import VersionNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.state.table_state import TableState
 
 

@@ -7,13 +7,12 @@ that is not used makes no requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from threading import Lock
 
 from sleeper.errors import DataDamaged, ObjectNotFound, VersionNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.ports.transaction_log import SnapshotStore, TransactionLog

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import DataDamaged, VersionNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.tables import StateMove
 from sleeper.ports.objects import ObjectInfo, Objects

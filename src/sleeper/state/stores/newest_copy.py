@@ -10,12 +10,11 @@ commits writes it after the entry, and of two writers the slower one may leave a
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import SnapshotStore
 from sleeper.state.snapshot import snapshot_parts, state_from_parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from threading import Lock
 from typing import Final
@@ -18,7 +18,6 @@ from sleeper.errors import (
     StorageFailed,
     VersionNotFound,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.commit import COMMIT_WORDING, NextEntry, append_entry

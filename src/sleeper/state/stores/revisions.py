@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from sleeper.errors import DataDamaged
-from sleeper.language.value_classes import dataclass
 from sleeper.state.state_store import SweepLimits, SweptStates
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import time_from_json, time_to_json

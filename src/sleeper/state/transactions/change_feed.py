@@ -6,9 +6,9 @@ Compactions, splits and garbage collection add no file here: their rows were in 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sleeper.errors import VersionNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.transaction_log import TransactionLog
 from sleeper.state.transaction_json import decode_entry

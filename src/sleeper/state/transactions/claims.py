@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sleeper.errors import FileReferenceAssignedToJob, FileReferenceNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import ClaimOwner, ClaimRecord, FileReference
 from sleeper.state.table_state import TableState, Transaction
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sleeper.errors import CommitRefused, JobInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.message_json import MessageFields, write_message
 from sleeper.model.schema import Schema
 from sleeper.state.table_state import Transaction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,6 @@ from sleeper.errors import (
     NewReferenceSameAsOldReference,
     PartitionNotInTree,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import PartitionTree
 from sleeper.state.committed_jobs import CommittedJob, CommittedJobs, JobRecord

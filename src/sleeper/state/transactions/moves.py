@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sleeper.errors import TableChanged
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.table_state import TableState, Transaction

@@ -8,7 +8,7 @@ some (rule PRT-13). The tree after a change covers the same key space. Merges of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sleeper.errors import (
@@ -17,7 +17,6 @@ from sleeper.errors import (
     PartitionSplitRefused,
     SplitInvalid,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.model.files import FileReference
 from sleeper.model.partitions import Partition, PartitionTree, check_split
 from sleeper.state.table_state import TableState, Transaction

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
 from typing import Any, Final
 
 from sleeper.errors import ObjectNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.clients import (
     OWNER_TAG,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.storage.aws.clients import aws_failure, error_code, vendor_errors
 

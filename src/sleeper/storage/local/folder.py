@@ -16,14 +16,13 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from sleeper.errors import BadRequest, ObjectNotFound, StorageFailed, StorageReadOnly
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix
 from sleeper.storage.local.failures import (

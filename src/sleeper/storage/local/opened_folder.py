@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model import paths
 from sleeper.model.formats.properties_file import check_instance_id
 from sleeper.storage.local.failures import read_failure

@@ -13,14 +13,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from sleeper.errors import ObjectTooShort, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo
 from sleeper.storage.keys import check_key, check_prefix, check_ranges, folder_prefix, is_key
 from sleeper.storage.objectstore.client import (

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import merge
 from typing import TypeVar
 
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.objects import ObjectInfo, Objects, Output
 from sleeper.storage.keys import check_prefix, folder_prefix
 

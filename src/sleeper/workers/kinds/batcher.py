@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,7 +13,6 @@ from sleeper.errors import JobInvalid, SleeperError, StorageFailed
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.failures import ends_process
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.batcher_submission import (
     BatcherSubmission,
     batcher_submission_failures,
@@ -23,6 +23,7 @@ from sleeper.model.jobs.events import JobKind
 from sleeper.model.jobs.messages import NewMessage, QueueName, ReceivedMessage, SubmittedFile
 from sleeper.model.jobs.redelivery import chain_text
 from sleeper.model.known_properties.typed import TableProperties
+from sleeper.notebook_html import NotebookHtml
 from sleeper.workers.job import JobOutcome, MessageRejected, RunContext
 
 # ---------------------------------------------------------------- file batches
@@ -292,7 +293,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatcherRound:
+class BatcherRound(NotebookHtml):
     """What one round of the batcher did.
 
     Attributes:

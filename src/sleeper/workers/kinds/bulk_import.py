@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from sleeper.errors import JobInvalid, SubmissionFailed
 from sleeper.instance.instance import Instance
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     bulk_import_job_failures,

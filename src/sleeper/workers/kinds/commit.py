@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from sleeper.errors import InstanceLost, JobInvalid, SleeperError, StorageFailed, TableNotFound
 from sleeper.jobs.instance_jobs import InstanceJobs
 from sleeper.language.failures import ends_process
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobKind
 from sleeper.model.jobs.messages import QueueName, ReceivedMessage
 from sleeper.model.jobs.redelivery import chain_text, plan_redelivery, reasons_of

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sleeper.errors import InstanceLost, SleeperError
 from sleeper.language.failures import ends_process
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import TaskEvent
 from sleeper.model.jobs.redelivery import reasons_of
 from sleeper.tables.table import Table

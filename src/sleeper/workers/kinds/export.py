@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sleeper.errors import JobInvalid
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.export_job import export_job_failures, read_export_job
 from sleeper.model.jobs.events import UNKNOWN_TABLE, JobKind
 from sleeper.model.jobs.messages import ReceivedMessage

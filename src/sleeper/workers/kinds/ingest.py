@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from sleeper.errors import JobInvalid
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.ingest_job import IngestJob, ingest_job_failures, read_ingest_job
 from sleeper.model.jobs.events import JobKind, hash_of_paths
 from sleeper.model.jobs.messages import ReceivedMessage

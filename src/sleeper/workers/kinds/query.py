@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from sleeper.errors import JobInvalid, StorageFailed
 from sleeper.instance.instance import Instance
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.query_json import (
     QueryMessage,
     query_columns,

@@ -11,11 +11,10 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from sleeper.errors import InstanceLost, StorageFailed
-from sleeper.language.value_classes import dataclass
 
 # ---------------------------------------------------------------- workers wanted
 #

@@ -6,7 +6,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,6 @@ from typing import Final, Protocol, Self
 
 from sleeper.errors import InstanceLost, SleeperError
 from sleeper.jobs.instance_jobs import InstanceJobs
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobEvent, JobEventType, JobFilter, JobKind
 from sleeper.model.jobs.statuses import job_status
 from sleeper.tables.report import FilesReport

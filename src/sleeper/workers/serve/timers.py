@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sleeper.errors import SleeperError
 from sleeper.instance.instance import Instance
 from sleeper.language.failures import ends_process
-from sleeper.language.value_classes import dataclass
 from sleeper.workers.kinds.batcher import run_batcher
 
 _HOUR_S = 3600.0

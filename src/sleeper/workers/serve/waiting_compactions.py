@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Lock
 
-from sleeper.language.value_classes import dataclass
 from sleeper.model.formats.compaction_job import CompactionJob
 
 _FIRST_S = 60.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -11,7 +12,6 @@ from fastapi.responses import Response
 from sleeper.errors import BadRequest, SleeperError
 from sleeper.interfaces.page.rendering import first, listing, path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.events import JobKind
 from sleeper.model.tables import TableRecord
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,7 +12,6 @@ from fastapi.responses import Response
 from sleeper.errors import PropertiesInvalid
 from sleeper.interfaces.page.rendering import path_of
 from sleeper.interfaces.page.visits import Administering, PageRoute, Reading, Visit, moved
-from sleeper.language.value_classes import dataclass
 from sleeper.model.known_properties.kinds import JAVA_ITERATOR
 from sleeper.model.known_properties.typed import SCHEMA, TABLE_PROPERTIES, TableProperties
 from sleeper.tables.table import Table

@@ -21,6 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,7 +33,6 @@ from sleeper.interfaces.rest.problems import problem_of
 from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.served import Served
 from sleeper.interfaces.rest.statements.answered import Call
-from sleeper.language.value_classes import dataclass
 from sleeper.tables.worker_processes import exit_with
 
 # ---------------------------------------------------------------- frames

@@ -7,6 +7,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import IO, Any, Final
 
@@ -21,7 +22,6 @@ from sleeper.interfaces.rest.request_limits import RequestLimits
 from sleeper.interfaces.rest.statements.answered import Call
 from sleeper.interfaces.rest.statements.process import Settings
 from sleeper.interfaces.rest.statements.worker import STATEMENT, CallKind, StatementWorker
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from tempfile import mkdtemp
 from typing import Any, Final, NoReturn, Self
 
@@ -33,7 +34,6 @@ from sleeper.interfaces.rest.statements.process import (
     SHORTAGE,
     Settings,
 )
-from sleeper.language.value_classes import dataclass
 
 _log = logging.getLogger(__name__)
 

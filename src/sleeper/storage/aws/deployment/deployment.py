@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final
 
 from sleeper.errors import BadRequest, PropertiesInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.model.known_properties import cloud as known
 from sleeper.model.paths import INSTANCE_PROPERTIES

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sleeper.errors import UrlInvalid
-from sleeper.language.value_classes import dataclass
 from sleeper.storage.aws.clients import aws_client, aws_failure, vendor_errors
 
 _ID = re.compile("[A-Za-z0-9](?:[A-Za-z0-9.-]{0,18}[A-Za-z0-9])?")

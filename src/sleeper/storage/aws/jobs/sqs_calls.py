@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from threading import RLock
 from typing import Any, Final
 
 from sleeper.errors import PropertiesInvalid, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import QueueName, QueueSettings
 from sleeper.storage.aws.clients import (
     OWNER_TAG,

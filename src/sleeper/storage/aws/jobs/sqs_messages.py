@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from math import ceil
 from typing import Any, Final
 
 from sleeper.errors import BadRequest, ObjectNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.jobs.messages import DeadLetter, NewMessage, ReceivedMessage, received_too_often
 from sleeper.model.object_stores import without_credentials
 from sleeper.storage.aws.clients import aws_failure, error_code, is_missing, vendor_errors

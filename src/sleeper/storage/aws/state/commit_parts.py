@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from sleeper.errors import StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.state.stores.difference import StateDifference
 from sleeper.state.table_state import TableState
 from sleeper.state.value_json import RegionJson

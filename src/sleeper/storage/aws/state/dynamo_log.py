@@ -10,11 +10,11 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed, StorageReadOnly
-from sleeper.language.value_classes import dataclass
 from sleeper.ports.ids import NewId
 from sleeper.ports.objects import ObjectInfo, Objects
 from sleeper.storage.aws.dynamo_tables import DynamoTable, DynamoTables, Item

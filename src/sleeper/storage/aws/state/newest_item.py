@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sleeper.errors import DataDamaged, FormatTooNew, ObjectNotFound
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.model.tables import StateMove
 from sleeper.state.stores.revisions import Revision, RevisionHistory

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sleeper.errors import DataDamaged
-from sleeper.language.value_classes import dataclass
 from sleeper.model.tables import StateMove
 from sleeper.state.snapshot import FILES, JOBS, PARTITIONS
 from sleeper.state.stores.revisions import Revision, RevisionHistory

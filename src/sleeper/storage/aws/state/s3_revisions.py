@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TypeVar
 
 from sleeper.errors import DataDamaged, ObjectNotFound, StorageFailed
-from sleeper.language.value_classes import dataclass
 from sleeper.model.schema import Schema
 from sleeper.ports.objects import Objects
 from sleeper.state.snapshot import PARTS, PartSource, encode_part, unchanged_parts, with_part

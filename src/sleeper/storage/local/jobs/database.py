@@ -12,6 +12,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
@@ -26,7 +27,6 @@ from sleeper.errors import (
     StorageFull,
     StorageReadOnly,
 )
-from sleeper.language.value_classes import dataclass
 from sleeper.storage.local.failures import write_failure
 from sleeper.storage.local.unfinished import share_folder, share_for_writing
 
