@@ -33,11 +33,9 @@ LONG: Mapping[str, str] = {}
 """Modules of more lines than these, from src/sleeper on, each with the reason why it is one."""
 WITH_CODE_IN_INIT = ("__init__.py", "spark/__init__.py")
 """What users import: `sleeper` and `sleeper.spark`."""
-OWN_DATA_CLASSES = "language/value_classes.py"
 DOORS = {
     "engine/read_leaves.py": "a look-up reads no range",
     "instance/instance.py": "what an instance does beside reading: jobs, backups, removal",
-    "interfaces/cli/operating.py": "only an instance in AWS has stacks to be removed",
     "interfaces/connection.py": "who opens an instance itself needs no client of a server",
     "instance/properties.py": "makes instances in every kind of storage",
     "tables/query.py": "a look-up in a table without processing",
@@ -127,12 +125,6 @@ def lazy_imports(source: Source) -> Iterator[Found]:
             yield node.lineno, ast.unparse(node)
 
 
-def data_classes_of_python(source: Source) -> Iterator[Found]:
-    for node in source.nodes(ast.ImportFrom):
-        if node.module == "dataclasses" and "dataclass" in {each.name for each in node.names}:
-            yield node.lineno, ast.unparse(node)
-
-
 def anonymous_to_dos(source: Source) -> Iterator[Found]:
     for line, found in source.matches(TO_DO):
         yield line, found[0]
@@ -211,16 +203,6 @@ def test_only_doors_import_late():
     assert late == {*DOORS}
 
 
-def test_data_classes_are_made_by_our_own_decorator():
-    """Python's compiles every method at import."""
-    others = [each for each in package() if each.in_package != OWN_DATA_CLASSES]
-
-    check_none(
-        offenders(data_classes_of_python, others),
-        "write `from sleeper.language.value_classes import dataclass`",
-    )
-
-
 def test_to_dos_name_their_issue():
     """A TODO names an issue, as in TODO(#12), or does not exist."""
     check_none(offenders(anonymous_to_dos, package()), "do it, or open an issue and name it")
@@ -243,10 +225,8 @@ def test_packages_keep_no_code_in_their_init():
 def test_exceptions_to_rules_are_needed():
     """A module that may break a rule does so: else it is taken off the list."""
     kept = [name for name in WITH_CODE_IN_INIT if not [*code_in_init(read(f"{PACKAGE}/{name}"))]]
-    own = [*data_classes_of_python(read(f"{PACKAGE}/{OWN_DATA_CLASSES}"))]
 
     assert kept == []
-    assert own
 
 
 # ---------------------------------------------------------------- errors, and the public door
@@ -331,12 +311,6 @@ def at_once():
 async def later():
     if True:
         import sleeper  # bad
-""",
-    data_classes_of_python: """\
-import dataclasses
-from dataclasses import field
-from dataclasses import field, dataclass  # bad
-from dataclasses import dataclass
 """,
     anonymous_to_dos: """\
 one = 1  # TODO(#12): two

@@ -22,7 +22,7 @@ ALLOWED = {
     "engine.inputs.set_aside.drop": _UNWANTED,
     "engine.writing.atomic_directory._remove_empty": "a folder that somebody uses may stay",
     "engine.writing.unfinished_file.discard": _UNWANTED,
-    "interfaces.cli.operating._listed": "stacks may be left of an instance without data",
+    "interfaces.cli.destroy._listed": "stacks may be left of an instance without data",
     "spark.java._wrapper_home": "without the user's folder a temporary one is as good",
     "spark.session._memory_bytes": "a machine without cgroups has no limit",
     "storage.local.unfinished.abort": _UNWANTED,

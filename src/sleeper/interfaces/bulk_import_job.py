@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import click
 
 from sleeper.instance.instance import Instance, connect
-from sleeper.interfaces.cli.imported import show_imported
 from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs
+from sleeper.interfaces.cli.present import show_imported
 from sleeper.interfaces.cli.serve import stop_with_parent
 from sleeper.interfaces.cli.stderr import run_command
 from sleeper.model.formats.bulk_import_job import (

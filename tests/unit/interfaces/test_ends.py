@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sleeper.errors import BadRequest, CommitContended, StorageFull
-from sleeper.interfaces.cli import data
+from sleeper.interfaces.cli import init as init_command
 from sleeper.interfaces.cli.main import cli
 from sleeper.interfaces.cli.stderr import EXIT_CODES, Terminated
 from tests.unit.interfaces.command_line import ROWS, make_trips, sleeper, write_rows
@@ -139,7 +139,7 @@ class TestExitCodes:
         def fail(*_, **__):
             raise error
 
-        monkeypatch.setattr(data, "create_instance", fail)
+        monkeypatch.setattr(init_command, "create_instance", fail)
 
         done = sleeper("init", "/nowhere/at/all")
 
@@ -342,7 +342,7 @@ def test_what_is_done_is_logged_if_asked(monkeypatch):
         logger.debug("three")
         raise BadRequest("end")
 
-    monkeypatch.setattr(data, "create_instance", speak)
+    monkeypatch.setattr(init_command, "create_instance", speak)
 
     def said(*options):
         return sleeper(*options, "init", "/nowhere/at/all").stderr.splitlines()[:-1]

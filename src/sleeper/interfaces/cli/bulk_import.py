@@ -13,9 +13,8 @@ import click
 from sleeper.instance.instance import Instance, connect
 from sleeper.interfaces.cli.clusters import PLATFORMS, cluster_of, cluster_options, refuse_strangers
 from sleeper.interfaces.cli.completion import complete_tables
-from sleeper.interfaces.cli.imported import show_imported
 from sleeper.interfaces.cli.options import instance_option, json_option, split_pairs, text_of
-from sleeper.interfaces.cli.present import print_json, progress_rows, say
+from sleeper.interfaces.cli.present import print_json, progress_rows, say, show_imported
 from sleeper.model.formats.bulk_import_job import (
     BulkImportJob,
     check_bulk_import_job,

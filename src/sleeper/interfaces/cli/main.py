@@ -1,9 +1,9 @@
 """The command `sleeper`: its list of subcommands.
 
-Each subcommand is in a module that is imported when it is called, so that it starts without the
-imports of others.
+Each subcommand is in the module of its name, which is imported when it is called, so that it starts
+without the imports of others.
 
-`exit_codes` defines exit codes; `stderr` writes log lines.
+`stderr` defines exit codes and writes log lines.
 """
 
 from __future__ import annotations
@@ -20,41 +20,36 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 from sleeper.interfaces.cli.stderr import LogFormat, LogOutput, run_command
 
 _COMMANDS = {
-    "init": ("data", "Create an instance."),
-    "instance": ("instance", "Show and change the properties of an instance."),
-    "table": ("table", "Add, list, show, change and delete tables."),
-    "ingest": ("data", "Add the rows of files to a table."),
-    "bulk-import": (
-        "bulk_import",
-        "Add many rows at once, here or on a Spark cluster.",
-    ),
-    "spark-environment": (
-        "spark_environment",
-        "Pack Sleeper for a Spark cluster.",
-    ),
-    "query": ("query", "Read rows by key or key range."),
-    "history": ("history", "Show what the transactions of a table did."),
-    "sql": ("sql", "Run SQL that reads tables."),
-    "export": ("export", "Write rows to Parquet files, in key order."),
-    "compact": ("maintenance", "Merge files, so that queries read fewer."),
-    "split": ("maintenance", "Split large leaf partitions."),
-    "merge": ("maintenance", "Merge small leaf partitions."),
-    "gc": ("maintenance", "Delete files that are no longer referenced."),
-    "verify": ("verify", "Check that everything stored is as it was written."),
-    "sweep": ("maintenance", "Delete files that killed jobs left."),
-    "jobs": ("jobs", "Submit jobs, and see what became of them."),
-    "batcher": ("batcher", "Submit files to be ingested in jobs of a sensible size."),
-    "queue": ("queues", "See queues and dead letters."),
-    "worker": ("worker", "Run the jobs of one kind, until it is stopped."),
-    "pause": ("operating", "Stop services from beginning anything."),
-    "resume": ("operating", "Let services go on."),
-    "backup": ("operating", "Copy an instance while it is written to."),
-    "deploy": ("deploy", "Deploy an instance to AWS."),
-    "destroy": ("operating", "Remove an instance with all its data."),
-    "serve": ("serve", "Maintain all tables and run jobs, until it is stopped."),
-    "server": ("server", "Serve an instance by REST, and make tokens for it."),
-    "report": ("reports", "Show tables, partitions and files."),
+    "init": "Create an instance.",
+    "instance": "Show and change the properties of an instance.",
+    "table": "Add, list, show, change and delete tables.",
+    "ingest": "Add the rows of files to a table.",
+    "bulk-import": "Add many rows at once, here or on a Spark cluster.",
+    "spark-environment": "Pack Sleeper for a Spark cluster.",
+    "query": "Read rows by key or key range.",
+    "history": "Show what the transactions of a table did.",
+    "sql": "Run SQL that reads tables.",
+    "export": "Write rows to Parquet files, in key order.",
+    "compact": "Merge files, so that queries read fewer.",
+    "split": "Split large leaf partitions.",
+    "merge": "Merge small leaf partitions.",
+    "gc": "Delete files that are no longer referenced.",
+    "verify": "Check that everything stored is as it was written.",
+    "sweep": "Delete files that killed jobs left.",
+    "jobs": "Submit jobs, and see what became of them.",
+    "batcher": "Submit files to be ingested in jobs of a sensible size.",
+    "queue": "See queues and dead letters.",
+    "worker": "Run the jobs of one kind, until it is stopped.",
+    "pause": "Stop services from beginning anything.",
+    "resume": "Let services go on.",
+    "backup": "Copy an instance while it is written to.",
+    "deploy": "Deploy an instance to AWS.",
+    "destroy": "Remove an instance with all its data.",
+    "serve": "Maintain all tables and run jobs, until it is stopped.",
+    "server": "Serve an instance by REST, and make tokens for it.",
+    "report": "Show tables, partitions and files.",
 }
+"""What each command does. A command is in the module of its name."""
 
 
 class LazyCommands(click.Group):
@@ -68,8 +63,8 @@ class LazyCommands(click.Group):
         """Import a command; return None if there is none with this name."""
         if cmd_name not in _COMMANDS:
             return None
-        module = importlib.import_module(f"sleeper.interfaces.cli.{_COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_")
+        command = getattr(importlib.import_module(f"sleeper.interfaces.cli.{name}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -91,7 +86,7 @@ class LazyCommands(click.Group):
         """Return the commands whose names begin so, without importing them, and options."""
         names = [
             CompletionItem(name, help=about)
-            for name, (_, about) in _COMMANDS.items()
+            for name, about in _COMMANDS.items()
             if name.startswith(incomplete)
         ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
@@ -109,7 +104,7 @@ class LazyCommands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
+            formatter.write_dl([*_COMMANDS.items()])
 
 
 class _Bash(BashComplete):

@@ -21,6 +21,7 @@ from rich.table import Table as Grid
 
 from sleeper.interfaces.cli.stderr import visible
 from sleeper.state.plans.claims import HeldClaim
+from sleeper.tables.bulk_import_result import BulkImportResult
 
 # Control characters that JSON does not escape, and those that change the text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -150,3 +151,27 @@ def _count_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else value_text(value)
+
+
+def show_imported(
+    result: BulkImportResult, table: str, *, set_aside: str | None, as_json: bool
+) -> None:
+    """Print the result of a bulk import: the engine and why, rows added, rows set aside."""
+    if as_json:
+        print_json(result)
+        return
+    if result.already_committed:
+        say(f"job {result.job_id} was committed by transaction {result.transaction}: nothing to do")
+        return
+    say(f"engine {result.engine}: {result.reason}")
+    if result.leaves_after > result.leaves_before:
+        say(f"split partitions: {result.leaves_before:,} leaves are now {result.leaves_after:,}")
+    partitions = len({ref.partition_id for ref in result.files})
+    file_count = len({ref.filename for ref in result.files})
+    say(
+        f"imported {counted(result.rows_written, 'row')} into {table}: "
+        f"{counted(file_count, 'file')}, {counted(partitions, 'partition')}, "
+        f"{result.took_s:.1f} s, transaction {result.transaction}"
+    )
+    if result.rows_set_aside:
+        say(f"set aside {counted(result.rows_set_aside, 'row')} without a key in {set_aside}")

@@ -1,87 +1,28 @@
-"""Commands for those who operate an instance: copy it, pause it, resume it, remove it."""
+"""`sleeper destroy`: removes an instance with all its data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Event
+from typing import TYPE_CHECKING
 
 import click
 
 from sleeper.errors import InstanceNotFound
 from sleeper.instance.destroy import Removal
 from sleeper.instance.instance import connect, process_environment, removal_of
-from sleeper.interfaces.cli.options import ask, ask_for_name, instance_option, json_option
-from sleeper.interfaces.cli.present import counted, print_grid, print_json, say
-from sleeper.language.late_imports import late_imports
+from sleeper.interfaces.cli.options import ask, ask_for_name
+from sleeper.interfaces.cli.present import counted, print_grid, say
 from sleeper.model.object_stores import ObjectStoreSettings
 from sleeper.ports.objects import Belonging
 
-with late_imports():
-    from sleeper.deploy.flow import deployed_stacks, removal
-    from sleeper.storage.aws.deployment import names
+if TYPE_CHECKING:  # which need an extra
+    from sleeper.deploy.flow.deployed_stacks import DeployedStacks
+    from sleeper.deploy.flow.removal import DeployedRemoval
 
 
-@click.command()
-@click.argument("url")
-@click.argument("target")
-@json_option
-def backup(url: str, target: str, *, as_json: bool) -> None:
-    """Copy the instance at URL to TARGET while it is written to.
-
-    Each table is copied with the rows of one transaction, which is printed. The
-    copy opens like any instance; to restore is to copy it back, or to go on with
-    it. TARGET is no instance before all of it is there. After an interruption the
-    same command goes on where it stopped. Queues, what became of jobs, and results
-    of queries are not copied.
-
-    \b
-    Examples:
-        sleeper backup /data/demo /backup/demo-2026-11-22
-        sleeper backup s3://bucket/demo /backup/demo-2026-11-22
-    """
-    with connect(url) as opened:
-        copied = opened.backup(target)
-    if as_json:
-        print_json(copied)
-        return
-    print_grid(
-        ["table", "transaction", "files", "bytes"],
-        [[each.name, each.transaction, each.files, each.bytes] for each in copied.tables],
-    )
-    say(f"copied {counted(len(copied.tables), 'table')} to {copied.url}")
-
-
-@click.command()
-@instance_option
-def pause(instance: str) -> None:
-    """Stop all services and workers of the instance from beginning anything.
-
-    No job is begun and no table is maintained, on any machine, until sleeper
-    resume. Running jobs are finished. Queries go on, and so do commands
-    such as sleeper ingest. sleeper report shows a pause.
-
-    \b
-    Example:
-        sleeper pause
-    """
-    with connect(instance) as opened:
-        opened.pause_switch.pause()
-        say(f"paused since {opened.pause_switch.paused_since()}")
-
-
-@click.command()
-@instance_option
-def resume(instance: str) -> None:
-    """Let services and workers continue after sleeper pause.
-
-    \b
-    Example:
-        sleeper resume
-    """
-    with connect(instance) as opened:
-        opened.pause_switch.resume()
-    say("services and workers continue")
+_RETAIN = "sleeper.retain.infra.after.destroy"
 
 
 @click.command()
@@ -128,31 +69,32 @@ def _listed(url: str) -> Removal | None:
     return None
 
 
-def _deployed(
-    url: str, data: Removal | None
-) -> tuple[removal.DeployedRemoval, deployed_stacks.DeployedStacks] | None:
+def _deployed(url: str, data: Removal | None) -> tuple[DeployedRemoval, DeployedStacks] | None:
     """Return the stacks of an instance, and how they are removed; None for one without stacks."""
     if not url.startswith("aws://"):
         return None
+    # Only an instance in AWS has stacks to be removed: others need no client of CloudFormation.
+    from sleeper.deploy.flow.deployed_stacks import DeployedStacks
+    from sleeper.deploy.flow.removal import plan_deployed_removal
+    from sleeper.storage.aws.deployment.names import aws_identity, instance_id_of
+
     stores = ObjectStoreSettings.of(process_environment())
-    region = names.aws_identity(stores.region).region
-    name = names.instance_id_of(url)
-    stacks = deployed_stacks.DeployedStacks(name, region, rest=Event().wait)
-    found = removal.plan_deployed_removal(url, stacks, None if data is None else data.values, data)
+    region = aws_identity(stores.region).region
+    name = instance_id_of(url)
+    stacks = DeployedStacks(name, region, rest=Event().wait)
+    found = plan_deployed_removal(url, stacks, None if data is None else data.values, data)
     return None if found is None else (found, stacks)
 
 
-def _destroy_deployed(
-    found: removal.DeployedRemoval, stacks: deployed_stacks.DeployedStacks, *, yes: bool
-) -> None:
+def _destroy_deployed(found: DeployedRemoval, stacks: DeployedStacks, *, yes: bool) -> None:
     for name in found.stacks:
         say(f"stack {name}")
     _show(() if found.keeps_data else found.belongings)
     if found.keeps_data:
-        say(f"buckets and tables stay with all they hold: {removal.RETAIN} is true")
+        say(f"buckets and tables stay with all they hold: {_RETAIN} is true")
     if not yes:
         tables = () if found.keeps_data else found.table_names
-        _confirm(found.url, tables, names.instance_id_of(found.url))
+        _confirm(found.url, tables, found.url.removeprefix("aws://").removesuffix("/"))
     pause = None
     if found.data is not None and found.data.values is not None:
         pause = connect(found.url).pause_switch
