@@ -259,7 +259,7 @@ class TestAsAProcess:
         ("patched", "command"),
         [
             ("user_file", ["query", "trips", "--output", "out.parquet"]),
-            ("exported_parts", ["export", "trips", "out"]),
+            ("export", ["export", "trips", "out"]),
         ],
     )
     def test_sigterm_leaves_no_unfinished_file(self, url, tmp_path, patched, command):
