@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 from sleeper.errors import PartitionNotFound, QueryInvalid, SplitInvalid, SplitPointsInvalid
-from sleeper.language.collector_pause import making_many_objects
+from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.keys import Key, checked_value, key_type, smallest_value
 from sleeper.model.ranges import Range, Region, split_range, whole_region
 from sleeper.model.schema import Schema

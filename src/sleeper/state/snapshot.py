@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sleeper.errors import DataDamaged, FormatTooNew
-from sleeper.language.collector_pause import making_many_objects
+from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.files import ClaimRecord
 from sleeper.model.partitions import Partition, PartitionTree
 from sleeper.model.paths import IN_TABLE

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sleeper.errors import BadRequest, CommitRefused, DataDamaged, FormatTooNew, SleeperError
-from sleeper.language.collector_pause import making_many_objects
+from sleeper.model.collector_pause import making_many_objects
 from sleeper.model.schema import Schema
 from sleeper.state.committed_jobs import CommittedJob
 from sleeper.state.table_state import Transaction

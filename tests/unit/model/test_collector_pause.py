@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 import pytest
 
-from sleeper.language.collector_pause import making_many_objects
+from sleeper.model.collector_pause import making_many_objects
 
 
 @pytest.fixture(autouse=True)
